@@ -27,7 +27,7 @@ package protocol OrganisationProvider: Sendable {
     /// - Throws: as ``complete(_:query:)``.
     func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn?
 
-    /// Nobody waits for this sign-in any more.
+    /// Nobody waits for this sign-in any more. A ``complete(_:query:)`` that is under way goes on: what it returns, the caller has to end.
     func cancel(_ handle: String) async
 
     /// Asks for an access token, and so whether the person may still be signed in.
@@ -40,8 +40,16 @@ package protocol OrganisationProvider: Sendable {
 
     /// Tells the provider that the session is over: end of its session first, then revocation of the tokens.
     ///
+    /// - Parameter keepsSession: whether the tokens alone are revoked, because the person has signed in anew.
     /// - Throws: `IdentityError`: `providerUnavailable` where a later attempt may help; another code where none does.
-    func end(_ record: ProviderRecord) async throws(IdentityError)
+    func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError)
+}
+
+extension OrganisationProvider {
+    /// Tells the provider that the session is over, with all that belongs to it.
+    package func end(_ record: ProviderRecord) async throws(IdentityError) {
+        try await end(record, keepsSession: false)
+    }
 }
 
 /// A sign-in that is to begin.

@@ -115,8 +115,10 @@ package final class ProviderService: Sendable {
             }
             return outcome.fields
         case .end:
-            let record = try ProviderRecord(fields.fields("record"))
-            try await inTime { () async throws(IdentityError) in try await provider.end(record) }
+            let (record, keepsSession) = (try ProviderRecord(fields.fields("record")), try fields.flag("keepsSession"))
+            try await inTime { () async throws(IdentityError) in
+                try await provider.end(record, keepsSession: keepsSession)
+            }
             return IdentityFields()
         }
     }

@@ -46,8 +46,9 @@ package final class RemoteProvider: OrganisationProvider {
         }
     }
 
-    package func end(_ record: ProviderRecord) async throws(IdentityError) {
-        _ = try await call(.end, IdentityFields(["record": record.fields.value]))
+    package func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
+        let fields = IdentityFields(["record": record.fields.value, "keepsSession": .boolean(keepsSession)])
+        _ = try await call(.end, fields)
     }
 
     private func call(

@@ -23,6 +23,8 @@ package final class OpenIDConnectClient: Sendable {
     let clock: Clock
     private let metadataCache = Locked(MetadataCache())
     private let keys: ProviderKeys
+    /// How many ends of what nobody wants are under way.
+    let discarded = Locked(0)
 
     /// The two clocks, and waiting; tests have others.
     package struct Clock: Sendable {

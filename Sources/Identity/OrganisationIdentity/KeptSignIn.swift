@@ -73,9 +73,11 @@ struct KeptSignIn: Codable, Sendable {
     }
 
     /// What the provider has to be told of at the end.
-    func issued(at now: Date) -> IssuedTokens {
+    ///
+    /// - Parameter withSession: whether the provider's session is to end, too.
+    func issued(at now: Date, withSession: Bool = true) -> IssuedTokens {
         IssuedTokens(
-            idToken: idToken,
+            idToken: withSession ? idToken : nil,
             refreshToken: refreshToken.map { Secret($0) },
             accessTokens: accessTokens.filter { $0.end > now.timeIntervalSince1970 }.reversed().map { Secret($0.value) }
         )

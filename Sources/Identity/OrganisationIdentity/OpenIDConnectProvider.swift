@@ -37,7 +37,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     private let client: OpenIDConnectClient
     private let settings: Settings
     private let clock: OpenIDConnectClient.Clock
-    private let pending = Locked(PendingSignIns())
+    let pending = Locked(PendingSignIns())
 
     /// - Parameter clock: that of the client.
     package init(
@@ -167,6 +167,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         } catch {
             outcome = .failure(IdentityError(error))
         }
+        // Whoever has cancelled it meanwhile gets its outcome all the same, and sees to its end. Only where they are gone it is for nobody.
         let isAwaited = pending.withLock { $0.remove(handle) } != nil
         guard !isAwaited else { return try outcome.get() }
         discard(outcome)
@@ -181,7 +182,10 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    package func cancel(_ handle: String) async { remove(handle) }
+    package func cancel(_ handle: String) async {
+        guard !pending.withLock({ $0.isCompleting(handle) }) else { return }
+        remove(handle)
+    }
 
     private func remove(_ handle: String) {
         guard let (state, task) = pending.withLock({ $0.remove(handle) }) else { return }
@@ -241,10 +245,10 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    /// Revokes what nobody wants, as far as that works now: nobody keeps it for a later attempt.
+    /// Revokes what nobody wants.
     private func discard(_ outcome: PendingSignIns.Outcome) {
-        guard case .success(let signIn) = outcome else { return }
-        Task { try? await end(signIn.record) }
+        guard case .success(let signIn) = outcome, let kept = KeptSignIn(signIn.record, of: issuer) else { return }
+        client.discard(kept.issued(at: clock.date()))
     }
 
     // MARK: Staying signed in
@@ -292,12 +296,12 @@ package final class OpenIDConnectProvider: OrganisationProvider {
 
     // MARK: The end
 
-    package func end(_ record: ProviderRecord) async throws(IdentityError) {
+    package func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
         guard let kept = KeptSignIn(record, of: issuer) else {
             throw IdentityError(.providerMisconfigured, "the record is not of \(issuer); its tokens cannot be revoked")
         }
         do throws(SignInError) {
-            try await client.end(kept.issued(at: clock.date()))
+            try await client.end(kept.issued(at: clock.date(), withSession: !keepsSession))
         } catch {
             throw IdentityError(error)
         }

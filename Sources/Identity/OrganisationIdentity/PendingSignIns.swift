@@ -83,6 +83,11 @@ struct PendingSignIns {
         return signIn
     }
 
+    /// Whether the provider's answer to it is being checked.
+    func isCompleting(_ handle: String) -> Bool {
+        if case .completing? = entries[handle]?.state { true } else { false }
+    }
+
     /// When somebody last asked for it; `nil` where it is not there any more.
     func polledAt(_ handle: String) -> ContinuousClock.Instant? { entries[handle]?.polledAt }
 

@@ -1,5 +1,6 @@
 import DBusTransport
 import FoundationEssentials
+import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import TestProviders
@@ -37,6 +38,20 @@ struct InterruptedRefreshTests {
         #expect(try await !device.token().isEmpty)
         #expect(try await device.account() == ada)
         #expect(try await device.epoch() == epoch)
+    }
+
+    @Test(
+        "who was disabled while the broker was stopped, or had crashed, is signed out by its start",
+        arguments: [SIGTERM, SIGKILL]
+    )
+    func disabledMeanwhile(signal: Int32) async throws {
+        let fault = "refresh-refused.\(signal)"
+        let device = try await WholeDevice(fault: fault)
+        try await device.signIn(try await FaultyProvider.shared.value.client(fault))
+        #expect(try await device.account() != nil)
+        try await device.kill(.broker, by: signal)
+        try await device.start(.broker)
+        try await eventually("the sign-out") { try await device.account() == nil }
     }
 
     @Test("a rotation that has reached the disk outlives a kill of both processes, and nobody is asked")

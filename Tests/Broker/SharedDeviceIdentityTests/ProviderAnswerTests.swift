@@ -31,6 +31,17 @@ struct ProviderAnswerTests {
         _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
     }
 
+    @Test("a provider that wants to be left alone says for how long, and the broker hears it")
+    func busy() async throws {
+        let (device, record) = try await signedIn("refresh-busy")
+        let outcome = await device.provider.renew(record, scopes: [], mayBeUsed: false)
+        guard case .unavailable(let error, mayBeUsed: false) = outcome else {
+            Issue.record("429 was taken for an answer")
+            return
+        }
+        #expect(error.code == .providerUnavailable && error.retryAfter == .seconds(120))
+    }
+
     @Test(
         "the same in place of a sign-in's tokens sign nobody in",
         arguments: ["exchange-html", "exchange-redirect", "exchange-large"]

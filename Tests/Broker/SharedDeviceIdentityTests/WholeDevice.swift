@@ -1,5 +1,6 @@
 import DBusTransport
 import FoundationEssentials
+import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
@@ -99,10 +100,10 @@ final class WholeDevice: Sendable {
         processes.withLock { $0[program] = process }
     }
 
-    /// Ends a program as a crash would. On return it has ended.
-    func kill(_ program: Program) async throws {
+    /// Ends a program as a crash would, or as systemd does. On return it has ended.
+    func kill(_ program: Program, by signal: Int32 = SIGKILL) async throws {
         let process = try process(program)
-        process.kill()
+        process.send(signal)
         _ = await process.exitStatus()
         earlier.withLock { $0.append(process.errorText) }
     }

@@ -34,10 +34,12 @@ struct SimulationTests {
 
     @Test(
         "mistakes about the organisation's provider are found",
-        arguments: [Mutant.eventsAreNotHeeded, .providerRecordIsNotWritten]
+        arguments: [
+            Mutant.eventsAreNotHeeded, .eventsOfStrangersAreForgotten, .everyTokenIsUnused, .providerRecordIsNotWritten,
+        ]
     )
     func provider(mutant: Mutant) throws {
-        let failure = try #require(Campaign(seed: 1, schedules: 500, mutant: mutant).run().failures.first)
+        let failure = try #require(Campaign(seed: 1, schedules: 3000, mutant: mutant).run().failures.first)
         #expect(SimulatedSchedule(seed: failure.seed).play().violation == nil)
     }
 }

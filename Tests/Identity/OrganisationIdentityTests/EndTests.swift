@@ -169,6 +169,41 @@ extension OpenIDConnectProviderTests {
         }
     }
 
+    @Test("where the provider is away, tokens of a person who was refused are revoked later")
+    func refusedWhileAway() async throws {
+        let clock = HeldClock()
+        let (provider, test) = try await make("revoke-away.later", clock: clock.clock)
+        let other = ProviderRecord.Person(issuer: test.client.issuer.text, subject: "nobody")
+        await #expect(throws: IdentityError.self) { try await self.signIn(provider, test, only: other) }
+        try await eventually("the first attempt") { clock.waited == [.seconds(5)] }
+        clock.advance(by: .seconds(5))
+        try await eventually("revocation") {
+            try await test.page("ended").hasSuffix("revoke refresh_token\nrevoke access_token")
+        }
+        #expect(clock.waits == 1)
+    }
+
+    @Test("whoever cancels a sign-in while its answer is checked gets what comes of it, to end it")
+    func cancelledLate() async throws {
+        let (provider, test) = try await make("exchange-after-9-s.cancelled")
+        let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
+        guard case .browser(let address) = begun.prompt else { throw NoAddress() }
+        let query = try await test.browse(address)
+        async let outcome = provider.complete(begun.handle, query: query)
+        try await eventually("the answer is checked") { provider.pending.withLock { $0.isCompleting(begun.handle) } }
+        await provider.cancel(begun.handle)
+        try await provider.end(try await outcome.record)
+        #expect(try await test.page("ended") == allEnded)
+    }
+
+    @Test("where the person has signed in anew, the tokens of before are revoked, and the provider's session goes on")
+    func tokensAlone() async throws {
+        let (provider, test) = try await make("tokens-alone")
+        let record = try await signIn(provider, test).record
+        try await provider.end(record, keepsSession: true)
+        #expect(try await test.page("ended") == "revoke refresh_token\nrevoke access_token")
+    }
+
     @Test("a new refresh token that is too large to keep is revoked, and the person has to sign in again")
     func tooLarge() async throws {
         let (provider, test) = try await make("large-refresh")

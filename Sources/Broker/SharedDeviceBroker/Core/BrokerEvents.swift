@@ -137,6 +137,7 @@ package enum Event: Sendable {
     /// A connection has left the bus.
     case left(String)
     case busLost
+    /// The broker has its name on the bus, for the first time or again.
     case busRestored
     case request(Request)
     /// A request has a wrong form, and was answered so already.
@@ -223,7 +224,7 @@ package enum Effect: Sendable {
     /// Answers with ``Event/renewed(_:_:)``.
     case renew(UInt64, ProviderRecord, scopes: Set<String>, mayBeUsed: Bool)
     /// Answers with ``Event/sessionEndTold(_:_:)``.
-    case tellSessionEnd(UInt64, ProviderRecord)
+    case tellSessionEnd(UInt64, ProviderRecord, keepsSession: Bool)
     /// Answers with ``Event/serviceStarted(app:_:)``.
     case startService(app: String, busName: String)
     /// Has logind end these sessions; answers with ``Event/loginsEnded(_:)``.

@@ -145,4 +145,7 @@ extension BrokerState {
 
     /// Whether everything is on the disk.
     package var isOnDisk: Bool { !disk.isWriting && disk.due == nil }
+
+    /// Whether the broker knows that it is about to end, and everything is on the disk.
+    var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
 }

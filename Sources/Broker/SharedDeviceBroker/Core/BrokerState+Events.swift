@@ -48,7 +48,7 @@ extension BrokerState {
             case .networkUp:
                 guard isOfProvider(event) else { continue }
                 // Who wanted to be left alone may not have been the provider.
-                provider.restsUntil = .zero
+                (provider.pausedUntil, provider.failures) = (nil, 0)
                 askSoon()
             case .doubt:
                 let subject = provider.session?.record?.person.subject
@@ -69,29 +69,69 @@ extension BrokerState {
 
     /// - Returns: whether the disk has to have it. That of a sign-out is noted apart, before anybody is answered.
     private mutating func heedEnd(_ event: ProviderEvent) -> Bool {
-        let isOld = event.date.map { $0 < now.wall.addingTimeInterval(-Self.clockSkew) } ?? false
-        if event.kind == .ended, !isOld, let provided = pending?.asked?.provided, event.concerns(provided.record) {
+        if isOfProvider(event), let began = firstSignIn { provider.heard.add(event, at: now.uptime, since: began) }
+        if event.kind == .ended, let attempt = pending?.asked, let provided = attempt.provided,
+            event.concerns(provided.record), isSince(event, attempt.beganAt)
+        {
             // Ended while the disk is still to have it.
-            dropPendingSignIn(because: .signInAgain(event.issuer))
+            dropPendingSignIn(because: .endedMeanwhile(event.issuer))
             return false
         }
+        return heedEndOfSession(event)
+    }
+
+    private mutating func heedEndOfSession(_ event: ProviderEvent) -> Bool {
         guard let record = provider.session?.record, event.concerns(record) else { return false }
-        // It was told late, or told again: the person has proved since who they are. Whether they may stay the provider knows.
-        if let date = event.date, date < provider.provedAt.addingTimeInterval(-Self.clockSkew) {
+        // It was told late, or told again: the person has begun another session since, or has proved since who they are. Whether they may stay the
+        // provider knows.
+        let since = event.kind == .ended ? provider.beganAt : provider.provedAt
+        if let date = event.date, date < since.addingTimeInterval(-Self.clockSkew) {
             askSoon()
             return false
         }
         switch event.kind {
-        case .reauthenticate: if !provider.needsPerson { needPerson() }
+        case .reauthenticate: needPerson()
         default: endByProvider("the provider has ended its session, and told so")
         }
         return provider.needsPerson
     }
 
-    // MARK: Asking before the time
+    // MARK: While somebody signs in
 
-    /// When the provider is asked next.
-    var nextCheck: Duration { max(min(provider.nextCheck, provider.soon ?? provider.nextCheck), provider.restsUntil) }
+    /// Since when the first sign-in with the provider is under way; `nil` where none is.
+    private var firstSignIn: Duration? {
+        let prompts = prompts.values.filter { $0.method != .password }.map(\.beganAt)
+        let written = pending?.asked.flatMap { $0.provided == nil ? nil : $0.beganAt }
+        return (prompts + [written].compactMap { $0 }).min()
+    }
+
+    /// When that was, by the clock as it is now: it may have been set since.
+    func date(of moment: Duration) -> Date { now.wall.addingTimeInterval((moment - now.uptime) / .seconds(1)) }
+
+    /// Whether it happened since then, as far as the clocks of both agree.
+    private func isSince(_ event: ProviderEvent, _ began: Duration) -> Bool {
+        event.date.map { $0 >= date(of: began).addingTimeInterval(-Self.clockSkew) } ?? true
+    }
+
+    /// The person of a sign-in is known: nobody is signed in whose session the provider has ended since the sign-in began.
+    func checkLasts(_ record: ProviderRecord, since began: Duration) throws(Refusal) {
+        let heard = provider.heard
+        guard heard.isComplete(since: began) else { throw .toldTooMuch(record.person.issuer) }
+        guard !heard.about(record, since: began).contains(where: { $0.kind == .ended && isSince($0, began) }) else {
+            throw .endedMeanwhile(record.person.issuer)
+        }
+    }
+
+    /// The session of a sign-in is open: what was heard of it meanwhile, and has not ended it, is heeded now.
+    mutating func heedHeard(since began: Duration) {
+        guard let record = provider.session?.record else { return }
+        for event in provider.heard.about(record, since: began) { _ = heedEndOfSession(event) }
+    }
+
+    /// What was heard concerns no later sign-in.
+    mutating func forgetHeard() { if !provider.heard.isEmpty, firstSignIn == nil { provider.heard = HeardEvents() } }
+
+    // MARK: Asking before the time
 
     /// There is a reason to ask the provider, and to tell it what it was not told.
     private mutating func askSoon() {

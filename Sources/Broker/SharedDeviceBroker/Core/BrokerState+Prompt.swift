@@ -33,6 +33,7 @@ extension BrokerState {
         let method: BrokerProtocol.SignInMethod
         /// The session that goes on afterwards, where the provider has asked for its person again.
         let session: UInt64?
+        let beganAt: Duration
         /// When it ends by itself.
         var expires: Duration
         var stage = Stage.person
@@ -118,6 +119,7 @@ extension BrokerState {
             connection: request.connection,
             method: method,
             session: session,
+            beganAt: now.uptime,
             expires: now.uptime + Self.promptLifetime
         )
         defer { prompts[name] = prompt }
@@ -258,22 +260,22 @@ extension BrokerState {
         _ signIn: ProviderSignIn
     ) throws(Refusal) {
         guard policy.organisation != nil else { throw .noSuchPrompt }
+        try checkLasts(signIn.record, since: prompt.beganAt)
         guard let session = prompt.session else {
             var attempt = Asked(request: request, participant: prompt.participant, purpose: .prompt)
-            attempt.provided = signIn
+            (attempt.provided, attempt.beganAt) = (signIn, prompt.beganAt)
             return try begin(attempt, AuthenticatedIdentity(account: signIn.account), nil)
         }
         guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
         let isSame = provider.session?.record.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
-        // The record of before is refused by the provider. To end it might end the session that has just begun there.
-        openProviderSession(signIn)
-        keepProviderSession(within: .zero)
+        replaceProviderSession(signIn, since: prompt.beganAt)
         request.call.promptName.map { prompts[$0] = nil }
         let fields: BrokerProtocol.Fields = [
             "username": .string(account.username), "epoch": .uint64(session),
         ]
         wait(request, for: .stored(fields, nil))
+        heedHeard(since: prompt.beganAt)
         touch()
     }
 

@@ -27,6 +27,8 @@ extension BrokerState {
         var identity: AuthenticatedIdentity?
         /// The same, where the organisation's provider has said so.
         var provided: ProviderSignIn?
+        /// When its prompt has begun it.
+        var beganAt = Duration.zero
         /// Nobody waits for the password's check any more. To the throttle it is a wrong one until the provider has answered, and then what it
         /// was: whoever hangs up does not try for nothing, and an app that is killed locks nobody out.
         var isAbandoned = false

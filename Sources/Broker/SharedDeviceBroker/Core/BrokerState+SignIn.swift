@@ -238,7 +238,7 @@ extension BrokerState {
             return refuse(request, sessionIsOver(account.identifier))
         }
         if let provided = asked.provided {
-            openProviderSession(provided)
+            openProviderSession(provided, since: asked.beganAt)
             provider.change = pending.change
         } else {
             identity = pending.identity
@@ -254,6 +254,7 @@ extension BrokerState {
             request.call.promptName.map { prompts[$0] = nil }
             reply(request.number, ["username": .string(account.username), "epoch": .uint64(device.epoch)])
         }
+        if asked.provided != nil { heedHeard(since: asked.beganAt) }
     }
 
     /// The session that is being written comes to nothing. The disk may have it already, so that its number is used up, and its end is

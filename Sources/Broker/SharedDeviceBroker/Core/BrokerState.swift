@@ -146,8 +146,12 @@ package struct BrokerState: Sendable {
         switch event {
         case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
         case .left(let connection): leave(connection)
-        case .busLost: for connection in ledger.connections.union(connected.keys).sorted() { leave(connection) }
-        case .busRestored: announceAgain()
+        case .busLost:
+            provider.isReachable = false
+            for connection in ledger.connections.union(connected.keys).sorted() { leave(connection) }
+        case .busRestored:
+            provider.isReachable = true
+            announceAgain()
         case .request(let request): take(request)
         case .malformed(let connection, let method, let refusal):
             noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
@@ -174,10 +178,13 @@ package struct BrokerState: Sendable {
         case .sessionEndTold(let number, let error): sessionEndTold(number, error)
         case .keys(let troubles): keyTroubles = troubles
         case .time: break
-        case .ending: urge()
+        case .ending:
+            provider.isEnding = true
+            urge()
         }
         followSeat()
         finishSignIn()
+        forgetHeard()
         writeIfDue()
         noteProblems()
         answerWaiting()

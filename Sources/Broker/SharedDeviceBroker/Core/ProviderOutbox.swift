@@ -9,6 +9,8 @@ package struct ProviderOutbox: Sendable {
     /// A session's end that the provider does not know of.
     package struct Entry: Sendable, Equatable {
         package internal(set) var record: ProviderRecord
+        /// Whether the tokens alone are to be revoked: the person has signed in anew, and what they have at the provider goes on.
+        package let keepsSession: Bool
         /// Since when, by the wall clock, because a restart ends no waiting.
         package let addedAt: Date
         /// How often the provider was asked.
@@ -18,8 +20,15 @@ package struct ProviderOutbox: Sendable {
         /// Whether a renewal is under way with this record, whose answer may bring another one.
         var isHeld = false
 
-        package init(record: ProviderRecord, addedAt: Date, tries: Int = 0, next: Duration) {
+        package init(
+            record: ProviderRecord,
+            keepsSession: Bool = false,
+            addedAt: Date,
+            tries: Int = 0,
+            next: Duration
+        ) {
             self.record = record
+            self.keepsSession = keepsSession
             self.addedAt = addedAt
             self.tries = tries
             self.next = next
@@ -52,9 +61,16 @@ package struct ProviderOutbox: Sendable {
 
     /// Adds an end.
     ///
-    /// - Parameter isHeld: whether it waits for ``release(_:with:)``.
+    /// - Parameters:
+    ///   - keepsSession: whether the tokens alone are to be revoked.
+    ///   - isHeld: whether it waits for ``release(_:with:)``.
     /// - Returns: its number; and the number of the one that was given up for it.
-    mutating func add(_ record: ProviderRecord, isHeld: Bool = false, at now: Moment) -> (UInt64, dropped: UInt64?) {
+    mutating func add(
+        _ record: ProviderRecord,
+        keepsSession: Bool = false,
+        isHeld: Bool = false,
+        at now: Moment
+    ) -> (UInt64, dropped: UInt64?) {
         var dropped: UInt64?
         if entries.count >= Self.capacity, let oldest = entries.keys.filter({ $0 != underWay }).min() {
             remove(oldest)
@@ -62,7 +78,7 @@ package struct ProviderOutbox: Sendable {
         }
         // Numbers that were used are not used again: the disk may have an entry's removal still to come.
         let number = max(entries.keys.max() ?? 0, changes.max() ?? 0, underWay ?? 0) + 1
-        var entry = Entry(record: record, addedAt: now.wall, next: now.uptime)
+        var entry = Entry(record: record, keepsSession: keepsSession, addedAt: now.wall, next: now.uptime)
         entry.isHeld = isHeld
         entries[number] = entry
         changes.insert(number)
@@ -86,12 +102,12 @@ package struct ProviderOutbox: Sendable {
     }
 
     /// Takes the next one that is due. It is under way until ``ended(_:mayWork:at:)``.
-    mutating func takeDue(at now: Duration) -> (number: UInt64, record: ProviderRecord)? {
+    mutating func takeDue(at now: Duration) -> (number: UInt64, entry: Entry)? {
         let due = entries.filter { !$0.value.isHeld && $0.value.next <= now }
         guard underWay == nil, let (number, entry) = due.min(by: { ($0.value.next, $0.key) < ($1.value.next, $1.key) })
         else { return nil }
         underWay = number
-        return (number, entry.record)
+        return (number, entry)
     }
 
     /// The provider has answered, or did not.
@@ -127,17 +143,19 @@ package struct ProviderOutbox: Sendable {
 extension BrokerState {
     /// Has the provider told that a session is over.
     ///
-    /// - Parameter isRenewed: whether a renewal of its record is under way.
-    mutating func tellLater(_ record: ProviderRecord, isRenewed: Bool = false) {
-        let (number, dropped) = provider.outbox.add(record, isHeld: isRenewed, at: now)
+    /// - Parameters:
+    ///   - keepsSession: whether its tokens alone are.
+    ///   - isRenewed: whether a renewal of its record is under way.
+    mutating func tellLater(_ record: ProviderRecord, keepsSession: Bool = false, isRenewed: Bool = false) {
+        let (number, dropped) = provider.outbox.add(record, keepsSession: keepsSession, isHeld: isRenewed, at: now)
         if isRenewed { provider.renewal?.held = number }
         if let dropped { noteEnd(dropped, .lost, "too many ends wait") }
         needsDisk(within: .zero)
     }
 
     mutating func tellProvider() {
-        guard let (number, record) = provider.outbox.takeDue(at: now.uptime) else { return }
-        effects.append(.tellSessionEnd(number, record))
+        guard provider.isReachable, let (number, entry) = provider.outbox.takeDue(at: now.uptime) else { return }
+        effects.append(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))
     }
 
     /// The provider was told, or not.

@@ -52,6 +52,19 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func signInAgain(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
     }
+    /// - Parameter issuer: the organisation's provider.
+    package static func endedMeanwhile(_ issuer: String) -> Refusal {
+        Refusal(
+            .interactionRequired,
+            "\(issuer) has ended this person's session while they were signing in; sign in again, or ask the organisation's administrator"
+        )
+    }
+    package static func toldTooMuch(_ issuer: String) -> Refusal {
+        Refusal(
+            .interactionRequired,
+            "\(issuer) has ended more sessions during this sign-in than are remembered, and this one may be among them; sign in again"
+        )
+    }
     package static let otherPerson = Refusal(
         .currentAccountMismatch,
         "the session on this device is another person's; have that person sign in again, or sign it out first"

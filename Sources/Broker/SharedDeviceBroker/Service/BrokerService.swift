@@ -154,7 +154,7 @@ package final class BrokerService: Sendable {
         engine.submit(.ending)
         // In a task of its own: this one is cancelled, and would not wait.
         await Task { [engine] in
-            for _ in 1...200 where !engine.read({ $0.isOnDisk }) { try? await Task.sleep(for: .milliseconds(10)) }
+            for _ in 1...200 where !engine.read({ $0.isReadyToEnd }) { try? await Task.sleep(for: .milliseconds(10)) }
         }.value
     }
 

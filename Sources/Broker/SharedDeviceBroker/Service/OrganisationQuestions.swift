@@ -36,9 +36,9 @@ struct OrganisationQuestions: Sendable {
             return nil
         case .renew(let number, let record, let scopes, let mayBeUsed):
             return .renewed(number, await provider.renew(record, scopes: scopes, mayBeUsed: mayBeUsed))
-        case .tellSessionEnd(let number, let record):
+        case .tellSessionEnd(let number, let record, let keepsSession):
             do throws(IdentityError) {
-                try await provider.end(record)
+                try await provider.end(record, keepsSession: keepsSession)
                 return .sessionEndTold(number, nil)
             } catch {
                 return .sessionEndTold(number, error)
@@ -63,7 +63,7 @@ struct OrganisationQuestions: Sendable {
         case .completeSignIn(let name, _, _), .pollSignIn(let name, _): .signedIn(name, .failure(Self.absent))
         case .renew(let number, _, _, _): .renewed(number, .misconfigured(Self.absent))
         // The provider may be there again after the next start.
-        case .tellSessionEnd(let number, _):
+        case .tellSessionEnd(let number, _, _):
             .sessionEndTold(number, IdentityError(.providerUnavailable, Self.absent.description))
         default: .time
         }

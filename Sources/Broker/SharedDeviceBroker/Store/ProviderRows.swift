@@ -55,7 +55,7 @@ struct ProviderRows: Sendable {
     ) -> ProviderSession? {
         guard let issuer: String = row["issuer"], let client: String = row["client"],
             let checked: Double = row["checked_at"], DeviceStore.isTime(checked),
-            let needsPerson: Bool = row["needs_person"]
+            let needsPerson: Bool = row["needs_person"], let isSettled: Bool = row["settled"]
         else {
             problems.append("the provider's row makes no sense; tokens need a new sign-in")
             return nil
@@ -67,7 +67,8 @@ struct ProviderRows: Sendable {
             client: client,
             record: sealed.flatMap { open($0, use, &problems) },
             checkedAt: Date(timeIntervalSince1970: checked),
-            needsPerson: needsPerson
+            needsPerson: needsPerson,
+            isSettled: isSettled
         )
     }
 
@@ -78,10 +79,17 @@ struct ProviderRows: Sendable {
     ) -> (UInt64, ProviderOutbox.Entry)? {
         guard let number: UInt64 = row["number"], let added: Double = row["added_at"], DeviceStore.isTime(added),
             let tries: Int = row["tries"], tries >= 0, let sealed: [UInt8] = row["record"],
-            let record = open(sealed, .ending(number: number), &problems)
+            let keepsSession: Bool = row["keeps_session"], let record = open(sealed, .ending(number: number), &problems)
         else { return nil }
         let date = Date(timeIntervalSince1970: added)
-        return (number, ProviderOutbox.Entry(record: record, addedAt: date, tries: tries, next: now.uptime))
+        let entry = ProviderOutbox.Entry(
+            record: record,
+            keepsSession: keepsSession,
+            addedAt: date,
+            tries: tries,
+            next: now.uptime
+        )
+        return (number, entry)
     }
 
     private func open(_ sealed: [UInt8], _ use: RecordUse, _ problems: inout [String]) -> ProviderRecord? {
@@ -114,11 +122,12 @@ struct ProviderRows: Sendable {
             try db.run("DELETE FROM provider_end WHERE number = ?", number)
             guard let entry, let sealer else { continue }
             try db.run(
-                "INSERT INTO provider_end (number, record, added_at, tries) VALUES (?, ?, ?, ?)",
+                "INSERT INTO provider_end (number, record, added_at, tries, keeps_session) VALUES (?, ?, ?, ?, ?)",
                 number,
                 try sealer.seal(entry.record, for: .ending(number: number)),
                 entry.addedAt.timeIntervalSince1970,
-                entry.tries
+                entry.tries,
+                entry.keepsSession
             )
         }
     }
@@ -129,13 +138,14 @@ struct ProviderRows: Sendable {
         guard let session, let owner, let account = owner.account else { return }
         let use = RecordUse.session(epoch: owner.epoch, issuer: session.issuer, account: account.identifier)
         try db.run(
-            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at, needs_person) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at, needs_person, settled) VALUES (?, ?, ?, ?, ?, ?, ?)",
             owner.epoch,
             session.issuer,
             session.client,
             try session.record.flatMap { record in try sealer.map { try $0.seal(record, for: use) } },
             session.checkedAt.timeIntervalSince1970,
-            session.needsPerson
+            session.needsPerson,
+            session.isSettled
         )
     }
 }

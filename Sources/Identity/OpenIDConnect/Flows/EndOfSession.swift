@@ -1,6 +1,7 @@
 package import HTTPClient
 package import Identity
 import StrictJSON
+import Synchronization
 
 /// What a provider has issued that is not to count any more: at the end of a session, or because it was refused.
 package struct IssuedTokens: Sendable {
@@ -131,8 +132,36 @@ extension OpenIDConnectClient {
         if let error = outage ?? refusal { throw error }
     }
 
-    /// Ends what nobody wants, as far as that works now, and lets nobody wait: nobody keeps it for a later attempt.
-    package func discard(_ tokens: IssuedTokens) { Task { try? await end(tokens) } }
+    /// The pauses between the attempts to end what nobody wants: those of the broker's outbox, as far as this process is likely to live.
+    private static let pausesOfDiscard: [Duration] = [.seconds(5), .seconds(30), .seconds(120), .seconds(600)]
+    /// How many may wait for a later attempt. Over that, one attempt has to do.
+    private static let mostDiscarded = 32
+
+    /// Ends what nobody wants, and lets nobody wait. It is in memory only: where the provider is away it is tried again, as long as this process lives.
+    package func discard(_ tokens: IssuedTokens) {
+        Task {
+            let mayWait = discarded.withLock { count in
+                defer { count += 1 }
+                return count < Self.mostDiscarded
+            }
+            defer { discarded.withLock { $0 -= 1 } }
+            for pause in mayWait ? Self.pausesOfDiscard : [] {
+                if await isEnded(tokens) { return }
+                guard (try? await clock.wait(pause)) != nil else { return }
+            }
+            _ = await isEnded(tokens)
+        }
+    }
+
+    /// Whether no later attempt would help.
+    private func isEnded(_ tokens: IssuedTokens) async -> Bool {
+        do throws(SignInError) {
+            try await end(tokens)
+            return true
+        } catch {
+            return error.code != .providerUnavailable
+        }
+    }
 
     /// A provider that is not known has refused nothing: a later attempt may help, whatever the reason.
     private func providerToEnd() async throws(SignInError) -> ProviderClient {

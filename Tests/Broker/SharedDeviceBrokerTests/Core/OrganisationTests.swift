@@ -199,8 +199,10 @@ struct OrganisationTests {
     func killedBetween() throws {
         try device.signInAtProvider("ada", by: prompt)
         let old = try #require(device.disk.provider?.record)
-        device.diskMode = .holds
+        device.holdsProvider = true
         device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.diskMode = .holds
+        device.letProviderAnswer()
         #expect(device.state.provider.session?.record != old)
         device.diskMode = .commits
         device.provider.outcome = .reauthenticationNeeded
@@ -225,9 +227,11 @@ struct OrganisationTests {
         let away = try refusalOfToken(.unavailable(network, mayBeUsed: true))
         #expect(away?.code == .providerUnavailable)
         #expect(away?.description.contains("(time-out); who is signed in stays so until ") == true)
+        device.advance(by: .seconds(3))
         let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
         #expect(try refusalOfToken(.misconfigured(client))?.code == .providerMisconfigured)
         #expect(device.provider.renewals.last?.mayBeUsed == true)
+        device.advance(by: .seconds(5))
         #expect(try refusalOfToken(.scopeRefused)?.code == .scopesDeclined)
         #expect(device.provider.renewals.last?.mayBeUsed == false)
         #expect(device.state.device.epoch == epoch)

@@ -182,11 +182,14 @@ struct SignOutFromAfarTests {
         #expect(device.disk.entries(.signedOut).last?.detail?.hasPrefix("offline for 360") == true)
     }
 
-    @Test("a wrong configuration ends no session, however long it lasts")
+    @Test("a wrong configuration ends no session before its grace, in which an administrator can mend it")
     func misconfigured() throws {
-        try device.useOrganisation(", \"offlineGrace\": 3600")
+        try device.useOrganisation(", \"offlineGrace\": 172800")
         try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = .misconfigured(IdentityError(.providerMisconfigured, "no such client"))
+        device.advance(by: .seconds(47 * 3600))
+        #expect(device.state.device.account != nil)
+        device.provider.outcome = nil
         device.advance(by: .seconds(48 * 3600))
         #expect(device.state.device.account != nil)
     }

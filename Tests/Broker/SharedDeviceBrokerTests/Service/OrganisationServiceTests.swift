@@ -208,7 +208,7 @@ private final class ScriptedProvider: OrganisationProvider {
         .renewed(token(scopes), nil)
     }
 
-    func end(_ record: ProviderRecord) async throws(IdentityError) {
+    func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
         ends.withLock { $0 += 1 }
         while hangs.withLock({ $0 }) { try? await Task.sleep(for: .milliseconds(20)) }
     }

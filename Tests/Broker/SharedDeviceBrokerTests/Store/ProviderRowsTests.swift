@@ -36,7 +36,8 @@ struct ProviderRowsTests {
             client: "device",
             record: record,
             checkedAt: now.wall,
-            needsPerson: true
+            needsPerson: true,
+            isSettled: true
         )
     }
 
@@ -46,7 +47,14 @@ struct ProviderRowsTests {
         batch.device = state
         batch.provider = session
         batch.providerOwner = state
-        batch.outbox = [3: ProviderOutbox.Entry(record: record, addedAt: now.wall, tries: 2, next: now.uptime)]
+        let end = ProviderOutbox.Entry(
+            record: record,
+            keepsSession: true,
+            addedAt: now.wall,
+            tries: 2,
+            next: now.uptime
+        )
+        batch.outbox = [3: end]
         try store.commit(batch)
     }
 
@@ -56,6 +64,7 @@ struct ProviderRowsTests {
         let content = try store().load(at: now)
         #expect(content.provider == session && content.recordProblems.isEmpty)
         #expect(content.outbox[3]?.record == record && content.outbox[3]?.tries == 2)
+        #expect(content.outbox[3]?.keepsSession == true)
         for secret in ["refresh-token-of-ada", "sid-of-ada", "subject-of-ada"] {
             #expect(try !directory.contains(secret), "\(secret)")
         }

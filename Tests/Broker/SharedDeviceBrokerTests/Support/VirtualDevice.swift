@@ -100,6 +100,8 @@ final class VirtualDevice {
         policy.mode = .shared
         policy.passwordSignIn = true
         policy.cleanup = cleanup
+        feed(.busRestored)
+        (announcements, happenings) = (0, [])
         configure { _ in }
     }
 
@@ -145,6 +147,9 @@ final class VirtualDevice {
         now.wall += (uptime - now.uptime) / .seconds(1)
         now.uptime = uptime
     }
+
+    /// The device is off, or sleeps.
+    func pause(for duration: Duration) { pass(to: now.uptime + duration) }
 
     /// Somebody sets the wall clock.
     func setClock(forwardBy seconds: Double) { now.wall += seconds }
@@ -231,8 +236,8 @@ final class VirtualDevice {
         case .renew(let number, let record, let scopes, let mayBeUsed):
             provider.renewals.append((record, scopes, mayBeUsed))
             if let outcome = provider.renew(record, scopes, at: now) { question(.renewed(number, outcome)) }
-        case .tellSessionEnd(let number, let record):
-            provider.ends.append(record)
+        case .tellSessionEnd(let number, let record, let keepsSession):
+            if keepsSession { provider.revocations.append(record) } else { provider.ends.append(record) }
             if !provider.hangs { question(.sessionEndTold(number, provider.error)) }
         case .endLogins(let sessions): endedLogins.append(sessions)
         case .allowShutdown: allowedShutdowns += 1

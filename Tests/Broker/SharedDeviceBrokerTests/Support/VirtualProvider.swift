@@ -35,6 +35,8 @@ struct VirtualProvider {
     var polls = 0
     var renewals: [(ProviderRecord, scopes: Set<String>, mayBeUsed: Bool)] = []
     var ends: [ProviderRecord] = []
+    /// Of which the tokens alone were to be revoked.
+    var revocations: [ProviderRecord] = []
 
     /// The query is the person's name, as in `Account.named(_:)`; or `cancel`.
     mutating func signIn(_ person: String, at now: Moment) -> Result<ProviderSignIn?, IdentityError> {

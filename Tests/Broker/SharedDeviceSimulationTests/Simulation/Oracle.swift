@@ -92,6 +92,7 @@ struct Oracle {
     mutating func ended(isPowerCut: Bool, _ world: World) {
         wasPowerCut = wasPowerCut || isPowerCut
         requests = [:]
+        provider.heededEnds = []
     }
 
     /// The broker has read its disk.

@@ -8,7 +8,8 @@ package enum Mutant: String, CaseIterable, Sendable {
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
     case receiptOfAnotherSession, receiptOfAnotherApp, endSettles, debtByApp, throttleByName
     case signOutNamesNoSession, policyIsAdvisory, brokenConfigurationIsDefaults
-    case eventsLoseTheirTime, eventsAreNotHeeded, lostAnswerIsNoUse, providerRecordIsNotWritten
+    case eventsLoseTheirTime, eventsAreNotHeeded, eventsOfStrangersAreForgotten
+    case lostAnswerIsNoUse, everyTokenIsUnused, providerRecordIsNotWritten
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
 
     var appMistakes: AppMistakes {
@@ -38,6 +39,9 @@ extension World {
         case (.signOutNamesNoSession, .signOut(let identifier, _)):
             call = .signOut(identifier: identifier, session: nil)
         case (.eventsAreNotHeeded, .providerEvents): call = .providerEvents([])
+        // As long as nobody is signed in, they concern nobody.
+        case (.eventsOfStrangersAreForgotten, .providerEvents) where state.device.account == nil:
+            call = .providerEvents([])
         case (.eventsLoseTheirTime, .providerEvents(let events)):
             call = .providerEvents(
                 events.map { ProviderEvent($0.kind, issuer: $0.issuer, subject: $0.subject, session: $0.session) }
@@ -73,7 +77,10 @@ extension World {
         return batch
     }
 
-    func ordered(_ effects: [Effect]) -> [Effect] {
+    func ordered(_ effects: [Effect], of event: Event) -> [Effect] {
+        if mutant == .noBroadcastAtStart, case .busRestored = event {
+            return effects.filter { if case .announce = $0 { false } else { true } }
+        }
         guard mutant == .noteAfterBroadcast,
             let index = effects.firstIndex(where: { if case .noteState = $0 { true } else { false } })
         else { return effects }

@@ -18,9 +18,15 @@ extension World {
             membership: disk.membership,
             ledger: content.ledger(at: now),
             noted: mutant == .noteIsNotRead ? nil : disk.laterState,
-            provider: disk.providerOwner?.epoch == disk.device.epoch ? disk.provider : nil,
+            provider: disk.providerOwner?.epoch == disk.device.epoch ? disk.provider.map(read) : nil,
             outbox: disk.outbox.mapValues { entry in
-                ProviderOutbox.Entry(record: entry.record, addedAt: entry.addedAt, tries: entry.tries, next: now.uptime)
+                ProviderOutbox.Entry(
+                    record: entry.record,
+                    keepsSession: entry.keepsSession,
+                    addedAt: entry.addedAt,
+                    tries: entry.tries,
+                    next: now.uptime
+                )
             },
             lastActivity: disk.lastActivity,
             at: now
@@ -35,12 +41,13 @@ extension World {
         for connection in state.ledger.connections.subtracting(alive).sorted() { feed(.left(connection)) }
         feed(.manifests(manifests))
         readConfiguration()
-        if mutant != .noBroadcastAtStart { feed(.busRestored) }
+        feed(.busRestored)
     }
 
     /// The broker ends, and with it what its threads had not done.
     func killBroker(isPowerCut: Bool) {
         guard broker != nil || isPowerCut else { return }
+        if !isPowerCut, effectsLeft == nil, random.chance(40) { endBroker() }
         note(isPowerCut ? "the power fails" : "the broker is killed")
         broker = nil
         effectsLeft = nil
@@ -62,6 +69,25 @@ extension World {
         oracle.ended(isPowerCut: isPowerCut, self)
     }
 
+    private func read(_ session: ProviderSession) -> ProviderSession {
+        guard mutant == .everyTokenIsUnused else { return session }
+        return ProviderSession(
+            issuer: session.issuer,
+            client: session.client,
+            record: session.record,
+            checkedAt: session.checkedAt,
+            needsPerson: session.needsPerson,
+            isSettled: true
+        )
+    }
+
+    /// The broker is asked to end, and has time for what the disk is to have, or for some of it.
+    private func endBroker() {
+        note("the broker is to end")
+        feed(.ending)
+        for _ in 0..<random.below(4) where broker != nil && violation == nil { diskWorks() }
+    }
+
     // MARK: Events
 
     func feed(_ event: Event) {
@@ -72,7 +98,7 @@ extension World {
         broker = state
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
-        for effect in ordered(effects) {
+        for effect in ordered(effects, of: event) {
             if let left = effectsLeft {
                 guard left > 0 else { return killBroker(isPowerCut: false) }
                 effectsLeft = left - 1
@@ -114,7 +140,7 @@ extension World {
         case .cancelSignIn(let handle): organisation.handles[handle] = nil
         case .renew(let number, let record, _, let mayBeUsed):
             organisation.questions.append(.renew(number, record, mayBeUsed: mayBeUsed))
-        case .tellSessionEnd(let number, let record): organisation.questions.append(.end(number, record))
+        case .tellSessionEnd(let number, let record, _): organisation.questions.append(.end(number, record))
         // Nobody uses another device here.
         case .pollSignIn: break
         }

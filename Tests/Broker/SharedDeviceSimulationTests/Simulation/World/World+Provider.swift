@@ -25,6 +25,8 @@ struct SimulatedProvider {
     enum Question {
         case begin(String, only: String?)
         case complete(String, handle: String, person: String)
+        /// The answer to it, which is on its way.
+        case opened(String, ProviderSignIn)
         case renew(UInt64, ProviderRecord, mayBeUsed: Bool)
         case end(UInt64, ProviderRecord)
     }
@@ -106,7 +108,12 @@ extension World {
             note("the provider opens session \(number) of \(person)")
             guard !isLost else { return feed(.signedIn(name, .failure(Self.away))) }
             let signIn = ProviderSignIn(account: Setting.account(person), record: record, token: token(number))
-            feed(.signedIn(name, .success(signIn)))
+            tellAgain(person)
+            guard random.chance(50) else { return feed(.signedIn(name, .success(signIn))) }
+            organisation.questions.append(.opened(name, signIn))
+            if random.chance(20) { revoke(person) }
+            return
+        case .opened(let name, let signIn): feed(.signedIn(name, isLost ? .failure(Self.away) : .success(signIn)))
         case .renew(let number, let record, let mayBeUsed):
             let outcome = hasArrived ? renewed(record, mayBeUsed) : nil
             guard !isLost, let outcome else {
@@ -149,7 +156,7 @@ extension World {
             case .renew(_, let record, let mayBeUsed): _ = renewed(record, mayBeUsed)
             case .end(_, let record): organisation.sessions[record.simulated.session]?.isEnded = true
             case .complete(_, _, let person): _ = organisation.open(person)
-            case .begin: break
+            case .begin, .opened: break
             }
         }
         organisation.questions = []
@@ -216,6 +223,13 @@ extension World {
         }
     }
 
+    /// The end of what a person had open earlier is told once more, late.
+    private func tellAgain(_ person: String) {
+        guard let date = organisation.revokedAt[person], random.chance(50) else { return }
+        let event = ProviderEvent(.ended, issuer: Setting.issuer, subject: person, date: date)
+        organisation.events.append(SimulatedProvider.Told(event: event, session: nil))
+    }
+
     func networkIsBack() {
         guard oracle.policy.organisation != nil else { return }
         let event = ProviderEvent(.networkUp, issuer: Setting.issuer)
@@ -253,12 +267,15 @@ extension World {
 
 /// What the oracle knows of the device's sessions and the provider's.
 struct ProviderTruth {
-    /// The provider's session of each of the device's, and when the person proved who they are.
+    /// The provider's session of each of the device's, and when the sign-in began by which the person proved who they are.
     var sessions: [UInt64: Int] = [:]
-    var provedAt: [UInt64: Date] = [:]
-    /// The provider's sessions that a disk had, and those in whose place the same person has signed in again.
+    var beganAt: [UInt64: Date] = [:]
+    /// When each prompt's sign-in began.
+    var prompts: [String: Date] = [:]
+    /// The provider's sessions that a disk had.
     var keptSessions: Set<Int> = []
-    var replaced: Set<Int> = []
+    /// Those of whose end the broker has said that it is heeded, since its start: the power may take a sign-out back, and then the check finds it.
+    var heededEnds: Set<Int> = []
 
     mutating func committed(_ batch: Batch) {
         guard case .some(.some(let kept)) = batch.provider, let record = kept.record else { return }
@@ -271,7 +288,11 @@ extension Oracle {
     mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         var opened: Int?
         var isNew = false
-        if case .signedIn(_, .success(let signIn?)) = event { opened = signIn.record.simulated.session }
+        var began = world.now.wall
+        if case .signedIn(let name, .success(let signIn?)) = event {
+            opened = signIn.record.simulated.session
+            began = provider.prompts[name] ?? began
+        }
         for effect in effects {
             switch effect {
             case .journal(let entry) where entry.event == .signedIn:
@@ -279,7 +300,8 @@ extension Oracle {
                 guard let session = entry.session else { break }
                 // The number of a session that came to nothing is another's now, perhaps one without a provider.
                 provider.sessions[session] = opened
-                provider.provedAt[session] = world.now.wall
+                provider.beganAt[session] = began
+            case .beginSignIn(let name, _): provider.prompts[name] = world.now.wall
             case .journal(let entry) where entry.event == .signedOut:
                 if entry.detail?.hasPrefix("the provider has ended its session") == true {
                     signedOutByProvider(entry.session ?? 0, world)
@@ -297,9 +319,13 @@ extension Oracle {
         if let opened, !isNew, state.device.account != nil, state.providerRecord?.simulated.session == opened,
             let before = provider.sessions[state.device.epoch], before != opened
         {
-            provider.replaced.insert(before)
             provider.sessions[state.device.epoch] = opened
-            provider.provedAt[state.device.epoch] = world.now.wall
+            provider.beganAt[state.device.epoch] = began
+        }
+        if !isClockDoubtful, state.device.account != nil, let number = provider.sessions[state.device.epoch],
+            provider.heededEnds.contains(number), state.providerRecord?.simulated.session == number
+        {
+            fail("somebody is signed in by a session whose end was heeded", "the provider's \(number)")
         }
     }
 
@@ -307,9 +333,11 @@ extension Oracle {
         guard !isClockDoubtful, let number = provider.sessions[session],
             let truth = world.organisation.sessions[number], !truth.isRevoked
         else { return }
-        // As far as the clocks of both may differ, an event of right before the sign-in counts.
-        if let revoked = world.organisation.revokedAt[truth.person], let proved = provider.provedAt[session],
-            proved.timeIntervalSince(revoked) <= 61
+        // The device itself has said that it is over, and then lost the sign-out with the power: the provider's word makes up for that.
+        if truth.isEnded { return }
+        // As far as the clocks of both may differ, an event of right before the sign-in counts, and so does one of during it.
+        if let revoked = world.organisation.revokedAt[truth.person], let began = provider.beganAt[session],
+            began.timeIntervalSince(revoked) <= 61
         {
             return
         }
@@ -321,6 +349,7 @@ extension Oracle {
 
     /// The broker has answered that an event is heeded.
     mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
+        if let number = told.session { provider.heededEnds.insert(number) }
         guard !isClockDoubtful, let number = told.session, let broker = world.broker, broker.device.account != nil,
             provider.sessions[broker.device.epoch] == number
         else { return }
@@ -337,8 +366,8 @@ extension Oracle {
     /// At the end the provider knows of every session that is over.
     mutating func checkProviderEnd(_ world: World) {
         guard !isClockDoubtful, let broker = world.broker else { return }
-        let open = broker.device.account.flatMap { _ in provider.sessions[broker.device.epoch] }
-        for number in provider.keptSessions.subtracting(provider.replaced).sorted() where number != open {
+        let open = broker.device.account.flatMap { _ in broker.providerRecord?.simulated.session }
+        for number in provider.keptSessions.sorted() where number != open {
             if world.organisation.sessions[number]?.isOpen == true {
                 return fail("the provider never hears that a session is over", "\(number)")
             }

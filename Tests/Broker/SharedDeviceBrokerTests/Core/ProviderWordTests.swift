@@ -1,0 +1,352 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("How long a session lasts without the provider's word")
+struct ProviderWordTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+    private let till: VirtualDevice.App
+    private let service: VirtualDevice.App
+    private static let away = IdentityError(.providerUnavailable, "no network")
+
+    init() throws {
+        try device.useOrganisation(", \"offlineGrace\": 3600")
+        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
+        service = device.app(nil, user: 0, isAdministrator: true)
+    }
+
+    private var isSignedIn: Bool { device.state.device.account != nil }
+    private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
+
+    private func demandPerson() throws {
+        let event = ProviderEvent(
+            .reauthenticate,
+            issuer: VirtualProvider.issuer,
+            subject: "ada",
+            date: device.now.wall
+        )
+        try device.ask(service, .providerEvents([event]))
+    }
+
+    // MARK: Grace
+
+    @Test(
+        "whatever keeps the provider's word away, the session ends with its grace",
+        arguments: [
+            .unavailable(away, mayBeUsed: false),
+            .unavailable(IdentityError(.providerMisconfigured, "answers with another address"), mayBeUsed: true),
+            .unavailable(IdentityError(.providerFailed, "not of one version"), mayBeUsed: true),
+            .misconfigured(IdentityError(.providerMisconfigured, "no such client")),
+        ] as [RenewalOutcome]
+    )
+    func grace(_ outcome: RenewalOutcome) throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = outcome
+        device.advance(by: .seconds(3590))
+        #expect(isSignedIn)
+        let status = try device.ask(till, .deviceInformation)["providerProblem"]?.stringValue
+        #expect(status?.contains("who is signed in stays so until ") == true)
+        device.advance(by: .seconds(12))
+        #expect(!isSignedIn && lastEnd?.hasPrefix("offline for 360") == true)
+    }
+
+    @Test("a disk that takes no record keeps the provider from being asked, and the session ends with its grace")
+    func fullDisk() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.diskMode = .fails("the disk is full")
+        device.advance(by: .seconds(3540))
+        #expect(isSignedIn && device.provider.renewals.isEmpty)
+        device.advance(by: .seconds(400))
+        #expect(!isSignedIn && lastEnd?.contains("the disk is full") == true)
+    }
+
+    @Test(
+        "a disk that stands still, or a provider that never answers, ends the session with its grace",
+        arguments: [true, false]
+    )
+    func standstill(ofDisk: Bool) throws {
+        try device.signInAtProvider("ada", by: prompt)
+        if ofDisk { device.diskMode = .holds } else { device.provider.hangs = true }
+        device.advance(by: .seconds(3590))
+        #expect(isSignedIn)
+        device.advance(by: .seconds(400))
+        #expect(!isSignedIn)
+    }
+
+    @Test("without any grace a question has its time, and its failure ends the session")
+    func noGrace() throws {
+        try device.useOrganisation(", \"offlineGrace\": 0")
+        try device.signInAtProvider("ada", by: prompt)
+        device.advance(by: .seconds(3600))
+        #expect(isSignedIn)
+        device.provider.hangs = true
+        device.advance(by: device.state.nextCheck - device.now.uptime + .seconds(89))
+        #expect(isSignedIn)
+        device.advance(by: .seconds(2))
+        #expect(!isSignedIn)
+        device.provider.hangs = false
+        device.feed(.renewed(device.state.provider.lastNumber, .unavailable(Self.away, mayBeUsed: true)))
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.advance(by: .seconds(331))
+        #expect(!isSignedIn)
+    }
+
+    @Test("a device that was off for longer than the grace asks before it ends the session")
+    func longNight() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        device.feed(.ending)
+        device.pause(for: .seconds(50_000))
+        device.restart()
+        #expect(device.state.device.epoch == epoch && isSignedIn)
+        device.advance(by: .seconds(600))
+        #expect(isSignedIn)
+        // One that slept does, too.
+        device.pause(for: .seconds(50_000))
+        device.feed(.time)
+        device.advance(by: .seconds(1))
+        #expect(isSignedIn && device.state.provider.problem == nil)
+    }
+
+    // MARK: The person is wanted
+
+    @Test("who does not prove again who they are stays no longer than the grace since the provider's last good word")
+    func demand() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.advance(by: .seconds(2000))
+        try demandPerson()
+        device.advance(by: .seconds(1590))
+        #expect(isSignedIn)
+        // A demand that is told again gives no more time.
+        try demandPerson()
+        device.advance(by: .seconds(12))
+        #expect(!isSignedIn && lastEnd?.contains("has not signed in again") == true)
+    }
+
+    @Test("they have the time of a prompt in any case, and a start gives no more of it")
+    func demandWithoutGrace() throws {
+        try device.useOrganisation(", \"offlineGrace\": 0")
+        try device.signInAtProvider("ada", by: prompt)
+        try demandPerson()
+        device.advance(by: .seconds(590))
+        #expect(isSignedIn)
+        device.restart()
+        device.advance(by: .seconds(1))
+        #expect(!isSignedIn)
+    }
+
+    @Test("a token that is renewed while the person is wanted is given to nobody, and its record is the one that ends")
+    func demandDuringRenewal() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        device.provider.session = "sid"
+        device.advance(by: .seconds(331))
+        #expect(device.state.provider.renewal != nil)
+        let newest = device.provider.record(of: "ada")
+        try demandPerson()
+        device.letProviderAnswer()
+        #expect(device.state.providerRecord == newest && device.state.tokens.common(at: device.now) == nil)
+        let number = device.send(till, device.acquireToken(for: "ada", ["openid"]))
+        #expect(device.refusal(number)?.code == .interactionRequired)
+        try device.signOut(by: device.app("org.example.notes"))
+        #expect(device.provider.ends == [newest])
+    }
+
+    @Test("an end that answers a renewal counts also while the person is wanted")
+    func endDuringDemand() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        device.provider.outcome = .sessionOver
+        device.advance(by: .seconds(331))
+        try demandPerson()
+        device.letProviderAnswer()
+        #expect(!isSignedIn)
+    }
+
+    // MARK: Starts
+
+    @Test(
+        "a start knows that the record counts, also after a crash: a person who was disabled meanwhile is signed out",
+        arguments: [true, false],
+        [
+            nil, .misconfigured(IdentityError(.providerMisconfigured, "no such client")),
+            .unavailable(away, mayBeUsed: false), .scopeRefused,
+        ] as [RenewalOutcome?]
+    )
+    func start(isCrash: Bool, lastWord: RenewalOutcome?) throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = lastWord
+        device.advance(by: .seconds(340))
+        #expect(device.provider.renewals.map(\.mayBeUsed) == [false])
+        if !isCrash { device.feed(.ending) }
+        device.provider.outcome = .sessionOver
+        device.restart()
+        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, false])
+        #expect(!isSignedIn)
+    }
+
+    @Test("a broker that was killed while the provider was asked does not know, until there is an answer")
+    func startAfterQuestion() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.hangs = true
+        device.restart()
+        device.restart()
+        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true])
+        device.provider.hangs = false
+        device.restart()
+        device.advance(by: .seconds(1))
+        device.restart()
+        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true, true, false])
+        #expect(isSignedIn)
+    }
+
+    @Test("the provider is not asked before the disk has it that it is")
+    func questionIsNoted() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        #expect(device.provider.renewals.isEmpty && device.held?.provider??.isSettled == false)
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.provider.renewals.count == 1)
+    }
+
+    @Test(
+        "a broker that ends while the provider is asked does not know, and one that is about to end asks nothing more"
+    )
+    func stopDuringRenewal() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.holdsProvider = true
+        device.advance(by: .seconds(331))
+        device.feed(.ending)
+        device.restart()
+        #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true])
+        device.feed(.ending)
+        device.advance(by: .seconds(400))
+        #expect(device.provider.renewals.count == 2)
+    }
+
+    @Test("while the broker has no name on the bus it asks nothing, because nobody would answer, and the grace goes on")
+    func withoutBus() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.feed(.busLost)
+        device.advance(by: .seconds(3000))
+        #expect(device.provider.renewals.isEmpty && isSignedIn)
+        device.feed(.busRestored)
+        #expect(device.provider.renewals.count == 1)
+        device.feed(.busLost)
+        device.advance(by: .seconds(4000))
+        #expect(!isSignedIn && device.provider.ends.isEmpty)
+        device.feed(.busRestored)
+        #expect(device.provider.ends.count == 1)
+    }
+
+    // MARK: Pauses
+
+    @Test(
+        "a provider that is away is not asked as often as apps ask: who wants a new token gets the error at once, others the one that is there"
+    )
+    func pauses() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let token = try device.token(for: "ada", ["orders"], by: till)
+        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        let before = device.provider.renewals.count
+        for _ in 1...100 {
+            let refused = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
+            #expect(device.refusal(refused)?.code == .providerUnavailable)
+        }
+        #expect(try device.token(for: "ada", ["orders"], by: till) == token)
+        #expect(device.provider.renewals.count == before + 2)
+        for _ in 1...600 {
+            device.advance(by: .seconds(1))
+            device.send(till, device.acquireToken(for: "ada", ["orders", "profile"], refresh: true))
+        }
+        // Each pause is twice the last one, to a minute.
+        #expect((before + 10...before + 18).contains(device.provider.renewals.count))
+        device.provider.outcome = nil
+        device.advance(by: .seconds(60))
+        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
+        let after = device.provider.renewals.count
+        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
+        #expect(device.provider.renewals.count == after + 1)
+    }
+
+    @Test("a pause that the provider asks for is kept, to five minutes")
+    func retryAfter() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        let busy = IdentityError(.providerUnavailable, "429", retryAfter: .seconds(100_000))
+        device.provider.outcome = .unavailable(busy, mayBeUsed: false)
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        let before = device.provider.renewals.count
+        for _ in 1...29 {
+            device.advance(by: .seconds(10))
+            device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        }
+        #expect(device.provider.renewals.count == before)
+        device.advance(by: .seconds(50))
+        #expect(device.provider.renewals.count == before + 1)
+    }
+
+    // MARK: What nobody wants any more
+
+    @Test("who has proved again who they are leaves no token of before: the provider is told, and its session goes on")
+    func replaced() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        let first = try #require(device.state.providerRecord)
+        try demandPerson()
+        device.provider.session = "second"
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(device.provider.revocations == [first] && device.provider.ends.isEmpty)
+        #expect(device.state.device.epoch == epoch)
+        // Tokens of the same session end with it: to revoke them might end it.
+        try demandPerson()
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(device.provider.revocations.count == 1)
+        device.advance(by: .seconds(1))
+        #expect(device.disk.outbox.isEmpty)
+    }
+
+    @Test("a renewal that is answered after the person has proved again who they are leaves no token either")
+    func late() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.hangs = true
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        let number = device.state.provider.lastNumber
+        try demandPerson()
+        device.provider.session = "second"
+        try device.signInAtProvider("ada", by: prompt)
+        // Not before its answer: a token that is used twice ends more than itself.
+        #expect(device.provider.revocations.isEmpty)
+        let session = device.provider.session
+        device.provider.session = "sid"
+        let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
+        let newest = device.provider.record(of: "ada")
+        device.provider.session = session
+        device.provider.hangs = false
+        device.feed(.renewed(number, answer))
+        #expect(device.provider.revocations == [newest] && device.provider.ends.isEmpty)
+        #expect(device.state.providerRecord?.session == "second")
+    }
+
+    @Test("what is to be told of tokens alone is so after a start, too")
+    func replacedOverStart() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        try demandPerson()
+        device.provider.session = "second"
+        let name = try device.beginPage(prompt)
+        device.provider.error = Self.away
+        try device.ask(prompt, device.answerPage(name, "ada"))
+        #expect(device.provider.revocations.count == 1)
+        device.restart()
+        #expect(device.provider.revocations.count == 2 && device.provider.ends.isEmpty)
+    }
+}
