@@ -40,7 +40,8 @@ extension TestDevice {
                 do throws(DBusError) {
                     try center.post(.sharedModeCurrentAccountChanged)
                     return true
-                } catch  where error.code == .disconnected {
+                } catch {
+                    guard error.code == .disconnected else { throw error }
                     return false
                 }
             }
