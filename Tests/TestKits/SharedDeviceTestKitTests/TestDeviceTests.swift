@@ -49,6 +49,25 @@ struct TestDeviceTests {
         #expect(kinds.contains(.stopped) && kinds.contains(.continued) && kinds.contains(.told))
     }
 
+    @Test("what an app has started ends with the device, also where the app's own process was killed before")
+    func descendants() async throws {
+        var started: [pid_t] = []
+        do {
+            let script = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait"
+            let device = try await TestDevice(apps: [
+                TestApp("org.example.shell", executable: "/bin/sh", arguments: ["-c", script])
+            ])
+            let app = try device.app("org.example.shell")
+            try await app.line { _ in app.lines.count == 2 }
+            started = app.lines.compactMap { pid_t($0) }
+            try await app.kill()
+            #expect(started.count == 2 && started.allSatisfy { kill($0, 0) == 0 })
+        }
+        try await eventually("both have ended") {
+            started.allSatisfy { ["Z", nil].contains(ProcessState.letter(of: $0)) }
+        }
+    }
+
     @Test("a killed app owes its cleanup until it is started again")
     func killed() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])

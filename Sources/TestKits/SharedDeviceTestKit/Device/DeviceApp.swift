@@ -63,11 +63,17 @@ public final class DeviceApp: Sendable {
     }
 
     deinit {
-        guard let process = processIdentifier else { return }
-        signal(SIGKILL)
-        life.withLock { $0.process }?.waitUntilExit()
-        // A process that the bus started is no child of this one; the kernel removes it soon.
-        for _ in 0..<1000 where process == activated { usleep(1_000) }
+        if processIdentifier != nil {
+            signal(SIGKILL)
+            life.withLock { $0.process }?.waitUntilExit()
+        }
+        // A process that the bus started is no child of this one, nor is what the app started and left; the kernel removes them soon.
+        for _ in 0..<1000 {
+            let left = ProcessState.alive(withEnvironment: "\(Self.variable)=\(home)")
+            if left.isEmpty { break }
+            for process in left { _ = Glibc.kill(process, SIGKILL) }
+            usleep(1_000)
+        }
     }
 
     /// The app's identifier.
@@ -334,7 +340,7 @@ public final class DeviceApp: Sendable {
         return host.bus.environment.merging(own) { $1 }.merging(description.environment) { $1 }
     }
 
-    /// The variable by which the kit recognizes a process of this app that the bus started.
+    /// The variable by which the kit recognizes processes of this app that it did not start itself.
     private static let variable = "SHARED_DEVICE_TEST_APP"
 
     private var activated: Int32? {

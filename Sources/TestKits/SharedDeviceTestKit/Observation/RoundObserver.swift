@@ -158,4 +158,9 @@ public enum ProcessState {
         }
         return environment.split(separator: 0).contains { Array($0) == Array(variable.utf8) }
     }
+    /// The processes that live and were started with this variable in their environment.
+    static func alive(withEnvironment variable: String) -> [Int32] {
+        let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return entries.compactMap { Int32($0) }.filter { isAlive($0, withEnvironment: variable) }
+    }
 }
