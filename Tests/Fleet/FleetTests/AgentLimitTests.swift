@@ -86,6 +86,17 @@ struct AgentLimitTests {
         #expect(isOver && ran < 3600 * 240 / 180, "\(starts) starts, \(ran) s")
     }
 
+    @Test("FL-7: a clock that is put right while the machine runs takes no time from anybody, and gives none")
+    func clockIsStepped() throws {
+        for step in [-50_400.0, 50_400] {
+            var agent = AgentTests.agent(.signedIn(7), policy: Self.policy)
+            _ = agent.handle(.heartbeat(highest: 0), now: .at(10))
+            #expect(!agent.handle(.tick, now: .at(3609, wall: 4609 + step)).contains { $0.word == "signOut" })
+            let effects = agent.handle(.tick, now: .at(3610, wall: 4610 + step))
+            #expect(effects.contains(.signOut(session: 7, reason: "no contact for 3600 s")))
+        }
+    }
+
     @Test("FL-7: a limit is kept from the last configuration that could be read")
     func lastPolicy() {
         let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)

@@ -16,8 +16,9 @@ package struct Moment: Sendable, Hashable {
 
 /// How long ago something was, at the least, also over restarts of the machine.
 ///
-/// Two clocks count, and the one that says more holds: all the time that the machine has run since, and the wall clock. So whoever sets the wall clock
-/// back gains nothing, and neither does a machine that was off. A wall clock that stands before the beginning, after a restart, is wrong, and nobody
+/// All the time that the machine has run since counts; after a restart of the machine the wall clock counts, too, and the one that says more holds. So
+/// whoever sets the wall clock back gains nothing, and neither does a machine that was off; and nobody loses time when a clock that was behind at the
+/// machine's start is put right while it runs. A wall clock that stands before the beginning, after a restart, is wrong, and nobody
 /// knows how long the machine was off: then a limit of time is over ``grace`` after the start, unless the clock is put right.
 package struct Stopwatch: Sendable, Hashable {
     /// For how long after its start a machine may hope that its clock is put right, or that the controller is heard, in seconds: some heartbeats.
@@ -45,7 +46,7 @@ package struct Stopwatch: Sendable, Hashable {
     func isInDoubt(_ now: Moment) -> Bool { begin.boot != now.boot && now.wall < begin.wall }
 
     /// The seconds since the beginning, at the least.
-    func seconds(_ now: Moment) -> Double { max(run(now), now.wall - begin.wall, 0) }
+    func seconds(_ now: Moment) -> Double { max(run(now), begin.boot == now.boot ? 0 : now.wall - begin.wall, 0) }
 
     /// How many seconds are left until a limit is reached.
     func left(of limit: Double, _ now: Moment) -> Double {
