@@ -55,7 +55,7 @@ package struct FleetConfiguration: Sendable, Hashable {
         key = try text("key")
         var policy = AgentState.Policy()
         if let value = members["contactTimeout"] {
-            guard let seconds = value.number, (60...31_536_000).contains(seconds) else {
+            guard let seconds = value.number, AgentState.Policy.timeouts.contains(seconds) else {
                 throw FleetRefusal("“contactTimeout” is no number of seconds from 60 to 31536000; write one")
             }
             policy.contactTimeout = seconds

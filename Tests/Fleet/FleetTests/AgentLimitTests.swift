@@ -97,6 +97,22 @@ struct AgentLimitTests {
         }
     }
 
+    @Test("FL-7: an agent's file with a limit that no configuration may have, or with less than no time, is damaged")
+    func damagedNumbers() throws {
+        func read(_ members: String) throws -> AgentMemory {
+            let text = #"{"seenAll": 0, "seenOwn": 0, "sequenceLimit": 1, "intents": {}, \#(members)}"#
+            return try AgentMemory(JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 4096)))
+        }
+        #expect(try read(#""policy": [60, true]"#).policy == .init(contactTimeout: 60, requiresContact: true))
+        #expect(try read(#""policy": []"#).policy == .init())
+        for policy in ["[-1, true]", "[59, true]", "[1e30, true]", "[31536001, false]", "[60, 1]", "[60]"] {
+            #expect(throws: FleetMessageError.self, "\(policy)") { try read("\"policy\": \(policy)") }
+        }
+        #expect(try read(#""contact": [1, 2, "a", 0, 3, "a"]"#).contact?.counted == 0)
+        #expect(throws: FleetMessageError.self) { try read(#""contact": [1, 2, "a", -1e9, 3, "a"]"#) }
+        #expect(throws: FleetMessageError.self) { try read(#""session": [7, [1, 2, "a", -1, 3, "a"]]"#) }
+    }
+
     @Test("FL-7: a limit is kept from the last configuration that could be read")
     func lastPolicy() {
         let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)

@@ -54,16 +54,19 @@ extension AgentMemory {
             session = Session(epoch: epoch, since: try Stopwatch(parts[1]))
         }
         if let value = json["policy"] {
-            guard let parts = value.array, parts.isEmpty || parts.count == 2 && parts[0].number != nil else {
-                throw FleetMessageError("“policy” is damaged")
-            }
-            policy = AgentState.Policy(
-                contactTimeout: parts.first?.number,
-                requiresContact: parts.last?.boolean ?? false
-            )
+            guard let parts = value.array else { throw FleetMessageError("“policy” is damaged") }
+            policy = try Self.policy(parts)
         }
         ended = try json.wholeIfThere("ended") ?? 0
         damage = json["damage"]?.string
+    }
+
+    private static func policy(_ parts: [JSONValue]) throws(FleetMessageError) -> AgentState.Policy {
+        if parts.isEmpty { return AgentState.Policy() }
+        guard parts.count == 2, let timeout = parts[0].number, AgentState.Policy.timeouts.contains(timeout),
+            let isRequired = parts[1].boolean
+        else { throw FleetMessageError("“policy” is damaged") }
+        return AgentState.Policy(contactTimeout: timeout, requiresContact: isRequired)
     }
 }
 
@@ -85,7 +88,10 @@ extension Stopwatch {
             self.init(begin: begin)
             return
         }
-        guard let counted = parts[3].number, let at = parts[4].number, let run = parts[5].string else {
+        // Less than nothing would lengthen the limit.
+        guard let counted = parts[3].number, counted >= 0, counted.isFinite, let at = parts[4].number,
+            let run = parts[5].string
+        else {
             throw FleetMessageError("a moment is damaged")
         }
         self.init(begin: begin, counted: counted, mark: Moment(uptime: at, wall: wall, boot: run))

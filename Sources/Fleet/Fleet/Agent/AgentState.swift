@@ -3,6 +3,9 @@
 package struct AgentState: Sendable {
     /// What the device's administrator has decided.
     package struct Policy: Sendable, Hashable {
+        /// What `contactTimeout` may be, in seconds: up to a year.
+        static let timeouts = 60.0...31_536_000
+
         /// After so many seconds without a heartbeat the device signs out.
         package var contactTimeout: Double?
         /// Whether nobody stays signed in until the controller is heard of again.
