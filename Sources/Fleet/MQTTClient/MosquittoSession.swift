@@ -26,6 +26,8 @@ final class MosquittoSession {
         var complaint: String?
         /// The messages without an acknowledgement, by their numbers: topic and bytes.
         var published: [CInt: (topic: String, bytes: Int)] = [:]
+        /// The numbers of subscriptions without an acknowledgement; there are 65535 of them.
+        var subscribed: Set<CInt> = []
 
         init(server: String, limit: Int) { (self.server, self.limit) = (server, limit) }
 
@@ -39,8 +41,8 @@ final class MosquittoSession {
     /// Once for the process, and never undone.
     private static let isLibraryReady = mosquitto_lib_init() == MOSQ_ERR_SUCCESS.rawValue
 
-    /// How many packets are read before what they bring is handed on, and of how many bytes of messages.
-    private static let (packetsAtOnce, bytesAtOnce) = (64, 256 << 10)
+    /// How many packets are read before what they bring is handed on, of how many bytes of messages, and with how many occurrences.
+    private static let (packetsAtOnce, bytesAtOnce, occurrencesAtOnce) = (64, 256 << 10, 256)
     /// What may have been read since the last packet that brought something, beside the largest packet: TLS's own, and weeks of answers to pings.
     private static let slack: UInt64 = 1 << 20
 
@@ -182,13 +184,14 @@ final class MosquittoSession {
                 )
             )
         }
-        mosquitto_subscribe_v5_callback_set(handle) { _, address, _, count, codes, _ in
-            guard let callbacks = Callbacks.at(address), let codes else { return }
-            for code in UnsafeBufferPointer(start: codes, count: Int(count)) where code >= 0x80 {
-                callbacks.occurrences.append(
-                    .refused(MQTTError(.refused(code: code), attempted: "subscribe at \(callbacks.server)"))
-                )
-            }
+        mosquitto_subscribe_v5_callback_set(handle) { _, address, number, count, codes, _ in
+            // An acknowledgement of nothing says nothing, and one topic has one code, whatever the server sends.
+            guard let callbacks = Callbacks.at(address), callbacks.subscribed.remove(number) != nil, let codes,
+                let code = UnsafeBufferPointer(start: codes, count: Int(count)).first(where: { $0 >= 0x80 })
+            else { return }
+            callbacks.occurrences.append(
+                .refused(MQTTError(.refused(code: code), attempted: "subscribe at \(callbacks.server)"))
+            )
         }
         mosquitto_disconnect_v5_callback_set(handle) { _, address, code, _ in
             guard let callbacks = Callbacks.at(address), code >= 0x80 else { return }
@@ -232,10 +235,12 @@ final class MosquittoSession {
 
     func subscribe(to topics: [String], isAcknowledged: Bool) throws(MQTTError) {
         for topic in topics {
+            var number: CInt = 0
             try check(
-                mosquitto_subscribe_v5(handle, nil, topic, isAcknowledged ? 1 : 0, 0, nil),
+                mosquitto_subscribe_v5(handle, &number, topic, isAcknowledged ? 1 : 0, 0, nil),
                 "subscribe to \(topic)"
             )
+            callbacks.subscribed.insert(number)
         }
     }
 
@@ -266,10 +271,11 @@ final class MosquittoSession {
         return result == 0 || callbacks.occurrences.contains(where: \.isEnd) ? nil : ended(result)
     }
 
-    /// Reads packet after packet, as long as they bring something. The library reads one at a time, and of what TLS has taken from the socket with
-    /// that one, no `poll` tells.
+    /// Reads packet after packet, as long as they bring something. Mostly the library reads one at a time, and of what TLS has taken from the socket with
+    /// that one, no `poll` tells; of small ones it may read many at once.
     private func read() -> CInt {
-        for _ in 0..<Self.packetsAtOnce where callbacks.bytes < Self.bytesAtOnce {
+        for _ in 0..<Self.packetsAtOnce
+        where callbacks.bytes < Self.bytesAtOnce && callbacks.occurrences.count < Self.occurrencesAtOnce {
             let known = callbacks.occurrences.count
             let result = mosquitto_loop_read(handle, 1)
             mayHaveMore = callbacks.occurrences.count > known

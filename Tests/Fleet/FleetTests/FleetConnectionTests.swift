@@ -9,52 +9,14 @@ import Synchronization
 import Testing
 import shared_device_agent
 
-/// How agents and controller are connected to the server: what they ask of it, when either side counts as gone, which keys are used.
+/// How agents and controller are connected to the server: when either side counts as gone, which keys are used.
 @Suite("A fleet's connections")
 struct FleetConnectionTests {
-    private static let presence = MQTTMessage(
+    static let presence = MQTTMessage(
         topic: "sd/1/clinic/dev/a/presence",
         payload: FleetEvent(.presence(isOnline: false), source: "/test", identifier: "1", time: nil).bytes,
         isRetained: true
     )
-
-    @Test(
-        "FL-9, FL-11: on the wire the client asks for MQTT 5, a clean start, a session of 120 s, 20 messages, packets of 64 KiB, and a will after 60 s"
-    )
-    func greeting() async throws {
-        let server = try Listener()
-        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
-        options.will = Self.presence
-        let client = try MQTTClient(options) { _ in }
-        let greeting = try await onThread { try Greeting(server.read()) }
-        #expect(greeting.version == 5 && greeting.keepAlive == 60)
-        // Will retained, QoS 1, will, clean start.
-        #expect(greeting.flags == 0b0010_1110)
-        #expect(greeting.properties == [0x11: 120, 0x21: 20, 0x27: 65_536])
-        #expect(greeting.willProperties == [0x18: 60])
-        #expect(greeting.texts == ["a", Self.presence.topic, String(decoding: Self.presence.payload, as: UTF8.self)])
-        withExtendedLifetime(client) {}
-    }
-
-    @Test(
-        "FL-11, FL-8: a server that sends a packet of 256 MB is left long before it is whole",
-        arguments: [true, false]
-    )
-    func hugePacket(isSlow: Bool) async throws {
-        let server = try Listener()
-        let heard = FleetStage.Heard()
-        var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
-        options.firstDelay = .seconds(100)
-        let client = try MQTTClient(options) { heard.add($0) }
-        // A message with the longest of all lengths, of which all that is sent would be kept until it is whole.
-        let greeting: [UInt8] = [0x20, 3, 0, 0, 0] + [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 0x61, 0]
-        let sent = try await onThread { try server.send(greeting, then: 256 << 20, atOnce: isSlow ? 4096 : 1 << 20) }
-        #expect(sent < 64 << 20, "\(sent >> 20) MB were taken")
-        try await eventually("the client says why") {
-            heard.losses.contains { if case .tooMuch = $0.reason { true } else { false } }
-        }
-        withExtendedLifetime(client) {}
-    }
 
     @Test("FL-9: an agent's will is that it is gone, kept")
     func will() async throws {
@@ -182,7 +144,7 @@ struct FleetConnectionTests {
             ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")],
             environment: ["OPENSSL_CONF": stage.path("openssl.cnf")]
         )
-        let versions = try tlsVersions(of: try await onThread { try server.read() })
+        let versions = try tlsVersions(of: try await onThread { server.read() })
         #expect(versions.contains(0x0304) && versions.allSatisfy { $0 >= 0x0303 }, "\(versions)")
         agent.kill()
     }
@@ -219,72 +181,21 @@ struct FleetConnectionTests {
     }
 }
 
-// MARK: - A server that only listens
+// MARK: - What the tests need
 
-/// What a client says first, by MQTT 5.0, 3.1.
-private struct Greeting {
-    struct Wrong: Error {}
-
-    let version, flags: UInt8
-    let keepAlive: Int
-    let properties: [UInt8: Int]
-    var willProperties: [UInt8: Int] = [:]
-    /// The client identifier, the will's topic and its payload.
-    var texts: [String] = []
-
-    init(_ bytes: [UInt8]) throws {
-        var rest = bytes[...]
-        func number(_ count: Int) throws -> Int {
-            guard rest.count >= count else { throw Wrong() }
-            defer { rest = rest.dropFirst(count) }
-            return rest.prefix(count).reduce(0) { $0 << 8 | Int($1) }
-        }
-        func length() throws -> Int {
-            var (value, shift) = (0, 0)
-            while true {
-                let byte = try number(1)
-                value |= (byte & 0x7F) << shift
-                if byte < 0x80 { return value }
-                shift += 7
-            }
-        }
-        func text() throws -> String {
-            let count = try number(2)
-            defer { rest = rest.dropFirst(count) }
-            return String(decoding: rest.prefix(count), as: UTF8.self)
-        }
-        func numbers() throws -> [UInt8: Int] {
-            let end = try length()
-            let after = rest.count - end
-            var found: [UInt8: Int] = [:]
-            while rest.count > after {
-                let name = UInt8(try number(1))
-                found[name] = try number([0x11, 0x18, 0x27].contains(name) ? 4 : 2)
-            }
-            return found
-        }
-        guard try number(1) == 0x10, try length() == rest.count, try text() == "MQTT" else { throw Wrong() }
-        version = UInt8(try number(1))
-        flags = UInt8(try number(1))
-        keepAlive = try number(2)
-        properties = try numbers()
-        texts.append(try text())
-        willProperties = try numbers()
-        texts += [try text(), try text()]
-    }
-}
+private struct WrongHello: Error {}
 
 /// The versions of TLS that a client offers with its first message, by RFC 8446, 4.1.2 and 4.2.1.
 private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
     var rest = hello[...]
     func take(_ count: Int) throws -> ArraySlice<UInt8> {
-        guard rest.count >= count else { throw Greeting.Wrong() }
+        guard rest.count >= count else { throw WrongHello() }
         defer { rest = rest.dropFirst(count) }
         return rest.prefix(count)
     }
     func number(_ count: Int) throws -> Int { try take(count).reduce(0) { $0 << 8 | Int($1) } }
     // A record of the handshake, and in it the client's greeting.
-    guard try number(1) == 22, try number(4) & 0xFFFF == rest.count, try number(1) == 1 else { throw Greeting.Wrong() }
+    guard try number(1) == 22, try number(4) & 0xFFFF == rest.count, try number(1) == 1 else { throw WrongHello() }
     _ = try number(3)
     let highest = try number(2)
     _ = try take(32)
@@ -297,52 +208,6 @@ private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
         return stride(from: 0, to: versions.count - 1, by: 2).map { Int(versions[$0]) << 8 | Int(versions[$0 + 1]) }
     }
     return [highest]
-}
-
-/// A socket of this machine's that somebody connects to.
-private final class Listener: Sendable {
-    let port: UInt16
-    let descriptor: CInt
-
-    init() throws {
-        port = try FleetStage.freePort()
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-        var yes: CInt = 1
-        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
-        guard withAddress(port, { bind(descriptor, $0, $1) }) == 0, listen(descriptor, 8) == 0 else {
-            throw FleetStage.StageFailure("port \(port) cannot be served")
-        }
-    }
-
-    deinit { close(descriptor) }
-
-    /// Answers the first to connect with this, and then with so many zeros, unless the other side ends it. Blocks.
-    ///
-    /// - Returns: how many of them it took.
-    func send(_ greeting: [UInt8], then count: Int, atOnce: Int) throws -> Int {
-        let connection = accept(descriptor, nil, nil)
-        defer { close(connection) }
-        var bytes = [UInt8](repeating: 0, count: 4096)
-        _ = Glibc.read(connection, &bytes, bytes.count)
-        _ = Glibc.write(connection, greeting, greeting.count)
-        let zeros = [UInt8](repeating: 0, count: atOnce)
-        var sent = 0
-        while sent < count {
-            let taken = Glibc.send(connection, zeros, zeros.count, CInt(MSG_NOSIGNAL))
-            guard taken > 0 else { return sent }
-            sent += taken
-        }
-        return sent
-    }
-
-    /// What the first to connect says first. Blocks.
-    func read() throws -> [UInt8] {
-        let connection = accept(descriptor, nil, nil)
-        defer { close(connection) }
-        var bytes = [UInt8](repeating: 0, count: 4096)
-        let count = Glibc.read(connection, &bytes, bytes.count)
-        return Array(bytes.prefix(max(0, count)))
-    }
 }
 
 /// A network between a client and the server, which can be cut: neither side says good-bye.
@@ -382,16 +247,5 @@ private final class Relay: Sendable {
     /// Resets both connections, without a word of MQTT.
     func cut() {
         open.withLock { for descriptor in $0 { shutdown(descriptor, CInt(SHUT_RDWR)) } }
-    }
-}
-
-private func withAddress(_ port: UInt16, _ body: (UnsafePointer<sockaddr>, socklen_t) -> CInt) -> CInt {
-    var address = sockaddr_in()
-    address.sin_family = sa_family_t(AF_INET)
-    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-    address.sin_port = port.bigEndian
-    let length = socklen_t(MemoryLayout<sockaddr_in>.size)
-    return withUnsafePointer(to: &address) { pointer in
-        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
     }
 }
