@@ -9,23 +9,23 @@ import Testing
 /// The controller, the command and a real mosquitto with TLS; devices are clients of the test, honest and hostile.
 @Suite("A fleet's MQTT server, and who means harm")
 struct FleetEngineTests {
-    private static func payload(_ message: FleetMessage, id: String = "1") -> [UInt8] {
+    static func payload(_ message: FleetMessage, id: String = "1") -> [UInt8] {
         FleetEvent(message, source: "/test", identifier: id, time: Date().timeIntervalSince1970).bytes
     }
 
-    private static func report(seen: UInt64, sequence: UInt64) -> [UInt8] {
+    static func report(seen: UInt64, sequence: UInt64) -> [UInt8] {
         var report = DeviceReport()
         (report.seen.all, report.mode, report.sequence) = (seen, "shared", sequence)
         report.result = .init(order: seen, outcome: .nobody, ended: 7)
         return payload(.reported(report))
     }
 
-    private static func reported(_ device: String, _ payload: [UInt8]) -> MQTTMessage {
+    static func reported(_ device: String, _ payload: [UInt8]) -> MQTTMessage {
         MQTTMessage(topic: "sd/1/clinic/dev/\(device)/reported", payload: payload, isRetained: true)
     }
 
     /// The orders that a client has heard.
-    private static func orders(_ heard: FleetStage.Heard) -> [FleetOrder] {
+    static func orders(_ heard: FleetStage.Heard) -> [FleetOrder] {
         heard.messages.compactMap { message in
             guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else { return nil }
             return order
@@ -33,7 +33,7 @@ struct FleetEngineTests {
     }
 
     /// A client that is connected and has subscribed to what a device does.
-    private static func device(_ name: String, on stage: FleetStage) async throws -> (MQTTClient, FleetStage.Heard) {
+    static func device(_ name: String, on stage: FleetStage) async throws -> (MQTTClient, FleetStage.Heard) {
         let (client, heard) = try stage.client(name)
         try await eventually("\(name) is connected") { heard.isConnected }
         let topics = try #require(FleetTopics(fleet: "clinic"))
@@ -64,6 +64,24 @@ struct FleetEngineTests {
         let devices = try await stage.fleet("devices", "--json")
         #expect(!devices.lines.joined().contains("reportedAt"), "\(devices)")
         withExtendedLifetime(b) {}
+    }
+
+    @Test("FL-8: an auditor reads what a device says, and writes nothing, also not what a device of its name might")
+    func auditor() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "auditor"] { try await stage.enrol(name) }
+        let (auditor, heard) = try stage.client("auditor")
+        try await eventually("the auditor is connected") { heard.isConnected }
+        try auditor.subscribe(to: ["sd/1/clinic/#"])
+        let topics = ["dev/auditor/reported", "dev/auditor/presence", "dev/a/reported", "all/desired", "all/heartbeat"]
+        for topic in topics { try auditor.publish(MQTTMessage(topic: "sd/1/clinic/\(topic)", payload: [])) }
+        try await eventually("each is refused") { heard.refusals.count == topics.count }
+        #expect(heard.refusals.allSatisfy { $0.reason == .refused(code: 0x87) })
+        let (a, heardByA) = try stage.client("a")
+        try await eventually("a is connected") { heardByA.isConnected }
+        try a.publish(Self.reported("a", Self.report(seen: 1, sequence: 1)))
+        try await eventually("the auditor hears the report") { !heard.messages.isEmpty }
+        #expect(heard.messages.map(\.topic) == ["sd/1/clinic/dev/a/reported"])
     }
 
     @Test("a certificate that claims another's client identifier gets its own, and throws nobody out")
@@ -295,71 +313,5 @@ struct FleetEngineTests {
             try await !stage.fleet("status").errors.contains("does not take it")
         }
         withExtendedLifetime(a) {}
-    }
-
-    @Test("--json names the order at once; --watch shows each change of an order until all are done, or of all orders")
-    func watched() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (a, heard) = try await Self.device("a", on: stage)
-        func give() async throws -> UInt64 {
-            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
-            let line = outcome.lines.first ?? ""
-            #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
-            return try #require(UInt64(line.filter(\.isNumber)))
-        }
-        func watch(_ words: String...) throws -> ChildProcess {
-            try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["fleet", "status", "--watch", "--json"] + words,
-                environment: ["NOTIFY_CENTER_BUS": stage.bus.address]
-            )
-        }
-        let first = try await give()
-        let (all, one) = (try watch(), try watch("--order", "\(first)"))
-        func shows(_ process: ChildProcess, _ order: UInt64, _ words: String) -> Bool {
-            process.lines.contains { $0.contains("\"order\":\(order)") && $0.contains(words) }
-        }
-        try await eventually("both show who is not done") {
-            shows(all, first, "\"unknown\":1") && shows(one, first, "\"unknown\":1")
-        }
-        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
-        try a.publish(Self.reported("a", Self.report(seen: first, sequence: 1)))
-        #expect(await one.exitStatus() == 0)
-        #expect(shows(one, first, "\"nobody\":1"))
-        try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
-        let second = try await give()
-        try await eventually("and the next order") { shows(all, second, "\"undoneCount\":1") }
-        #expect(all.isRunning && zip(all.lines, all.lines.dropFirst()).allSatisfy { $0 != $1 }, "\(all.lines)")
-        all.kill()
-    }
-
-    @Test("metrics count the devices of the last order, and say when no controller answers")
-    func metrics() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        #expect(try await !stage.fleet("metrics").lines.contains { $0.contains("_order") })
-        _ = try await stage.fleet("device", "add", "a", "b")
-        let (a, heard) = try await Self.device("a", on: stage)
-        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
-        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
-        let order = try #require(Self.orders(heard).first)
-        try a.publish(Self.reported("a", Self.report(seen: order.number, sequence: 1)))
-        try await eventually("one is done") {
-            let lines = try await stage.fleet("metrics").lines
-            return lines.contains(#"shared_device_fleet_order_devices{state="nobody"} 1"#)
-                && lines.contains(#"shared_device_fleet_order_devices{state="unknown"} 1"#)
-                && lines.contains(#"shared_device_fleet_devices{listed="yes"} 2"#)
-                && lines.contains("shared_device_fleet_connected 1") && lines.last == "# EOF"
-        }
-        let file = stage.path("fleet.prom")
-        #expect(try await stage.fleet("metrics", "--output", file).status == 0)
-        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("order \(order.number)\n"))
-        await stage.killController()
-        let away = try await stage.fleet("metrics")
-        #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
     }
 }

@@ -1,0 +1,76 @@
+import Fleet
+import FleetStage
+import Foundation
+import MQTTClient
+import NotifyCenterTestKit
+import Testing
+
+/// The command's answers about a whole fleet, while it changes.
+@Suite("What an operator sees of a fleet")
+struct FleetViewTests {
+    @Test("--json names the order at once; --watch shows each change of an order until all are done, or of all orders")
+    func watched() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
+        func give() async throws -> UInt64 {
+            let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
+            let line = outcome.lines.first ?? ""
+            #expect(line.hasPrefix("{\"recorded\": ") && line.hasSuffix("}"), "\(outcome)")
+            return try #require(UInt64(line.filter(\.isNumber)))
+        }
+        func watch(_ words: String...) throws -> ChildProcess {
+            try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["fleet", "status", "--watch", "--json"] + words,
+                environment: ["NOTIFY_CENTER_BUS": stage.bus.address]
+            )
+        }
+        let first = try await give()
+        let (all, one) = (try watch(), try watch("--order", "\(first)"))
+        func shows(_ process: ChildProcess, _ order: UInt64, _ words: String) -> Bool {
+            process.lines.contains { $0.contains("\"order\":\(order)") && $0.contains(words) }
+        }
+        try await eventually("both show who is not done") {
+            shows(all, first, "\"unknown\":1") && shows(one, first, "\"unknown\":1")
+        }
+        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
+        try a.publish(FleetEngineTests.reported("a", FleetEngineTests.report(seen: first, sequence: 1)))
+        #expect(await one.exitStatus() == 0)
+        #expect(shows(one, first, "\"nobody\":1"))
+        try await eventually("so does the other") { shows(all, first, "\"nobody\":1") }
+        let second = try await give()
+        try await eventually("and the next order") { shows(all, second, "\"undoneCount\":1") }
+        #expect(all.isRunning && zip(all.lines, all.lines.dropFirst()).allSatisfy { $0 != $1 }, "\(all.lines)")
+        all.kill()
+    }
+
+    @Test("metrics count the devices of the last order, and say when no controller answers")
+    func metrics() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        #expect(try await !stage.fleet("metrics").lines.contains { $0.contains("_order") })
+        _ = try await stage.fleet("device", "add", "a", "b")
+        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
+        let order = try #require(FleetEngineTests.orders(heard).first)
+        try a.publish(FleetEngineTests.reported("a", FleetEngineTests.report(seen: order.number, sequence: 1)))
+        try await eventually("one is done") {
+            let lines = try await stage.fleet("metrics").lines
+            return lines.contains(#"shared_device_fleet_order_devices{state="nobody"} 1"#)
+                && lines.contains(#"shared_device_fleet_order_devices{state="unknown"} 1"#)
+                && lines.contains(#"shared_device_fleet_devices{listed="yes"} 2"#)
+                && lines.contains("shared_device_fleet_connected 1") && lines.last == "# EOF"
+        }
+        let file = stage.path("fleet.prom")
+        #expect(try await stage.fleet("metrics", "--output", file).status == 0)
+        #expect(try String(contentsOfFile: file, encoding: .utf8).contains("order \(order.number)\n"))
+        await stage.killController()
+        let away = try await stage.fleet("metrics")
+        #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
+    }
+}
