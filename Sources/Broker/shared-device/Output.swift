@@ -45,6 +45,17 @@ enum Terminal {
         return "\u{1B}[\(colour.rawValue)m\(text)\u{1B}[0m"
     }
 
+    /// How many rows of a window a line takes, of this command's own: its colours take no column.
+    static func rows(of line: String, columns: Int) -> Int {
+        var isColour = false
+        let width = line.unicodeScalars.reduce(0) { count, scalar in
+            if scalar == "\u{1B}" { isColour = true }
+            defer { if scalar == "m" { isColour = false } }
+            return isColour ? count : count + 1
+        }
+        return max(1, (width - 1) / max(1, columns) + 1)
+    }
+
     /// The text without anything that a terminal would act on.
     static func printable(_ text: String) -> String { ScreenLine.printable(text) }
 }

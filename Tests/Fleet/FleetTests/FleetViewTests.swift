@@ -73,4 +73,33 @@ struct FleetViewTests {
         let away = try await stage.fleet("metrics")
         #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
     }
+
+    @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")
+    func onTerminal() async throws {
+        let stage = try await FleetStage()
+        try await stage.startController()
+        _ = try await stage.fleet(["device", "add"] + (10..<50).map { "ward-\($0)" })
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        // A terminal of ten rows, which shows what the program writes until there is a whole screen of it.
+        let terminal = """
+            import fcntl, os, pty, select, struct, subprocess, sys, termios
+            controller, terminal = pty.openpty()
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 80, 0, 0))
+            child = subprocess.Popen(sys.argv[1:], stdout=terminal)
+            shown = b""
+            while b" more" not in shown and select.select([controller], [], [], 30)[0]: shown += os.read(controller, 65536)
+            child.kill()
+            sys.stdout.buffer.write(shown)
+            """
+        let screen = try ChildProcess(
+            "python3",
+            ["-c", terminal, ChildProcess.built("shared-device"), "fleet", "status", "--watch"],
+            environment: ["TERM": "xterm", "NO_COLOR": "1", "NOTIFY_CENTER_BUS": stage.bus.address]
+        )
+        #expect(await screen.exitStatus() == 0, "\(screen.errorText)")
+        let lines = screen.lines.map { $0.filter { $0 != "\r" } }
+        #expect(lines.count == 9 && lines.first?.contains("order ") == true, "\(lines)")
+        #expect(lines.dropFirst().first == "40 unknown" && lines.last == "… and 35 more", "\(lines)")
+        #expect(lines.count { $0.hasPrefix("ward-") } == 5, "\(lines)")
+    }
 }

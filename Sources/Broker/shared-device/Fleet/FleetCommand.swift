@@ -116,6 +116,9 @@ extension FleetClient {
         }
     }
 
+    /// The least time between two questions, in seconds: a fleet that cleans up changes all the time.
+    private static var rest: Double { 0.5 }
+
     /// The same, each time that something may be another.
     fileprivate func followAll(
         _ number: UInt64?,
@@ -125,7 +128,8 @@ extension FleetClient {
         let deadline = ContinuousClock.now + .seconds(seconds)
         var revision: UInt64?
         while true {
-            let left = max(0, ContinuousClock.now.duration(to: deadline) / .seconds(1))
+            let asked = ContinuousClock.now
+            let left = max(0, asked.duration(to: deadline) / .seconds(1))
             var request: Fields = ["wait": .double(min(left, FleetProtocol.longestWait))]
             if let number { request["order"] = .uint64(number) }
             if let revision { request["revision"] = .uint64(revision) }
@@ -135,6 +139,8 @@ extension FleetClient {
             try changed(progress)
             // Who watches the last order wants to see the next one, too.
             if number != nil && progress.isDone || left <= 0 { return progress }
+            let rest = min(Self.rest, left) - asked.duration(to: .now) / .seconds(1)
+            if rest > 0 { usleep(UInt32(rest * 1e6)) }
         }
     }
 }
@@ -145,7 +151,8 @@ struct FleetStatusCommand: ParsableCommand {
         abstract: "Shows how far the devices are with an order.",
         discussion: """
             With --watch it shows each change until all are done; of the last order, where none is named, until it is ended (Ctrl-C): then also the \
-            orders that come after it. On a terminal each change takes the place of what was shown; elsewhere, and with --json (an object in a line each), \
+            orders that come after it. On a terminal each change takes the place of what was shown, and as many devices are named as there is room for, the worst \
+            first; elsewhere, and with --json (an object in a line each), \
             it follows.
             Exit status: 0 all are done; 75 some are not.
             """
@@ -162,20 +169,35 @@ struct FleetStatusCommand: ParsableCommand {
 
     @OptionGroup var controller: FleetOptions
 
-    private static func text(_ progress: OrderProgress) -> String {
+    /// - Parameter size: of a window that has room for the counts and some devices, the worst; `nil` where all are shown.
+    private static func text(_ progress: OrderProgress, in size: TerminalScreen.Size? = nil) -> String {
         let time = progress.at.map { " of \(Form.time($0))" } ?? ""
         let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
-        let lines = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line] + progress.table
-        return lines.joined(separator: "\n")
+        let head = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line]
+        let lines = head + progress.table
+        let rows = { (line: String) in Terminal.rows(of: line, columns: size?.columns ?? .max) }
+        // The cursor stands below the last line.
+        guard let size, lines.reduce(0, { $0 + rows($1) }) >= size.rows else { return lines.joined(separator: "\n") }
+        var room = size.rows - 2
+        let shown = lines.prefix { line in
+            room -= rows(line)
+            return room >= 0
+        }
+        // Two lines above the devices, and the table's own head.
+        let devices = UInt64(max(0, shown.count - head.count - 1))
+        let left = progress.undoneCount - min(progress.undoneCount, devices)
+        return (shown + ["… and \(left) more"]).joined(separator: "\n")
     }
 
     /// Shows each change, and returns the last.
     private func follow(_ client: FleetClient) throws -> OrderProgress {
         var shown: String?
+        let isScreen = !json && isatty(STDOUT_FILENO) == 1
         return try client.followAll(order, within: 1e9) { progress in
-            let text = json ? try Form.json(progress, pretty: false) : Self.text(progress)
+            let size = isScreen ? TerminalScreen.currentSize() : nil
+            let text = json ? try Form.json(progress, pretty: false) : Self.text(progress, in: size)
             guard text != shown else { return }
-            try emit((!json && isatty(STDOUT_FILENO) == 1 ? "\u{1B}[H\u{1B}[J" : "") + text)
+            try emit((isScreen ? "\u{1B}[H\u{1B}[J" : "") + text)
             shown = text
         }
     }

@@ -49,7 +49,7 @@ struct TerminalScreen {
     }
 
     /// The size now; 80 by 24 where the terminal does not know it.
-    func currentSize() -> Size {
+    static func currentSize() -> Size {
         var window = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
             return Size(columns: 80, rows: 24)

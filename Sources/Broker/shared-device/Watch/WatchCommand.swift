@@ -88,7 +88,7 @@ struct WatchCommand: ParsableCommand {
         defer { screen.leave() }
         var footer = DeviceScreen.Footer.keys
         while true {
-            let size = screen.currentSize()
+            let size = TerminalScreen.currentSize()
             let now = Date()
             // Whoever is signed in now is not whom the question was about.
             if case .question(let session) = footer, watch.view.openSession != session { footer = .keys }
