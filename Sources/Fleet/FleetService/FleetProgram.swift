@@ -22,10 +22,16 @@ package protocol FleetService: Sendable {
 
     /// Begins to serve, and returns when it does.
     func start() async throws
+    /// Whether it serves without its configuration, which cannot be used, and would do more with it.
+    var needsConfiguration: Bool { get }
     /// Whether it does its work; does not return where it hangs. Called on a thread that may wait.
     var isAlive: Bool { get }
     /// Ends what ``start()`` began, and returns when the MQTT server has been told.
     func stop() async
+}
+
+extension FleetService {
+    package var needsConfiguration: Bool { false }
 }
 
 /// What the programs of agent and controller take on their command lines, and how they begin and end.
@@ -57,7 +63,11 @@ package struct FleetProgram: ParsableArguments {
 
     package init() {}
 
-    /// Serves until SIGTERM or SIGINT. Prints “ready” when it does.
+    /// How often a configuration that cannot be used is looked at again.
+    private static let look = Duration.seconds(5)
+
+    /// Serves until SIGTERM or SIGINT, or until a configuration that could not be used at the start can be: then whoever runs the program, such as systemd,
+    /// has to start it again. Prints “ready” when it serves.
     ///
     /// - Parameter role: `agent` or `controller`, as the names of files have it.
     /// - Throws: `ExitCode`, after a line in the log: 78 for what an administrator has to mend first, 69 for what is not there.
@@ -67,8 +77,8 @@ package struct FleetProgram: ParsableArguments {
         let end = try EndSignals()
         let log = process.log
         let service: Service
+        let file = configuration ?? "/etc/shared-device/fleet-\(role).json"
         do {
-            let file = configuration ?? "/etc/shared-device/fleet-\(role).json"
             service = try Service(
                 Result { () throws(FleetRefusal) in try FleetFiles.configuration(file) },
                 stateDirectory: directory ?? "/var/lib/shared-device-\(role)",
@@ -81,7 +91,18 @@ package struct FleetProgram: ParsableArguments {
         }
         // A limit of time without contact is kept only while the agent works.
         process.isReady { service.isAlive }
+        let looking = Task {
+            while service.needsConfiguration {
+                try await Task.sleep(for: Self.look)
+                guard (try? FleetFiles.configuration(file)) != nil else { continue }
+                log.notice("\(file) can be used now: the program ends, to be started again with it")
+                // The end that everybody else asks for, too.
+                return kill(getpid(), SIGTERM)
+            }
+            return 0
+        }
         await end.first()
+        looking.cancel()
         process.isStopping()
         await service.stop()
     }

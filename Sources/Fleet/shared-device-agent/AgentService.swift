@@ -19,6 +19,7 @@ package final class AgentService: FleetService {
 
     /// `nil` where it cannot be used: the agent then keeps its limits, and connects to nobody.
     private let configuration: FleetConfiguration?
+    package let needsConfiguration: Bool
     private let file: AgentFile
     private let questions: BrokerQuestions
     private let log: @Sendable (String) -> Void
@@ -59,7 +60,8 @@ package final class AgentService: FleetService {
         _ bus: Bus,
         _ log: @escaping @Sendable (String) -> Void
     ) throws {
-        self.configuration = rules.configuration
+        configuration = rules.configuration
+        needsConfiguration = rules.needsConfiguration
         self.log = log
         self.file = file
         questions = BrokerQuestions(broker: try BrokerAdministration(bus: bus))

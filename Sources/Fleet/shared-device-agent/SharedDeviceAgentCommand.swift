@@ -17,7 +17,7 @@ struct SharedDeviceAgentCommand: AsyncParsableCommand {
             Talks to the broker on the bus and to the fleet's MQTT server. It can sign out and read, and nothing else. Prints “ready” at its \
             start; ends with SIGTERM or SIGINT.
             Where configuration, key or its own file cannot be used, and a limit of time without contact is known, it keeps that limit, says what \
-            is to be mended, and hears of no order.
+            is to be mended, and hears of no order. When the configuration can be used again, it ends, and systemd starts it with it.
             Exit status: 0 ended as asked; 64 wrong usage; 69 no bus; 78 configuration, key or state directory cannot be used, and no limit is known.
             """,
         version: ProjectVersion.line(of: "shared-device-agent")
@@ -82,6 +82,8 @@ struct AgentRules {
     let configuration: FleetConfiguration?
     let policy: AgentState.Policy
     let memory: AgentMemory
+    /// Whether the configuration is all that keeps the agent from the server.
+    let needsConfiguration: Bool
 
     init(
         _ read: Result<FleetConfiguration, FleetRefusal>,
@@ -116,10 +118,10 @@ struct AgentRules {
             problem = [problem, error.description].compactMap { $0 }.joined(separator: "; ")
         }
         configuration = problem == nil ? usable : nil
+        needsConfiguration = usable == nil && damage == nil
         guard let problem else { return }
-        log(
-            "\(problem); until then the limit of time without contact is kept, and no order is heard: mend it, and start the agent again"
-        )
+        let remedy = needsConfiguration ? "mend it" : "mend it, and start the agent again"
+        log("\(problem); until then the limit of time without contact is kept, and no order is heard: \(remedy)")
     }
 }
 

@@ -210,6 +210,7 @@ struct FleetOnDevicesTests {
         old.contact = .init(begin: long)
         old.session = old.session.map { .init(epoch: $0.epoch, since: .init(begin: long)) }
         try Data(old.json.text.utf8).write(to: URL(filePath: file))
+        let usable = try String(contentsOfFile: configuration, encoding: .utf8)
         switch what {
         case "key": chmod(stage.files("ward-1").key, 0o644)
         case "unknown key":
@@ -225,13 +226,23 @@ struct FleetOnDevicesTests {
             agent.kill()
             _ = await agent.exitStatus()
             let again = try await stage.startAgent("ward-1", bus: device.bus.address)
-            #expect(again.errorText.contains("remove it, and start the agent again"), "\(again.errorText)")
+            // Standard output and standard error are read apart: “ready” may be here first.
+            try await eventually("it says what helps") {
+                again.errorText.contains("remove it, and start the agent again")
+            }
             #expect(try memory().session?.epoch == old.session?.epoch)
         } else {
             try await eventually("the session is over") { agent.errorText.contains("no contact for") }
             try await eventually("nobody is signed in") { try memory().session == nil }
         }
-        #expect(agent.errorText.contains(what == "key" ? "chmod 600" : "no order is heard"), "\(agent.errorText)")
+        if ["unknown key", "no configuration"].contains(what) {
+            #expect(agent.isRunning)
+            try Data(usable.utf8).write(to: URL(filePath: configuration), options: .atomic)
+            #expect(await agent.exitStatus() == 0, "it ends, to be started again")
+        }
+        try await eventually("it says what is to be mended") {
+            agent.errorText.contains(what == "key" ? "chmod 600" : "no order is heard")
+        }
     }
 
     /// A device of a fleet on which Ada has worked, and which has reported that.
