@@ -16,17 +16,21 @@ package final class MicrosoftBroker: Sendable {
         package var prompt: (program: String, arguments: [String])?
         /// Deletes what clients have stored in the keyring, and says what it was. A failure is a failed cleanup.
         package var removeSecrets: @Sendable () async throws -> String
+        /// Another program has taken the name in the moment in which a cleanup gave it back: ``regainName()`` is to be tried, until it succeeds.
+        package var nameLost: @Sendable () -> Void
 
         package init(
             connection: DBusConnection,
             application: SharedDeviceApplication,
             prompt: (program: String, arguments: [String])?,
-            removeSecrets: @escaping @Sendable () async throws -> String
+            removeSecrets: @escaping @Sendable () async throws -> String,
+            nameLost: @escaping @Sendable () -> Void = {}
         ) {
             self.connection = connection
             self.application = application
             self.prompt = prompt
             self.removeSecrets = removeSecrets
+            self.nameLost = nameLost
         }
     }
 
@@ -50,6 +54,8 @@ package final class MicrosoftBroker: Sendable {
             try await parts.connection.requestName(BrokerContract.busName)
         } give: { () throws(DBusError) in
             try await parts.connection.releaseName(BrokerContract.busName)
+        } lost: {
+            parts.nameLost()
         }
     }
 
@@ -84,6 +90,14 @@ package final class MicrosoftBroker: Sendable {
         withExtendedLifetime(observation) {}
         try? await name.want(false)
     }
+
+    /// Takes the name again that another program has taken, where clients are still to be served.
+    ///
+    /// - Throws: `DBusError`; `nameTaken` while another program has it.
+    package func regainName() async throws(DBusError) { try await name.regain() }
+
+    /// Whether clients are to be served.
+    package var serves: Bool { name.isWanted }
 
     /// Takes part in shared device mode until the task is cancelled.
     package func follow() async throws(SharedDeviceError) {
@@ -180,10 +194,14 @@ package final class MicrosoftBroker: Sendable {
         return account
     }
 
-    private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+    private func checkServes() throws(BrokerFailure) {
         guard name.isWanted else {
             throw BrokerFailure(.incorrectConfiguration, "this device does not serve Microsoft's clients any more")
         }
+    }
+
+    private func token(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
+        try checkServes()
         let rights = ClientRights(rights: rights.withLock { $0 })
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }
@@ -197,6 +215,8 @@ package final class MicrosoftBroker: Sendable {
         } catch {
             throw BrokerFailure(error)
         }
+        // The device's broker may take a minute, in which the configuration may have changed.
+        try checkServes()
         let answer = try ClientAnswers.token(token, requested: request.scopes, now: Date())
         try rights.check(granted: token.scopes, for: request.scopes)
         return answer
@@ -263,11 +283,14 @@ final class KeptName: Sendable {
 
     private let take: Change
     private let give: Change
+    private let lost: @Sendable () -> Void
     private let wanted = Locked(true)
 
-    init(take: @escaping Change, give: @escaping Change) {
+    /// - Parameter lost: is called where another program has taken the name during ``renew()``.
+    init(take: @escaping Change, give: @escaping Change, lost: @escaping @Sendable () -> Void = {}) {
         self.take = take
         self.give = give
+        self.lost = lost
     }
 
     var isWanted: Bool { wanted.withLock { $0 } }
@@ -278,10 +301,22 @@ final class KeptName: Sendable {
         try await settle()
     }
 
-    /// Gives the name back for a moment, where it is wanted.
+    /// Gives the name back for a moment, where it is wanted. Where another program takes it in that moment, clients have seen its loss all the same:
+    /// a cleanup that failed for it would let any program of the session keep the receipt away.
     func renew() async throws(DBusError) {
         guard isWanted else { return }
         try await give()
+        do throws(DBusError) {
+            try await settle()
+        } catch {
+            guard error.code == .nameTaken else { throw error }
+            lost()
+        }
+    }
+
+    /// Takes the name where it is wanted and another program has it.
+    func regain() async throws(DBusError) {
+        guard isWanted else { return }
         try await settle()
     }
 

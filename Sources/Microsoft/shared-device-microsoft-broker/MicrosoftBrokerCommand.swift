@@ -71,7 +71,9 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         } catch {
             throw Self.failure(EX_CONFIG, "\(error)")
         }
-        let broker = try broker(environment)
+        // One loss that is not heeded yet is as good as several.
+        let (losses, loss) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+        let broker = try broker(environment) { loss.yield() }
         var first = manifests.makeAsyncIterator()
         if let manifests = await first.next() { use(manifests, broker) }
         do throws(DBusError) {
@@ -84,7 +86,13 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         let following = Task { try await broker.follow() }
         let reading = Task { for await manifests in manifests { use(manifests, broker) } }
         let watching = Task { await serve(broker, asIn: configurations) }
+        let regaining = Task {
+            for await _ in losses {
+                await Self.serveAgain(broker) { () throws(DBusError) in try await broker.regainName() }
+            }
+        }
         await end.first()
+        regaining.cancel()
         reading.cancel()
         watching.cancel()
         following.cancel()
@@ -108,7 +116,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             await attempt?.value
             attempt = nil
             if isWanted {
-                attempt = Task { await Self.serveAgain(broker) }
+                attempt = Task { await Self.serveAgain(broker) { () throws(DBusError) in try await broker.start() } }
             } else {
                 await broker.stop()
                 Self.warn("clients are served no more: the configuration does not have \"microsoftBroker\": true")
@@ -118,12 +126,16 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     }
 
     /// Debts are paid whether clients are served or not, so that the program does not end where another one has the name.
-    private static func serveAgain(_ broker: MicrosoftBroker) async {
+    private static func serveAgain(
+        _ broker: MicrosoftBroker,
+        by attempt: () async throws(DBusError) -> Void
+    ) async {
         var problem: String?
         repeat {
             do throws(DBusError) {
-                try await broker.start()
-                return warn("clients are served again")
+                try await attempt()
+                if broker.serves { warn("clients are served again") }
+                return
             } catch {
                 if "\(error)" != problem { warn("clients are not served, which is tried again: \(error)") }
                 problem = "\(error)"
@@ -154,7 +166,10 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         }
     }
 
-    private func broker(_ environment: [String: String]) throws -> MicrosoftBroker {
+    private func broker(
+        _ environment: [String: String],
+        nameLost: @escaping @Sendable () -> Void
+    ) throws -> MicrosoftBroker {
         let deviceBus = bus.map(Bus.init(name:)) ?? .fromEnvironment
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { environment[$0]?.isEmpty == false }
         let arguments = ["--page"] + (bus.map { ["--bus", $0] } ?? [])
@@ -171,7 +186,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
                     removeSecrets: {
                         let count = try await SecretItems.remove(schema: Self.schema)
                         return "\(count) \(count == 1 ? "item" : "items")"
-                    }
+                    },
+                    nameLost: nameLost
                 )
             )
         } catch {

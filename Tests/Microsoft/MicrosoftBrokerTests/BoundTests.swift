@@ -136,6 +136,46 @@ struct BoundTests {
         #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
     }
 
+    @Test("a program that waits for the name gets it at a cleanup, and keeps no receipt away")
+    func queuedName() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        let other = try DBusConnection.open(device.bus.bus)
+        try await other.requestName(BrokerContract.busName, options: [])
+        let ada = try await device.signIn("ada")
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
+        let session = try await device.app.signout(with: ada).session
+        #expect(try await device.hasCleanedUp(after: session))
+        #expect(try await eventually { bridge.errorText.contains("tried again") })
+        try await other.releaseName(BrokerContract.busName)
+        #expect(try await eventually { bridge.errorText.contains("served again") })
+        #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
+    }
+
+    @Test("who waits for a token while the configuration comes not to want clients any more gets none")
+    func unwantedMeanwhile() async throws {
+        let device = try await Device()
+        let bridge = try await device.bridge()
+        defer { bridge.kill() }
+        try await device.signIn("ada")
+        device.broker.suspend()
+        defer { device.broker.resume() }
+        let token = Task { try await device.call("acquireTokenSilently", Device.parameters()) }
+        let others = (2...BrokerContract.requests).map { _ in
+            Task { try await device.call("getAccounts", .object([:])) }
+        }
+        let version: JSONValue = .object(["msalCppVersion": .string("1")])
+        // All are under way.
+        #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
+        try device.configure(microsoftBroker: false)
+        #expect(try await eventually { bridge.errorText.contains("served no more") })
+        device.broker.resume()
+        for task in others { _ = await task.result }
+        let answer = try await token.value
+        #expect(answer.status != nil && answer.context.contains("does not serve"), "\(answer.text)")
+    }
+
     @Test("where the configuration wants it no more it serves nobody, but pays its debts; and then it serves again")
     func unwanted() async throws {
         let device = try await Device()
