@@ -310,6 +310,20 @@ struct RefreshFlowTests {
         #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
     }
 
+    @Test("who refuses the client or the scopes has not looked at the token: one that may be used up still may")
+    func lostAnswerAndRefusal() throws {
+        for refusal in [
+            oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
+            oauthError("unsupported_grant_type"), .success(json("", status: 403)),
+        ] {
+            #expect(try meaning(failure(.timedOut), refusal) == .unavailable(mayBeUsed: true))
+            #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
+        }
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
+        // Who asked knows of the loss, and this request alone fails.
+        #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scope)
+    }
+
     @Test("how long the provider wants to be left alone is passed on")
     func later() throws {
         var flow = RefreshFlow(try provider(), token: Secret("r1"))

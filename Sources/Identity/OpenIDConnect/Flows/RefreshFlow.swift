@@ -33,6 +33,8 @@ package struct RefreshFlow: Sendable {
     private let scopes: [String]
     /// Whether an answer may have been lost, so that the token may be used up.
     private var mayBeUsed: Bool
+    /// Whether one of this refresh's own was lost, which nobody else knows.
+    private var isRepeated = false
 
     /// - Parameters:
     ///   - scopes: none for those of before.
@@ -58,7 +60,7 @@ package struct RefreshFlow: Sendable {
             guard error.mayHaveArrived, !mayBeUsed else {
                 return .finished(.unavailable(SignInError(error, client.issuer), tokenMayBeUsed: mayBeUsed))
             }
-            mayBeUsed = true
+            (mayBeUsed, isRepeated) = (true, true)
             return .send(begin())
         case .success(let response):
             return .finished(meaning(of: EndpointAnswer(response), response))
@@ -75,15 +77,17 @@ package struct RefreshFlow: Sendable {
             }
         case .error("interaction_required", _), .error("login_required", _): return .reauthenticationNeeded
         case .error("invalid_client", _), .error("unauthorized_client", _):
-            return .misconfigured(.unknownClient(client.issuer))
-        case .error("invalid_scope", _): return .scopeRefused
+            return misconfigured(.unknownClient(client.issuer))
+        case .error("invalid_scope", _):
+            // Who asked knows of a loss of before. To have this one known is worth more than the reason, which the next request brings.
+            return isRepeated ? misconfigured(refuses("invalid_scope")) : .scopeRefused
         // It may be our own reuse, which says nothing of the person.
         case .error("invalid_grant", _), .empty(400), .empty(401):
             return mayBeUsed ? .reauthenticationNeeded : .sessionOver
         case .error(let word, _):
-            return .misconfigured(.misconfigured(client.issuer, "refuses to refresh (\(word.printable(64)))"))
+            return misconfigured(refuses(word.printable(64)))
         case .empty(let status):
-            return .misconfigured(.misconfigured(client.issuer, "refuses to refresh (status \(status))"))
+            return misconfigured(refuses("status \(status)"))
         case .unusable(let reason):
             // 429 is said before anything is done.
             return .unavailable(
@@ -91,6 +95,15 @@ package struct RefreshFlow: Sendable {
                 tokenMayBeUsed: mayBeUsed || response.status != 429
             )
         }
+    }
+
+    private func refuses(_ word: String) -> SignInError {
+        .misconfigured(client.issuer, "refuses to refresh (\(word))")
+    }
+
+    /// A server that refuses the client has not looked at the token: where that may be used up, it still may.
+    private func misconfigured(_ error: SignInError) -> RefreshOutcome {
+        mayBeUsed ? .unavailable(error, tokenMayBeUsed: true) : .misconfigured(error)
     }
 }
 
