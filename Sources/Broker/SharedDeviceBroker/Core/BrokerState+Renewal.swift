@@ -76,9 +76,11 @@ extension BrokerState {
         guard provider.session?.isSettled == false else { return keepQuestion(isOpen: true) }
         provider.lastNumber += 1
         if let soon = provider.soon, soon <= now.uptime { provider.soon = nil }
-        let token = provider.queue.first
+        // Scopes that are refused say nothing of the session: a check that is due asks for none.
+        let token = isDue ? nil : provider.queue.first
         provider.renewal = Renewal(number: provider.lastNumber, generation: provider.generation, token: token)
-        let (scopes, mayBeUsed) = (token?.scopes ?? [], provider.mayBeUsed)
+        let mayBeUsed = provider.mayBeUsed || provider.outbox.revokes(record.person)
+        let scopes = token?.scopes ?? []
         effects.append(.renew(provider.lastNumber, record, scopes: scopes, mayBeUsed: mayBeUsed))
     }
 
@@ -88,6 +90,16 @@ extension BrokerState {
         guard let session = provider.session, session.isSettled == isOpen else { return }
         provider.session?.isSettled = !isOpen
         keepProviderSession(within: isOpen ? .zero : Self.lazyWrite)
+    }
+
+    /// Tokens of an earlier sign-in of this person's are revoked, and a provider may have revoked those of the present one with them: the next refusal
+    /// may be due to that, as it may be due to a token that was used twice.
+    mutating func doubtRecord(of person: ProviderRecord.Person) {
+        guard provider.session?.record?.person == person else { return }
+        provider.mayBeUsed = true
+        // A token that is on its way may be revoked, too.
+        provider.renewal?.isDoubtful = true
+        keepQuestion(isOpen: true)
     }
 
     // MARK: Answers
@@ -103,11 +115,16 @@ extension BrokerState {
         }
         // The person has signed in again meanwhile: what the earlier sign-in had counts no more.
         guard renewal.generation == provider.generation, device.account != nil else { return }
+        if case .scopeRefused = outcome, let token = renewal.token {
+            // It says nothing of the session or its record: it puts off neither the next check nor the end of the grace.
+            refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) }
+            return keepQuestion(isOpen: provider.mayBeUsed)
+        }
         scheduleCheck()
         if provider.needsPerson { return renewedInVain(outcome) }
         if provider.problem != nil { touch() }
         provider.problem = nil
-        provider.mayBeUsed = false
+        provider.mayBeUsed = mayBeUsed(after: outcome, isDoubtful: renewal.isDoubtful)
         (provider.pausedUntil, provider.failures) = (nil, isNothing(outcome) ? provider.failures : 0)
         switch outcome {
         case .renewed(let token, let record):
@@ -122,11 +139,9 @@ extension BrokerState {
         case .reauthenticationNeeded: needPerson()
         case .misconfigured(let error): fail(error)
         case .scopeRefused:
-            provider.lastGood = now.uptime
-            if let token = renewal.token { refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) } }
-        case .unavailable(let error, let mayBeUsed):
-            provider.mayBeUsed = mayBeUsed
-            fail(error)
+            let what = "refuses the scopes of the sign-in (invalid_scope)"
+            fail(IdentityError(.providerMisconfigured, "\(provider.session?.issuer ?? "the provider") \(what)"))
+        case .unavailable(let error, _): fail(error)
         }
         keepQuestion(isOpen: provider.mayBeUsed)
     }
@@ -145,8 +160,18 @@ extension BrokerState {
 
     private func isNothing(_ outcome: RenewalOutcome) -> Bool {
         switch outcome {
-        case .misconfigured, .unavailable: true
-        case .renewed, .sessionOver, .reauthenticationNeeded, .scopeRefused: false
+        case .misconfigured, .unavailable, .scopeRefused: true
+        case .renewed, .sessionOver, .reauthenticationNeeded: false
+        }
+    }
+
+    /// Whether the record's token may be used up. Who did not look at the token has not said that it counts.
+    private func mayBeUsed(after outcome: RenewalOutcome, isDoubtful: Bool) -> Bool {
+        switch outcome {
+        case .renewed: isDoubtful
+        case .sessionOver, .reauthenticationNeeded: false
+        case .misconfigured, .scopeRefused: provider.mayBeUsed
+        case .unavailable(_, let mayBeUsed): mayBeUsed || isDoubtful
         }
     }
 

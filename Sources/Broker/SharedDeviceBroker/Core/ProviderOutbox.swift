@@ -134,6 +134,11 @@ package struct ProviderOutbox: Sendable {
         for (number, entry) in entries where entry.next > time { entries[number]?.next = time }
     }
 
+    /// Whether tokens of this person's are to be revoked, or may have been, while their session goes on.
+    func revokes(_ person: ProviderRecord.Person) -> Bool {
+        entries.values.contains { $0.keepsSession && $0.record.person == person }
+    }
+
     private mutating func remove(_ number: UInt64) {
         entries[number] = nil
         changes.insert(number)
@@ -160,8 +165,12 @@ extension BrokerState {
 
     /// The provider was told, or not.
     mutating func sessionEndTold(_ number: UInt64, _ error: IdentityError?) {
+        let entry = provider.outbox.entries[number]
         let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }
         guard let outcome = provider.outbox.ended(number, mayWork: mayWork, at: now) else { return }
+        if outcome == .done || outcome == .lost, let entry, entry.keepsSession {
+            doubtRecord(of: entry.record.person)
+        }
         needsDisk(within: Self.lazyWrite)
         noteEnd(number, outcome, error?.description ?? "")
     }

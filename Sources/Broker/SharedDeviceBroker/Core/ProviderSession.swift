@@ -114,6 +114,8 @@ extension BrokerState {
         let token: TokenRequest?
         /// The entry of the outbox that waits for its end, where the sign-in is over meanwhile.
         var held: UInt64?
+        /// Whether something was revoked meanwhile, so that its token may not count.
+        var isDoubtful = false
     }
 
     /// An app that waits for a token.

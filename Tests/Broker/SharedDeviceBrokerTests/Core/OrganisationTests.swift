@@ -233,9 +233,16 @@ struct OrganisationTests {
         #expect(device.provider.renewals.last?.mayBeUsed == true)
         device.advance(by: .seconds(5))
         #expect(try refusalOfToken(.scopeRefused)?.code == .scopesDeclined)
-        #expect(device.provider.renewals.last?.mayBeUsed == false)
+        // Neither has looked at the token.
+        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        device.provider.outcome = nil
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+        #expect(device.provider.renewals.last?.mayBeUsed == true)
         #expect(device.state.device.epoch == epoch)
-        #expect(try refusalOfToken(.sessionOver)?.code == .noCurrentAccount)
+        device.provider.outcome = .sessionOver
+        let over = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
+        #expect(device.refusal(over)?.code == .noCurrentAccount)
+        #expect(device.provider.renewals.last?.mayBeUsed == false)
         #expect(device.state.device.account == nil)
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
     }

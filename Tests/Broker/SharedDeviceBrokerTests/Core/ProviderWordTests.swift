@@ -315,6 +315,23 @@ struct ProviderWordTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
+    @Test("until the next good word a refusal may be due to that revocation: it asks for the person, and ends nothing")
+    func revokedTogether() throws {
+        func isDoubted() -> Bool? {
+            device.advance(by: .seconds(331))
+            return device.provider.renewals.last?.mayBeUsed
+        }
+        try device.signInAtProvider("ada", by: prompt)
+        try demandPerson()
+        device.provider.session = "second"
+        try device.signInAtProvider("ada", by: prompt)
+        #expect(device.provider.revocations.count == 1)
+        device.advance(by: .seconds(1))
+        device.restart()
+        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        #expect(isDoubted() == false)
+    }
+
     @Test("a renewal that is answered after the person has proved again who they are leaves no token either")
     func late() throws {
         try device.signInAtProvider("ada", by: prompt)
@@ -348,5 +365,7 @@ struct ProviderWordTests {
         #expect(device.provider.revocations.count == 1)
         device.restart()
         #expect(device.provider.revocations.count == 2 && device.provider.ends.isEmpty)
+        // As long as it is tried, it may have been done.
+        #expect(device.provider.renewals.last?.mayBeUsed == true)
     }
 }

@@ -136,6 +136,37 @@ struct SignOutFromAfarTests {
         #expect(device.state.device.account == nil)
     }
 
+    @Test("an app whose scopes the provider refuses puts off neither the next check nor the end of the grace")
+    func refusedScopes() throws {
+        try device.useOrganisation(", \"offlineGrace\": 3600")
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.refusedScopes = ["orders"]
+        func ask() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
+        for _ in 1...11 {
+            device.advance(by: .seconds(60))
+            #expect(ask()?.code == .scopesDeclined)
+        }
+        // One that comes as the check is due does not take its place.
+        #expect(device.provider.renewals.filter(\.scopes.isEmpty).count == 2)
+        device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
+        for _ in 1...60 {
+            device.advance(by: .seconds(60))
+            _ = ask()
+        }
+        #expect(device.state.device.account == nil)
+    }
+
+    @Test("a provider that refuses the scopes of the sign-in itself is not asked without a pause, and its grace ends")
+    func refusedChecks() throws {
+        try device.useOrganisation(", \"offlineGrace\": 3600")
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = .scopeRefused
+        device.advance(by: .seconds(3590))
+        #expect((10...13).contains(device.provider.renewals.count) && device.state.device.account != nil)
+        device.advance(by: .seconds(20))
+        #expect(device.state.device.account == nil)
+    }
+
     @Test("events sign out the session that they name, whatever else they name; others change nothing")
     func events() throws {
         let service = device.app(nil, user: 0, isAdministrator: true)

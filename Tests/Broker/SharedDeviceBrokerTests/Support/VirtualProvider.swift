@@ -13,6 +13,8 @@ struct VirtualProvider {
 
     /// What a renewal comes to, where it is not a new token.
     var outcome: RenewalOutcome?
+    /// A renewal that asks for one of these is refused.
+    var refusedScopes: Set<String> = []
     /// Fails what is begun or ended.
     var error: IdentityError?
     /// What a person at another device has done.
@@ -56,6 +58,7 @@ struct VirtualProvider {
     /// - Returns: `nil` where the provider hangs.
     mutating func renew(_ record: ProviderRecord, _ scopes: Set<String>, at now: Moment) -> RenewalOutcome? {
         if hangs { return nil }
+        if !scopes.isDisjoint(with: refusedScopes) { return .scopeRefused }
         if let outcome { return outcome }
         return renewed(record, scopes, at: now)
     }
