@@ -13,7 +13,7 @@ package struct ProviderOutbox: Sendable {
         package let keepsSession: Bool
         /// Since when, by the wall clock, because a restart ends no waiting.
         package let addedAt: Date
-        /// How often the provider was asked.
+        /// How often the provider was asked, to ``ProviderOutbox/mostTries``.
         package internal(set) var tries: Int
         /// When it is asked next.
         var next: Duration
@@ -30,7 +30,7 @@ package struct ProviderOutbox: Sendable {
             self.record = record
             self.keepsSession = keepsSession
             self.addedAt = addedAt
-            self.tries = tries
+            self.tries = min(max(tries, 0), ProviderOutbox.mostTries)
             self.next = next
         }
     }
@@ -45,6 +45,8 @@ package struct ProviderOutbox: Sendable {
 
     /// The pauses before the tries; the last one counts for all later ones.
     static let pauses: [Duration] = [.zero, .seconds(5), .seconds(30), .seconds(120), .seconds(600), .seconds(3600)]
+    /// How far tries are counted: a damaged disk may have any number.
+    static let mostTries = 1_000_000
     /// How long the provider is asked, in seconds.
     static let patience: TimeInterval = 7 * 24 * 3600
     /// How many entries are kept. Over that, the oldest is given up.
@@ -117,7 +119,7 @@ package struct ProviderOutbox: Sendable {
         guard underWay == number else { return nil }
         underWay = nil
         guard var entry = entries[number] else { return nil }
-        entry.tries += 1
+        entry.tries = min(entry.tries + 1, Self.mostTries)
         guard mayWork == true, now.wall.timeIntervalSince(entry.addedAt) < Self.patience else {
             remove(number)
             return mayWork == nil ? .done : .lost

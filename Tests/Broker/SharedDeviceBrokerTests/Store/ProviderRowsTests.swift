@@ -116,6 +116,15 @@ struct ProviderRowsTests {
         #expect(content.device == state && !content.recordProblems.isEmpty)
     }
 
+    @Test("a damaged count of tries is no end of the broker")
+    func damagedTries() throws {
+        try signIn(try store())
+        try directory.sql("UPDATE provider_end SET tries = 9223372036854775807")
+        var outbox = ProviderOutbox(entries: try store().load(at: now).outbox)
+        #expect(outbox.takeDue(at: now.uptime)?.number == 3)
+        #expect(outbox.ended(3, mayWork: true, at: now) == .again(after: .seconds(3600)))
+    }
+
     @Test("with another key, or none, the records stay shut, and the session stays")
     func otherKey() throws {
         try signIn(try store())
