@@ -51,6 +51,7 @@ extension BrokerState {
                 (provider.pausedUntil, provider.failures) = (nil, 0)
                 askSoon()
             case .doubt:
+                keepForSignIns(event)
                 let subject = provider.session?.record?.person.subject
                 if isOfProvider(event), event.subject == nil || event.subject == subject { askSoon() }
             case .compliant, .notCompliant:
@@ -69,7 +70,7 @@ extension BrokerState {
 
     /// - Returns: whether the disk has to have it. That of a sign-out is noted apart, before anybody is answered.
     private mutating func heedEnd(_ event: ProviderEvent) -> Bool {
-        if isOfProvider(event), let began = firstSignIn { provider.heard.add(event, at: now.uptime, since: began) }
+        keepForSignIns(event)
         if event.kind == .ended, let attempt = pending?.asked, let provided = attempt.provided,
             event.concerns(provided.record), isSince(event, attempt.beganAt)
         {
@@ -98,6 +99,10 @@ extension BrokerState {
 
     // MARK: While somebody signs in
 
+    private mutating func keepForSignIns(_ event: ProviderEvent) {
+        if isOfProvider(event), let began = firstSignIn { provider.heard.add(event, at: now.uptime, since: began) }
+    }
+
     /// Since when the first sign-in with the provider is under way; `nil` where none is.
     private var firstSignIn: Duration? {
         let prompts = prompts.values.filter { $0.method != .password }.map(\.beganAt)
@@ -125,7 +130,9 @@ extension BrokerState {
     /// The session of a sign-in is open: what was heard of it meanwhile, and has not ended it, is heeded now.
     mutating func heedHeard(since began: Duration) {
         guard let record = provider.session?.record else { return }
-        for event in provider.heard.about(record, since: began) { _ = heedEndOfSession(event) }
+        for event in provider.heard.about(record, since: began) {
+            if event.kind == .doubt { askSoon() } else { _ = heedEndOfSession(event) }
+        }
     }
 
     /// What was heard concerns no later sign-in.
@@ -135,7 +142,9 @@ extension BrokerState {
 
     /// There is a reason to ask the provider, and to tell it what it was not told.
     private mutating func askSoon() {
-        let time = max(now.uptime, provider.lastSoon.map { $0 + Self.soonPause } ?? .zero)
+        // With nobody signed in no question uses up the time that is set: it is not put off further with each reason.
+        let earliest = max(now.uptime, provider.lastSoon.map { $0 + Self.soonPause } ?? .zero)
+        let time = min(earliest, now.uptime + Self.soonPause)
         guard provider.soon == nil else { return }
         provider.lastSoon = time
         // A renewal that is under way may be from before.

@@ -9,7 +9,7 @@ struct HeardEvents: Sendable {
     /// When each was heard last.
     private var arrivals: [ProviderEvent: Duration] = [:]
     private(set) var bytes = 0
-    /// When something was heard last that found no room.
+    /// When something was heard last for which there is no room any more.
     private var lost: Duration?
 
     var count: Int { arrivals.count }
@@ -25,9 +25,15 @@ struct HeardEvents: Sendable {
         }
         let size = event.size
         if isFull(with: size) { forget(before: began) }
-        guard !isFull(with: size) else {
-            lost = now
-            return
+        // The oldest goes: who has begun to sign in since misses nothing of theirs.
+        while isFull(with: size) {
+            guard let oldest = arrivals.min(by: { $0.value < $1.value }) else {
+                lost = now
+                return
+            }
+            arrivals[oldest.key] = nil
+            bytes -= oldest.key.size
+            lost = max(lost ?? oldest.value, oldest.value)
         }
         arrivals[event] = now
         bytes += size
@@ -45,7 +51,7 @@ struct HeardEvents: Sendable {
 
     /// What was heard of this sign-in since it began, in its order.
     func about(_ record: ProviderRecord, since began: Duration) -> [ProviderEvent] {
-        arrivals.filter { $0.value >= began && $0.key.concerns(record) }.sorted { $0.value < $1.value }.map(\.key)
+        arrivals.filter { $0.value >= began && $0.key.mayConcern(record) }.sorted { $0.value < $1.value }.map(\.key)
     }
 
     /// Whether all that was heard since then was kept.
@@ -53,6 +59,12 @@ struct HeardEvents: Sendable {
 }
 
 extension ProviderEvent {
+    /// A doubt need not say whom it is about.
+    fileprivate func mayConcern(_ record: ProviderRecord) -> Bool {
+        guard kind == .doubt else { return concerns(record) }
+        return issuer == record.person.issuer && (subject == nil || subject == record.person.subject)
+    }
+
     /// In bytes, of what is of another process's length.
     fileprivate var size: Int {
         issuer.utf8.count + (subject?.utf8.count ?? 0) + (session?.utf8.count ?? 0) + MemoryLayout<ProviderEvent>.size

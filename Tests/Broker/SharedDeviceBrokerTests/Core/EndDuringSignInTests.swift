@@ -96,6 +96,17 @@ struct EndDuringSignInTests {
         #expect(device.provider.renewals.count == 1)
     }
 
+    @Test("a doubt that comes during the sign-in has the provider asked afterwards", arguments: ["ada", nil, "grace"])
+    func doubt(about person: String?) throws {
+        let number = try exchange()
+        try report(ProviderEvent(.doubt, issuer: Self.issuer, subject: person, date: now))
+        device.letProviderAnswer()
+        #expect(try device.answer(number)["username"] == .string("ada"))
+        device.holdsProvider = false
+        device.advance(by: .seconds(31))
+        #expect(device.provider.renewals.count == (person == "grace" ? 0 : 1))
+    }
+
     @Test("a clock that is set during the sign-in makes no end one of before it", arguments: [-7200.0, 7200])
     func clock(change: Double) throws {
         let name = try device.beginPage(prompt)
@@ -185,6 +196,20 @@ struct EndDuringSignInTests {
         #expect(device.refusal(number)?.code == .interactionRequired && device.state.device.account == nil)
         try device.signInAtProvider("ada", by: prompt)
         #expect(device.state.provider.heard.count == 0)
+    }
+
+    @Test("what was forgotten may have meant only those who had begun to sign in when it was heard")
+    func boundedForOthers() throws {
+        _ = try device.beginPage(device.app("org.example.other", user: 1001))
+        for round in 0..<10 {
+            let events = (0..<100).map { ended("person \(round * 100 + $0)", now) }
+            try device.ask(service, .providerEvents(events))
+        }
+        device.advance(by: .seconds(1))
+        let number = try exchange()
+        try report(ended("grace", now))
+        device.letProviderAnswer()
+        #expect(try device.answer(number)["username"] == .string("ada"))
     }
 
     @Test("long names fill no memory either")

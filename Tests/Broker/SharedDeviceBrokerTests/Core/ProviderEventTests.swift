@@ -119,6 +119,16 @@ struct ProviderEventTests {
         #expect(asked == before + 2)
     }
 
+    @Test("reasons that come while nobody is signed in put off no later question")
+    func reasonsInVain() throws {
+        for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }
+        try device.signInAtProvider("ada", by: prompt)
+        let before = asked
+        try report(ProviderEvent(.doubt, issuer: issuer, subject: "ada"))
+        device.advance(by: .seconds(31))
+        #expect(asked == before + 1)
+    }
+
     @Test("a question from before the network was back is followed by another one")
     func networkUpDuringQuestion() throws {
         try device.signInAtProvider("ada", by: prompt)
