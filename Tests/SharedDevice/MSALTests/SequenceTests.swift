@@ -52,10 +52,10 @@ struct SequenceTests {
     func crash() async throws {
         let device = try await TestDevice()
         try await device.control.signIn("ada")
-        #expect(try await device.application().told() == "ada -")
-        try await device.control.signOut()
         // A new object for each start of the app: only the file connects them.
-        #expect(try await device.application().told() == "- ada")
+        #expect(try await device.endedApplication { try await $0.told() } == "ada -")
+        try await device.control.signOut()
+        #expect(try await device.endedApplication { try await $0.told() } == "- ada")
         let restarted = try device.application()
         #expect(try await restarted.told() == "- ada")
         #expect(try await restarted.told() == "- -")
@@ -68,7 +68,7 @@ struct SequenceTests {
         // Each of them is told to another process of the app, which ends at once.
         for user in ["ada", "grace"] {
             try await device.control.signIn(user)
-            _ = try await device.application().told()
+            _ = try await device.endedApplication { try await $0.told() }
             try await device.control.signOut()
         }
         let app = try device.application()
@@ -83,7 +83,7 @@ struct SequenceTests {
         // Each of them is told to another process of the app, which ends at once.
         for user in ["grace", "ada"] {
             try await device.control.signIn(user)
-            _ = try await device.application().told()
+            _ = try await device.endedApplication { try await $0.told() }
             try await device.control.signOut()
         }
         try await device.control.signIn("ada")
@@ -142,21 +142,25 @@ struct SequenceTests {
     @Test("an app that reports its cleanups is told until it has, by the same person's return too, and after a crash")
     func receipts() async throws {
         let device = try await TestDevice()
-        func start() throws -> MSALPublicClientApplication { try device.application { $0.reportsCleanup = true } }
-        var app = try start()
-        try await device.control.signIn("ada")
-        let (ada, nobody) = try await app.currentAccount(with: nil)
-        #expect(ada?.needsCleanup == false)
-        #expect(nobody == nil)
-        try await device.control.signOut()
-        try await device.control.signIn("ada")
-        for _ in 0..<2 {
+        func reports(_ configuration: MSALPublicClientApplicationConfig) { configuration.reportsCleanup = true }
+        func expectDebt(_ app: MSALPublicClientApplication, of ada: MSALAccount?) async throws {
             let (current, previous) = try await app.currentAccount(with: nil)
             #expect(current == ada)
             #expect(previous == ada)
             #expect(previous?.needsCleanup == true)
-            app = try start()
         }
+        try await device.control.signIn("ada")
+        let ada = try await device.endedApplication(configure: reports) { app in
+            let (ada, nobody) = try await app.currentAccount(with: nil)
+            #expect(ada?.needsCleanup == false)
+            #expect(nobody == nil)
+            try await device.control.signOut()
+            try await device.control.signIn("ada")
+            try await expectDebt(app, of: ada)
+            return ada
+        }
+        try await device.endedApplication(configure: reports) { try await expectDebt($0, of: ada) }
+        let app = try device.application(configure: reports)
         let previous = try #require(try await app.currentAccount(with: nil).1)
         try await app.cleanupDone(of: previous)
         let (current, clean) = try await app.currentAccount(with: nil)

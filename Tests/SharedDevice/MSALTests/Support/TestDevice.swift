@@ -58,6 +58,33 @@ final class TestDevice {
         )
     }
 
+    /// A process of the app that ends after `body`. On return the bus has no connection of it: until the broker has heard that it ended, the process
+    /// counts as one that may store something.
+    func endedApplication<Value>(
+        configure: (MSALPublicClientApplicationConfig) -> Void = { _ in },
+        _ body: (MSALPublicClientApplication) async throws -> Value
+    ) async throws -> Value {
+        let observer = try DBusConnection.open(bus.bus)
+        let others = try await connections(observer)
+        var application: MSALPublicClientApplication? = try application(configure: configure)
+        let value = try await body(application!)
+        application = nil
+        try await eventually("the app's process has ended") { try await connections(observer).isSubset(of: others) }
+        return value
+    }
+
+    private func connections(_ observer: DBusConnection) async throws -> Set<String> {
+        let names = try await observer.call(
+            .methodCall(
+                destination: "org.freedesktop.DBus",
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member: "ListNames"
+            )
+        )
+        return Set(names.first?.stringsValue?.filter { $0.hasPrefix(":") } ?? [])
+    }
+
     /// The other app, through which people come and go.
     var control: Control { Control(device: self) }
 }
