@@ -13,6 +13,8 @@ from datetime import datetime, timedelta, timezone
 from device import PROGRAMS, needs_programs
 from notify_center import Center, Notification, UserInfo, darwin, distributed
 from notify_center import _wire
+from notify_center._connection import DAEMON as BUS
+from notify_center._connection import BusError
 
 NAMES = ["com.example.hello", "my-app", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "", "a..b", ".x.", "9.8z", "__", "a_", "ä.b", "x" * 300, "é" * 90]
 
@@ -128,6 +130,34 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await asyncio.wait_for(back.wait(), 30)
             await self.center().post("com.example.hello")
             self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+
+    async def test_a_name_that_the_bus_refuses_keeps_nobody_from_coming_back_after_an_outage(self) -> None:
+        observer = self.center()
+        lost, back = asyncio.Event(), asyncio.Event()
+        observer.connection.on_change.append(lambda is_there: (back if is_there else lost).set())
+        async with observer.observe("com.example.hello") as posts:
+            with self.assertRaises(BusError):
+                await observer.connection.request_name("not a name")
+            with self.assertRaises(BusError):
+                await observer.connection.add_match("not a rule")
+            self.stop_bus()
+            await asyncio.wait_for(lost.wait(), 30)
+            self.start_bus()
+            await asyncio.wait_for(back.wait(), 30)
+            await self.center().post("com.example.hello")
+            self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+
+    async def test_a_connection_that_is_asked_whether_it_reads_says_so(self) -> None:
+        asked = self.center()
+        async with asked.observe("n"):
+            names = (await asked.connection.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
+            asker = self.center().connection
+            for name in names:
+                if name.startswith(":"):
+                    self.assertEqual(await asker.call(name, "/", f"{BUS}.Peer", "Ping", timeout=30), [])
+                    with self.assertRaises(BusError) as refused:
+                        await asker.call(name, "/", "i.i", "M", timeout=30)
+                    self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
 
     async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
         center = self.center(distributed)

@@ -97,8 +97,11 @@ extension DBusConnection {
         return Observation { [weak core] in core?.discard { $0.objects.remove(path) } }
     }
 
-    /// Has `scheduler` decide on all calls to this connection, for the rest of its life.
-    package func schedule(by scheduler: any CallScheduler) { core.state.withLock { $0.scheduler = scheduler } }
+    /// Has `scheduler` decide on all calls to this connection, for as long as somebody else keeps it.
+    package func schedule(by scheduler: any CallScheduler) {
+        guard !core.isForeign else { return }
+        core.state.withLock { $0.scheduler = scheduler }
+    }
 
     // MARK: Peers
 
@@ -107,8 +110,9 @@ extension DBusConnection {
         /// The effective user.
         public let userID: UInt32
         /// The effective group and the supplementary ones, in no order. If the bus does not tell them: the groups in which the
-        /// machine lists the user.
-        public let groupIDs: [UInt32]
+        /// machine lists the user, which are looked up each time, perhaps by way of a network.
+        public var groupIDs: [UInt32] { toldGroups.isEmpty ? UserGroups.of(userID) : toldGroups }
+        private let toldGroups: [UInt32]
         /// The process; `nil` where the bus cannot tell.
         public let processID: UInt32?
         /// The label of the security module that confines the process, as the kernel gave it to the bus; `nil` where there is none.
@@ -204,7 +208,7 @@ extension DBusConnection.PeerCredentials {
             groups = elements.compactMap { $0.unsignedValue.flatMap(UInt32.init(exactly:)) }
         }
         userID = user
-        groupIDs = groups.isEmpty ? UserGroups.of(user) : groups
+        toldGroups = groups
         processID = fields["ProcessID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
         securityLabel = fields["LinuxSecurityLabel"]?.bytesValue.map {
             String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)

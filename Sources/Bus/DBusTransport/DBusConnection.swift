@@ -212,7 +212,7 @@ public final class DBusConnection: Sendable {
         _ handler: @escaping @Sendable (ConnectionEvent) -> Void
     ) throws(DBusError) -> Observation {
         try core.checkProcess("watch the connection")
-        // Connects where nobody did so far: otherwise the reading thread would, and whatever this thread does next find no bus meanwhile.
+        // Connects where nobody did so far. Otherwise the reading thread would connect later, and this thread's next call would fail.
         _ = try? core.socket("watch the connection")
         let core = core
         let id = core.state.withLock { state -> UInt64 in

@@ -27,6 +27,8 @@ package final class NameOwner: Sendable {
 
     /// Begins to watch. On return the present owner is known.
     package func start() async throws(DBusError) {
+        // First, and without holding a thread that tasks share: otherwise `onEvent` connects, and waits for the bus on this one.
+        try await connection.connect()
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
             try connection.onEvent { [weak self] event in

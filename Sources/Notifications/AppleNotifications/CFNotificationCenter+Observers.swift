@@ -131,7 +131,7 @@ extension CFNotificationCenter {
             if let text = notification.object?.text {
                 let object = text as CFString
                 withExtendedLifetime(object) {
-                    // As any object: this module's own function for strings would keep this one, and let go of a client's for it.
+                    // Passed as AnyObject, because the function for CFString would keep this string and displace a client's.
                     callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
                 }
             } else {

@@ -47,7 +47,7 @@ final class Center: Sendable {
         if kind == .distributed, behavior == nil, suspensionBehavior != 0 {
             throw ArgumentError(
                 argument: "suspensionBehavior",
-                found: "\(suspensionBehavior), which is none",
+                found: "\(suspensionBehavior), which is not a suspension behavior",
                 remedy: "the observer is registered with CFNotificationSuspensionBehaviorCoalesce; say which you mean"
             )
         }

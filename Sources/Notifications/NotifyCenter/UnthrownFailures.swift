@@ -4,7 +4,7 @@ import Synchronization
 
 /// Takes the errors that no function can throw. Some come from functions that Apple declares without a way to report an error, such as
 /// `CFNotificationCenterPostNotification`; others occur outside of a call, such as a match rule that a restarted bus refuses. While nobody
-/// observes the errors, each becomes a line on standard error.
+/// observes the errors, each becomes a line on standard error, unless a reader that does not keep up leaves no room for it.
 public enum UnthrownFailures {
     /// One failed call.
     public struct Failure: Sendable, CustomStringConvertible {
@@ -51,7 +51,24 @@ public enum UnthrownFailures {
             for observer in observers { observer(failure) }
             return
         }
-        var line = "\(failure)\n"
-        line.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        writeLine("\(failure)")
+    }
+
+    /// One thread at a time: two of them would share the room that one has found.
+    private static let writing = Locked(())
+
+    /// Writes a line to standard error and never waits, because this may be the thread that reads the bus, and whoever reads standard error may
+    /// have stopped. A line that finds no room is dropped. One that a file or a terminal takes in part is not written again.
+    private static func writeLine(_ line: String) {
+        var bytes = Array("\(line)\n".utf8)
+        // A pipe that takes anything takes PIPE_BUF bytes without waiting.
+        let room = 4096
+        if bytes.count > room { bytes.replaceSubrange((room - 1)..., with: [UInt8(ascii: "\n")]) }
+        writing.withLock { _ in
+            var look = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
+            // Anything beside room means that nobody reads.
+            guard poll(&look, 1, 0) == 1, look.revents == Int16(POLLOUT) else { return }
+            _ = write(STDERR_FILENO, bytes, bytes.count)
+        }
     }
 }

@@ -5,7 +5,7 @@ import Glibc
 /// | | told by |
 /// | --- | --- |
 /// | delete | the file was removed, or replaced by another |
-/// | write | IN_MODIFY, for a file that may not be read that of its directory; of a directory, entries that come and go; another time of modification |
+/// | write | IN_MODIFY of the file, or of its directory if this process may not read the file; of a directory, entries that come and go; another time of modification |
 /// | extend | a larger size |
 /// | attrib | IN_ATTRIB that is not explained by the number of links; another mode or owner |
 /// | link | another number of links; of a directory, of subdirectories |

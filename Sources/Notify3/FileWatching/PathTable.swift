@@ -75,7 +75,7 @@ struct PathTable {
             let mask = event.mask
             for id in interests[.entry(name)] ?? [] { note(id, now) { _ in } }
             for id in interests[.last(name)] ?? [] { note(id, now) { $0.last |= mask } }
-            // Of the entries of a monitored directory, their coming and going counts.
+            // A monitored directory reports entries that come and go, not changes inside them.
             let moves = UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
             guard mask & moves != 0 else { return }
             for id in interests[.target] ?? [] { note(id, now) { $0.inside |= mask } }

@@ -5,8 +5,11 @@ import NotifydProtocol
 import ProjectVersion
 
 /// Carries out an invocation.
+@main
 struct Program {
     let arguments: [String]
+
+    static func main() { exit(Program(arguments: Array(CommandLine.arguments.dropFirst())).run()) }
 
     func run() -> CInt {
         do throws(UsageError) {

@@ -7,11 +7,14 @@ import ProjectVersion
 import notify
 
 /// The second pass: carries out what the first has read.
+@main
 struct NotifyUtility {
     private let invocation: Invocation
     private var status = ExitStatus.done
     /// There from the first registration on, so that a post alone does nothing but post.
     private var reporter: Reporter?
+
+    static func main() { exit(run().rawValue) }
 
     /// Reads the command line, and carries it out.
     static func run() -> ExitStatus {

@@ -21,8 +21,8 @@ struct HostileTests {
 
     /// What the hostile client does; see its own file.
     static let deeds = [
-        "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
-        "half-open", "enforces", "watches-strangers",
+        "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
+        "never-reads-description", "squats", "half-open", "enforces", "watches-strangers",
     ]
 
     // S1 to S6, S10, S14
@@ -48,7 +48,7 @@ struct HostileTests {
         #expect(grown < 200 << 20)
         #expect(try device.filesSize() < 8 << 20)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(hostile.lines.prefix(5))")
-        #expect(deed == "never-reads" || hostile.isRunning, "\(hostile.errorText)")
+        #expect(deed.hasPrefix("never-reads") || hostile.isRunning, "\(hostile.errorText)")
     }
 
     @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")

@@ -52,6 +52,21 @@ struct ConnectingTests {
         #expect(!absent.core.state.withLock { $0.isReading })
     }
 
+    @Test("while the reading thread waits for a bus that does not answer, it does what it is asked for")
+    func jobWhileConnecting() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        let connection = try DBusConnection.whenThere(silent.bus)
+        try connection.reconnectOnReadingThread()
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        let jobs = Noted<Int>()
+        for number in 1...3 { connection.perform { jobs.note(number) } }
+        // The bus is waited for for 25 seconds.
+        try await eventually("the jobs are done", within: .seconds(15)) { jobs.all == [1, 2, 3] }
+        #expect(connection.uniqueName == nil)
+        connection.close()
+        silent.hangUp()
+    }
+
     @Test("a bus that does not answer Hello holds up no connection to another")
     func silentHello() async throws {
         let silent = try HangingUpBus(answersHello: false)

@@ -110,6 +110,8 @@ struct MisuseTests {
         #expect(try await app.everythingHeard() == [])
         try await app.perform("suspend distributed false")
         #expect(try await app.everythingHeard().count == 1)
-        try await eventually("it is told") { app.failures.contains("suspensionBehavior is 9, which is none") }
+        try await eventually("it is told") {
+            app.failures.contains("suspensionBehavior is 9, which is not a suspension behavior")
+        }
     }
 }

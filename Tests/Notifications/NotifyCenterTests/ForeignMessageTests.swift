@@ -209,6 +209,16 @@ struct ForeignMessageTests {
         #expect(poster.errorText.contains("system bus"), "the remedy")
     }
 
+    @Test("a reader of standard error that does not read holds up nobody who reports a failure")
+    func fullStandardError() async throws {
+        let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
+        try poster.write("choke")
+        try await poster.line { $0 == "choked" }
+        // The first of these reports that one session hears it.
+        try poster.write("post n * everywhere")
+        try await poster.line(within: .seconds(60)) { $0 == "posted" }
+    }
+
     // CF-P7, CF-B8
     @Test("on the system bus, which all sessions share, a post to all sessions reaches all processes")
     func allSessionsOnSystemBus() async throws {

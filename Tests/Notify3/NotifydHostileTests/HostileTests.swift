@@ -151,7 +151,9 @@ struct NotifydHostileTests {
         )
         for figures in calm + busy where isJudged {
             for name in Figures.names {
-                #expect(figures[name] < time, "\(name)")
+                // What takes several answers is judged by what the bus takes for one of its own, where that is much; a read of a state never is.
+                let limit = name == "state" ? time : max(time, figures["bus"] * 8)
+                #expect(figures[name] < limit, "\(name)")
             }
             #expect(figures.count("failed") == 0, "\(figures.problems)")
         }

@@ -8,7 +8,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jeepney import DBusAddress, HeaderFields, Message, MessageType, new_method_call
+from jeepney import (
+    DBusAddress,
+    HeaderFields,
+    Message,
+    MessageFlag,
+    MessageType,
+    new_error,
+    new_method_call,
+    new_method_return,
+)
 from jeepney.io.asyncio import DBusConnection, open_dbus_connection
 
 DAEMON = "org.freedesktop.DBus"
@@ -106,6 +115,16 @@ class _Link:
         except (OSError, EOFError) as error:
             raise _gone(error) from error
 
+    async def _refuse(self, call: Message) -> None:
+        """Answers a call. A service asks by Ping whether its answers are read, and the answer is the sign of it, also where it is an error."""
+        fields = call.header.fields
+        if call.header.flags & MessageFlag.no_reply_expected:
+            return
+        if fields.get(HeaderFields.interface) == f"{DAEMON}.Peer" and fields[HeaderFields.member] == "Ping":
+            await self._connection.send(new_method_return(call))
+        else:
+            await self._connection.send(new_error(call, f"{DAEMON}.Error.UnknownMethod", "s", ("nothing is served here",)))
+
     async def close(self) -> None:
         self.reading.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
@@ -128,6 +147,9 @@ class _Link:
                         )
                     )
                     continue
+                if message.header.message_type is MessageType.method_call:
+                    await self._refuse(message)
+                    continue
                 answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0))
                 if answer is not None and not answer.done():
                     answer.set_result(message)
@@ -139,6 +161,11 @@ class _Link:
                 if not answer.done():
                     answer.set_exception(_gone(reason))
             self._connection.writer.close()
+
+
+def _is_refusal(error: BusError) -> bool:
+    """Whether the bus has answered, and said no."""
+    return error.name not in {f"{DAEMON}.Error.{name}" for name in ("Disconnected", "NoReply", "NoServer")}
 
 
 def _gone(reason: BaseException) -> BusError:
@@ -205,6 +232,7 @@ class Connection:
             await self._daemon("AddMatch", "s", [rule])
         except BaseException:
             self._rules[rule] -= 1
+            self._rules += Counter()
             raise
 
     async def remove_match(self, rule: str) -> None:
@@ -218,9 +246,14 @@ class Connection:
                 pass
 
     async def request_name(self, name: str) -> None:
-        """Owns a name on the bus, now and after each outage. Another process that has it keeps it."""
+        """Owns a name on the bus, now and after each outage. Another process that has it keeps it. A name that the bus refuses is not asked for again."""
         self._names.append(name)
-        await self._daemon("RequestName", "su", [name, 4])
+        try:
+            await self._daemon("RequestName", "su", [name, 4])
+        except BusError as error:
+            if _is_refusal(error):
+                self._names.remove(name)
+            raise
 
     async def owner(self, name: str) -> str | None:
         """The connection that owns a name; None if nobody does."""
@@ -244,7 +277,12 @@ class Connection:
             for rule in self._rules:
                 await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
             for name in self._names:
-                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
+                try:
+                    await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
+                except BusError as error:
+                    # Without the name the bus cannot start this program; all else goes on.
+                    if not _is_refusal(error):
+                        raise
             return link
         except BaseException:
             await link.close()

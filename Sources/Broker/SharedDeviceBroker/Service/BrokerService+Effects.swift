@@ -96,8 +96,8 @@ extension BrokerService {
 
     private func announce(_ modeChanged: Bool) {
         do throws(DBusError) {
-            try center.post(.sharedModeCurrentAccountChanged)
-            if modeChanged { try center.post(NotificationName(BrokerProtocol.modeChangedNotification)) }
+            try center.queue(.sharedModeCurrentAccountChanged)
+            if modeChanged { try center.queue(NotificationName(BrokerProtocol.modeChangedNotification)) }
         } catch {
             // When the bus is back, all are told to ask.
             log.warning("not announced", metadata: ["reason": "\(error)"])

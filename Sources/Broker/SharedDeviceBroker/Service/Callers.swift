@@ -10,15 +10,35 @@ final class Callers: Sendable {
     /// What waits for an answer about a connection; called on the reading thread.
     typealias Continuation = @Sendable (Result<Caller, Refusal>) -> Void
 
-    private struct State {
+    /// A call that came before its user was known.
+    fileprivate struct FirstCall {
+        let number: UInt64
+        let member: String
+        let bytes: Int
+    }
+
+    /// What a call counts for.
+    fileprivate struct Charge {
+        let user: UInt32
+        let bytes: Int
+        let isQuestion: Bool
+    }
+
+    fileprivate struct State {
         var known: [String: Caller] = [:]
-        var asking: [String: [Continuation]] = [:]
+        var asking: [String: [(body: Continuation, call: FirstCall?)]] = [:]
+        /// Of each connection the call that was admitted and has not come to ``identify(_:_:)`` yet.
+        var admitted: [String: FirstCall] = [:]
+        var calls: UInt64 = 0
+        /// Calls under way, by their numbers, whose users are known.
+        var charges: [UInt64: Charge] = [:]
         /// What ``follow(_:)`` was given and has not ended.
         var followed: Set<String> = []
         var budget = UserBudget()
     }
 
     private let connection: DBusConnection
+    private let unread: UnreadAnswerGuard
     private let arrived: @Sendable (Caller) -> Void
     private let left: @Sendable (String) -> Void
     private let state = Locked(State())
@@ -33,12 +53,14 @@ final class Callers: Sendable {
         left: @escaping @Sendable (String) -> Void
     ) {
         self.connection = connection
+        unread = UnreadAnswerGuard(connection)
         self.arrived = arrived
         self.left = left
     }
 
-    /// Begins to watch. In force on return.
+    /// Begins to watch, and to bound what callers leave unread. In force on return.
     func start() async throws(DBusError) {
+        connection.schedule(by: self)
         let observation = connection.onSignal { [weak self] in self?.receive($0) }
         let lease = try await connection.addMatch(
             MatchRule(
@@ -62,23 +84,23 @@ final class Callers: Sendable {
         return limits
     }
 
-    /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little.
+    /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little, and its user has to answer
+    /// for that as soon as it is known.
     func admit(_ call: CallHeader) -> CallAdmission {
         let bytes = call.bodyBytes
-        let (user, isQuestion, hasRoom) = state.withLock { state -> (UInt32?, Bool, Bool) in
+        let number = state.withLock { state -> UInt64? in
+            state.calls += 1
+            let number = state.calls
             if let caller = state.known[call.sender] {
-                let isQuestion =
-                    Self.questions.contains(call.member)
-                    || !caller.isAdministrator && Self.enforcement.contains(call.member)
-                return (
-                    caller.user, isQuestion, state.budget.begin(caller.user, bytes: bytes, isQuestion: isQuestion)
-                )
+                return state.charge(number, caller, call.member, bytes: bytes) ? number : nil
             }
-            return (
-                nil, false, bytes <= Self.longestFirstCall && state.asking[call.sender]?.count ?? 0 < Self.firstCalls
-            )
+            guard bytes <= Self.longestFirstCall, state.asking[call.sender]?.count ?? 0 < Self.firstCalls else {
+                return nil
+            }
+            state.admitted[call.sender] = FirstCall(number: number, member: call.member, bytes: bytes)
+            return number
         }
-        guard hasRoom else {
+        guard let number else {
             return .refuse(
                 MethodFailure(
                     name: "org.freedesktop.DBus.Error.LimitsExceeded",
@@ -86,17 +108,15 @@ final class Callers: Sendable {
                 )
             )
         }
-        guard let user else { return .take() }
-        return .take(ended: { [weak self] in
-            self?.state.withLock { $0.budget.end(user, bytes: bytes, isQuestion: isQuestion) }
-        })
+        let sender = call.sender
+        return .take(ended: { [weak self] in self?.state.withLock { $0.end(number, of: sender) } })
     }
 
     /// What asks about the device as a whole.
-    private static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
+    fileprivate static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
     /// What administrators alone may ask. Of others it is counted with their questions: to refuse hundreds at once takes as long as to answer them.
-    private static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
+    fileprivate static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
     /// The longest body of a call whose user is not known yet, and how many of these one connection may have under way.
     private static let longestFirstCall = 16 * 1024
@@ -105,8 +125,9 @@ final class Callers: Sendable {
     /// Finds the caller behind `sender`. `body` runs at once where it is known, otherwise later on the reading thread.
     func identify(_ sender: String, _ body: @escaping Continuation) {
         let (known, isFirst) = state.withLock { state -> (Caller?, Bool) in
+            let call = state.admitted.removeValue(forKey: sender)
             if let caller = state.known[sender] { return (caller, false) }
-            state.asking[sender, default: []].append(body)
+            state.asking[sender, default: []].append((body, call))
             return (nil, state.asking[sender]?.count == 1)
         }
         if let known { body(.success(known)) } else if isFirst { ask(sender) }
@@ -149,11 +170,17 @@ final class Callers: Sendable {
 
     private func answer(_ sender: String, _ caller: Caller?) {
         if let caller { arrived(caller) }
-        let waiting = state.withLock { state -> [Continuation] in
-            if let caller { state.known[sender] = caller }
-            return state.asking.removeValue(forKey: sender) ?? []
+        let waiting = state.withLock { state -> [(body: Continuation, answer: Result<Caller, Refusal>)] in
+            let waiting = state.asking.removeValue(forKey: sender) ?? []
+            guard let caller else { return waiting.map { ($0.body, .failure(.requestAbandoned)) } }
+            state.known[sender] = caller
+            return waiting.map { waiting in
+                guard let call = waiting.call else { return (waiting.body, .success(caller)) }
+                let hasRoom = state.charge(call.number, caller, call.member, bytes: call.bytes)
+                return (waiting.body, hasRoom ? .success(caller) : .failure(.tooManyQuestions))
+            }
         }
-        for body in waiting { body(caller.map { .success($0) } ?? .failure(.requestAbandoned)) }
+        for (body, answer) in waiting { body(answer) }
     }
 
     /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
@@ -171,17 +198,74 @@ final class Callers: Sendable {
     }
 
     /// The bus is gone, and all connections with it.
-    func forgetAll() { state.withLock { ($0.known, $0.followed) = ([:], []) } }
+    func forgetAll() {
+        state.withLock { ($0.known, $0.followed, $0.admitted) = ([:], [], [:]) }
+        unread.forgetAll()
+    }
 
     private func receive(_ message: borrowing DBusMessage) {
         guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
             arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
-            arguments[2].stringValue == "", let connection = global(name),
-            state.withLock({ state in
-                let wasKnown = state.known.removeValue(forKey: name) != nil
-                return state.followed.remove(connection) != nil || wasKnown
-            })
+            arguments[2].stringValue == ""
         else { return }
-        left(connection)
+        unread.gone(name)
+        guard let connection = global(name) else { return }
+        let isFollowed = state.withLock { state in
+            state.admitted[name] = nil
+            let wasKnown = state.known.removeValue(forKey: name) != nil
+            return state.followed.remove(connection) != nil || wasKnown
+        }
+        if isFollowed { left(connection) }
     }
+}
+
+extension Callers.State {
+    /// Has a user answer for a call until ``end(_:of:)``.
+    ///
+    /// - Returns: whether there was room.
+    fileprivate mutating func charge(_ number: UInt64, _ caller: Caller, _ member: String, bytes: Int) -> Bool {
+        let isQuestion =
+            Callers.questions.contains(member) || !caller.isAdministrator && Callers.enforcement.contains(member)
+        guard budget.begin(caller.user, bytes: bytes, isQuestion: isQuestion) else { return false }
+        charges[number] = Callers.Charge(user: caller.user, bytes: bytes, isQuestion: isQuestion)
+        return true
+    }
+
+    /// A call was answered, or nobody waits for its answer any more.
+    fileprivate mutating func end(_ number: UInt64, of sender: String) {
+        if admitted[sender]?.number == number { admitted[sender] = nil }
+        guard let charge = charges.removeValue(forKey: number) else { return }
+        budget.end(charge.user, bytes: charge.bytes, isQuestion: charge.isQuestion)
+    }
+}
+
+// A bus reads nothing more from the broker, for anybody, while it keeps too much for callers that do not read.
+extension Callers: CallScheduler {
+    /// What a connection and its user may leave unread: hundreds of the longest answers, thousands of the usual ones.
+    static let unreadRoom = UnreadAnswers.Room(connection: 4 << 20, user: 8 << 20)
+
+    func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission {
+        guard let sender = call.sender else { return .drop }
+        guard call.expectsReply else { return .take }
+        let user = state.withLock { $0.known[sender]?.user }
+        switch unread.standing(of: sender, user, user == nil ? .ofStrangers : Self.unreadRoom) {
+        case .anything: return .take
+        case .refusals:
+            return .refuse(
+                MethodFailure(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: UnreadAnswerGuard.remedy)
+            )
+        case .nothing:
+            unread.dropped(sender)
+            return .drop
+        }
+    }
+
+    func answered(_ caller: String, bytes: Int) {
+        let user = state.withLock { $0.known[caller]?.user }
+        // The end of a connection is heard on the reading thread, perhaps before this.
+        let isLate = user == nil && !connection.isOnReadingThread
+        unread.sent(bytes, to: caller, user, isLate: isLate)
+    }
+
+    func carryOut() -> Bool { false }
 }

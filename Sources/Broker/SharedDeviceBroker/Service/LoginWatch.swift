@@ -143,7 +143,8 @@ final class LoginWatch: Sendable {
         var hasTold = false
         while !Task.isCancelled {
             do throws(DBusError) {
-                let connection = try DBusConnection.open(settings.bus)
+                let connection = try DBusConnection.whenThere(settings.bus)
+                try await connection.connect()
                 link.connection.withLock { $0 = connection }
                 return try await follow(connection, settings.scope, delay, log, heard)
             } catch {

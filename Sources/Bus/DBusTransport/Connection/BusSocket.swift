@@ -16,9 +16,17 @@ final class BusSocket: Sendable {
     /// The name that the bus gave this connection.
     let uniqueName: String
 
+    /// What the thread that connects does beside waiting for the bus.
+    struct OtherWork {
+        /// Readable when there is something to do.
+        let descriptor: CInt
+        /// Does it, and makes the descriptor unreadable.
+        let perform: () -> Void
+    }
+
     /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, which answers at once unless it is stopped, at most
     /// 25 seconds.
-    init(address: String) throws(DBusError) {
+    init(address: String, meanwhile other: OtherWork? = nil) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
         guard !address.containsNUL else {
             throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)
@@ -40,8 +48,8 @@ final class BusSocket: Sendable {
         }
         let deadline = ContinuousClock.now + Self.connectTimeout
         do throws(DBusError) {
-            try watches.authenticate(connection, by: deadline, attempted)
-            uniqueName = try watches.introduce(connection, by: deadline, attempted)
+            try watches.authenticate(connection, by: deadline, other, attempted)
+            uniqueName = try watches.introduce(connection, by: deadline, other, attempted)
         } catch {
             BusSocket.discard(connection)
             throw error
@@ -132,7 +140,7 @@ final class BusSocket: Sendable {
             guard standing.hasUnsentMessages else { return .done }
             guard ContinuousClock.now < deadline else { return .timedOut }
             let events = pollOnce(standing.descriptor, CShort(POLLOUT), until: deadline)
-            // libdbus takes a failed write for no loss: it waits for somebody who reads to find the end.
+            // libdbus does not report a failed write; only a reader notices the end.
             if events & CShort(POLLHUP | POLLERR | POLLNVAL) != 0 { return .busGone }
             if events != 0 { transfer(events) }
         }
@@ -240,13 +248,14 @@ private final class WatchList: @unchecked Sendable {
     func authenticate(
         _ connection: OpaquePointer,
         by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) {
         while dbus_connection_get_is_authenticated(connection) == 0 {
             guard !watches.isEmpty else {
                 throw BusSocket.noBus("the bus does not admit this process", attempted)
             }
-            try wait(by: deadline, "admitted this process", attempted)
+            try wait(by: deadline, other, "admitted this process", attempted)
         }
     }
 
@@ -255,6 +264,7 @@ private final class WatchList: @unchecked Sendable {
     func introduce(
         _ connection: OpaquePointer,
         by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) -> String {
         let hello = try DBusMessage.busCall("Hello")
@@ -276,12 +286,13 @@ private final class WatchList: @unchecked Sendable {
                 return name
             }
             guard !watches.isEmpty else { throw BusSocket.noBus("the bus has hung up", attempted) }
-            try wait(by: deadline, "answered", attempted)
+            try wait(by: deadline, other, "answered", attempted)
         }
     }
 
     private func wait(
         by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
         _ what: String,
         _ attempted: String
     ) throws(DBusError) {
@@ -293,7 +304,18 @@ private final class WatchList: @unchecked Sendable {
                 remedy: "find out why the bus daemon is stopped, or refuses this user"
             )
         }
-        handle(pollOnce(descriptor, hasUnsentMessages ? CShort(POLLIN | POLLOUT) : CShort(POLLIN), until: deadline))
+        let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
+        // A negative descriptor is passed over.
+        var entries = (
+            pollfd(fd: descriptor, events: events, revents: 0),
+            pollfd(fd: other?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
+        )
+        let timeout = milliseconds(until: deadline)
+        withUnsafeMutableBytes(of: &entries) { bytes in
+            _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
+        }
+        if entries.1.revents != 0 { other?.perform() }
+        handle(entries.0.revents)
     }
 
     private static func flags(_ events: CShort) -> UInt32 {
@@ -362,12 +384,4 @@ private final class WatchList: @unchecked Sendable {
 private func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
-}
-
-/// For `poll`: how long until `deadline`, rounded up, because waking before it would only turn a loop once more; -1 for no deadline.
-func milliseconds(until deadline: ContinuousClock.Instant?) -> CInt {
-    guard let deadline else { return -1 }
-    let (seconds, attoseconds) = (deadline - .now).components
-    guard seconds >= 0, attoseconds >= 0 else { return 0 }
-    return CInt(clamping: min(seconds, 86_400) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
 }

@@ -46,8 +46,8 @@ struct PendingCalls {
 
     mutating func insert(_ call: PendingCall, serial: UInt32) { calls[serial] = call }
 
-    /// The call that the reply answers; `nil` for one that timed out, was cancelled, or never was, and for a reply of somebody else than
-    /// was asked, as far as the names tell: a well-known name's owner answers under its own.
+    /// The call that the reply answers; `nil` if the call has ended, or the reply's sender is not the peer that was called. A well-known name's
+    /// owner cannot be checked: it answers under its unique name.
     mutating func answered(by reply: borrowing DBusMessage) -> PendingCall? {
         let serial = reply.replySerial
         guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }

@@ -143,8 +143,13 @@ extension ConnectionCore {
     func reconnect() {
         sleepWhileLost(state.withLock { $0.backoff.next() })
         guard case .lost = state.withLock({ $0.phase }) else { return }
+        // A bus that is stopped makes this wait for long.
+        let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
+            event.clear()
+            performJobs()
+        }
         do throws(DBusError) {
-            _ = connected(try BusSocket(address: try bus.resolvedAddress()))
+            _ = connected(try BusSocket(address: try bus.resolvedAddress(), meanwhile: jobs))
         } catch {
             noteFailure(error)
         }
@@ -195,19 +200,21 @@ extension ConnectionCore {
     }
 
     /// The bus answers in order: its answer to this call comes after those to all rules and names, and proves that the bus keeps the
-    /// connection. An answer to a rule may lead to a request for another rule, and then to one more such call.
+    /// connection. An answer to a rule may lead to a request for another rule, and then to one more such call. A call that cannot be sent fails
+    /// right here, and so would the next one: its error ends the restoration.
     private func finishRestoration() {
         guard let call = try? DBusMessage.busCall("GetId") else { return }
         callBus(call) { [self] result in
             // A bus that is lost again meanwhile is restored, and reported, anew.
             if let error = result.failure, error.code == .disconnected || error.code == .closed { return }
+            let wasSent = result.failure.map { $0.name != nil || $0.code == .timedOut } ?? true
             enum Next {
                 case wait, nothing
                 case tell([DBusError], [EventHandler])
             }
             let next = state.withLock { state -> Next in
                 guard let failures = state.restorationFailures else { return .nothing }
-                if state.isSendingRuleActions || state.rules.hasRequests { return .wait }
+                if wasSent, state.isSendingRuleActions || state.rules.hasRequests { return .wait }
                 state.restorationFailures = nil
                 state.backoff.restored(at: .now)
                 return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))

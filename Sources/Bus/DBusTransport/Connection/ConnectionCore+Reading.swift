@@ -181,15 +181,18 @@ extension ConnectionCore {
         // A negative descriptor is passed over.
         descriptors.0.fd = standing?.descriptor ?? -1
         descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
+        let timeout = deadline.map(milliseconds(until:)) ?? -1
         withUnsafeMutableBytes(of: &descriptors) { bytes in
-            _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, milliseconds(until: deadline))
+            _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
         }
         if descriptors.1.revents != 0 { event.clear() }
         return descriptors.0.revents
     }
 
     func performJobs() {
-        for job in beginTurn(takesJobs: true).jobs { job() }
+        let turn = beginTurn(takesJobs: true)
+        for job in turn.jobs { job() }
+        turn.tellExpired()
     }
 
     // MARK: Messages

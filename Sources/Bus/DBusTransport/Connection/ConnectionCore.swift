@@ -43,7 +43,8 @@ final class ConnectionCore: Sendable {
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
-        var scheduler: (any CallScheduler)?
+        /// Its owner keeps it, and often this connection with it.
+        weak var scheduler: (any CallScheduler)?
         var signalHandlers: [Listener] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
         var deferred = DeferredMessages()
@@ -214,8 +215,8 @@ final class ConnectionCore: Sendable {
 
     // MARK: Handlers and jobs
 
-    /// Takes something out of the state and frees it outside the lock: a handler may hold the last reference to what, at its
-    /// end, takes this lock itself; the connection, for one.
+    /// Takes something out of the state and frees it outside the lock: a handler may hold the last reference to an object whose deinit takes
+    /// this lock, such as the connection.
     func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
         guard !isForeign else { return }
         let removed = state.withLock { remove(&$0) }
@@ -258,7 +259,7 @@ final class ConnectionCore: Sendable {
         if before.isReading {
             event.signal()
         } else if case .connected(let socket) = before.phase {
-            // Nothing but the bus's greeting can be unread, and the bus has sent it long since.
+            // Without a reading thread only the greeting can be unread, and it has arrived.
             socket.finish(by: .now)
             state.withLock { $0.closing = nil }
         }

@@ -5,8 +5,8 @@
 ///
 /// A bus limits the rules of one connection. When it refuses one for that reason, the broader `fallback` takes its place, and the place
 /// of every later rule with that fallback; the process then filters out what nobody asked for. The fallback needs a place of its own.
-/// From ``spareThreshold`` rules on the table therefore holds a spare rule that matches nothing, and gives up its place at the limit,
-/// so that no rule in use has to go for the fallback.
+/// From ``spareThreshold`` rules on the table therefore holds a spare rule that matches nothing, and gives it up at the limit, so that
+/// the fallback takes the spare's place, not that of a rule in use.
 struct MatchRuleTable {
     /// Called once: with `nil` when the rule is in force, or with the reason why it is not.
     typealias Waiter = @Sendable (DBusError?) -> Void

@@ -66,10 +66,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
     /// The serial of the call that this answers; 0 where it answers none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
-    /// Whether a method call waits for an answer.
     /// Whether the caller is ready to wait while a person is asked for a password.
     package var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
-
+    /// Whether a method call waits for an answer.
     package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
     /// Whether this is the signal `member` from the bus itself; nobody else can send in the bus's name.
@@ -86,6 +85,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public func has(path: StaticString, member: StaticString) -> Bool {
         dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
     }
+
+    /// Whether this is the path. Compares without a copy of the message's, which may be as long as the largest message.
+    package func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
 
     /// Whether the body has this signature; compares without making strings.
     public func has(signature: StaticString) -> Bool {

@@ -27,7 +27,7 @@ struct ObjectTable {
 
     /// The path that a message names, as far as there is an object at it or below it.
     func node(of message: borrowing DBusMessage) throws(MethodFailure) -> String {
-        // Nobody limits a path of somebody else's but the largest message: the length comes before the copy.
+        // A caller's path may be as long as the largest message. So check its length before copying it.
         guard message.pathLength <= Self.longestPath, let path = message.path else {
             throw .standard("UnknownObject", "there is no object of so long a path")
         }

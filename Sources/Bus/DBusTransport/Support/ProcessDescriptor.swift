@@ -34,9 +34,3 @@ package final class ProcessDescriptor: Sendable {
         }
     }
 }
-
-/// What `poll` takes: rounded up, so that nobody looks again before time is over.
-package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
-    let left = (deadline - ContinuousClock.now) / .milliseconds(1)
-    return Int32(min(max(left.rounded(.up), 0), Double(Int32.max)))
-}

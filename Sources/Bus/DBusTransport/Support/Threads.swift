@@ -84,6 +84,13 @@ package enum QuietThread {
 
 // MARK: - Waking a thread
 
+/// What `poll` takes: rounded up, so that nobody looks again before time is over. At most 23 days.
+package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
+    let (seconds, attoseconds) = (deadline - ContinuousClock.now).components
+    guard seconds >= 0, attoseconds >= 0 else { return 0 }
+    return Int32(clamping: min(seconds, 2_000_000) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
+}
+
 /// An eventfd: any thread signals, one polls.
 package struct EventDescriptor: ~Copyable {
     package let descriptor: CInt

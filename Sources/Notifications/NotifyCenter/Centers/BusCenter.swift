@@ -96,6 +96,11 @@ final class BusCenter: Sendable {
         state.withLock { $0.recentlyPosted.keep(new, of: name) }
     }
 
+    /// Posts without waiting for a bus that does not read: the reading thread sends later what the bus does not take at once.
+    func queue(_ name: NotificationName) throws(DBusError) {
+        try connection().queue(try WireNotification.message(kind, name: name))
+    }
+
     /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac. ``UnthrownFailures``
     /// tells the process once that no other session hears it (CF-P7, CF-B8).
     private func reportUnreachedSessions() {
@@ -249,6 +254,35 @@ final class BusCenter: Sendable {
     }
 }
 
+/// The notifications of a center since the start of this process, and the state of its connection to the bus.
+public struct CenterStatistics: Sendable, Hashable {
+    /// Observers in place.
+    public let observers: Int
+    /// Notifications that arrived from the bus.
+    public let received: UInt64
+    /// Signals that arrived on this center's interfaces without the form of a notification. They were ignored.
+    public let malformed: UInt64
+    /// Signals that arrived on this center's interfaces over the limit of a notification (CF-U9). They were ignored.
+    public let tooLarge: UInt64
+    /// Deliveries that wait, for a slow observer or for the end of a suspension.
+    public let waiting: Int
+    /// What became of the notifications, over all observers.
+    public let deliveries: DeliveryCounts
+    /// Match rules that this process asks the bus for; equal ones count once. This and what follows is of the connection, which the
+    /// process's centers on one bus share.
+    public let matchRules: Int
+    /// Those of them that the bus refused for their number, so that one broad rule takes their place.
+    public let coveredMatchRules: Int
+    /// Those of them that are not in force, because there is no bus or it refused them: their observers get nothing. They are asked for again
+    /// each time that the connection is restored.
+    public let matchRulesNotInForce: Int
+    /// How often the connection was restored after the bus was lost.
+    public let reconnections: UInt64
+    /// Signals and calls that arrived while a handler waited for the bus on the reading thread, and were never handled: there were too many, or
+    /// the bus was lost meanwhile.
+    public let unhandled: UInt64
+}
+
 /// What a process posted last, by name: at most 32 names of at most 512 bytes. Pure.
 struct RecentlyPosted<Message> {
     static var capacity: Int { 32 }
@@ -294,13 +328,21 @@ package enum BusConnections {
     ///
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package static func connection(to bus: Bus) throws(DBusError) -> DBusConnection {
-        try open.withLock { (open) throws(DBusError) in
-            for entry in open where entry.bus == bus {
-                if let connection = entry.connection { return connection }
+        // Whoever looks at a connection may become its last owner, and the end of a connection calls handlers, which may ask for one. So those
+        // that are looked at under the lock are let go of after it.
+        var seen: [DBusConnection] = []
+        defer { withExtendedLifetime(seen) {} }
+        return try open.withLock { (open) throws(DBusError) -> DBusConnection in
+            var present: [Entry] = []
+            for entry in open {
+                guard let connection = entry.connection else { continue }
+                seen.append(connection)
+                if entry.bus == bus { return connection }
+                present.append(entry)
             }
             let fresh = try DBusConnection.whenThere(bus)
-            open.removeAll { $0.connection == nil }
-            open.append(Entry(bus: bus, connection: fresh))
+            present.append(Entry(bus: bus, connection: fresh))
+            open = present
             return fresh
         }
     }
@@ -317,8 +359,8 @@ package enum BusConnections {
 
     private static let reporting = Locked<[ObjectIdentifier: Report]>([:])
 
-    /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all centers that use it.
-    static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
+    /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all users of the connection.
+    package static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
         let identity = ObjectIdentifier(connection)
         let present = reporting.withLock { $0[identity]?.observation(of: connection) }
         if let present { return present }

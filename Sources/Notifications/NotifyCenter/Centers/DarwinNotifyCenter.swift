@@ -1,4 +1,7 @@
 public import DBusTransport
+// The two names of the transport that this module's own API speaks of, so that its users import one module.
+@_exported public import enum DBusTransport.Bus
+@_exported public import struct DBusTransport.DBusError
 
 /// A notification of the Darwin center: a name alone (CF-W1).
 public struct DarwinNotification: Sendable, Hashable {
@@ -46,6 +49,12 @@ public final class DarwinNotifyCenter: Sendable {
     public func post(_ name: NotificationName) throws(DBusError) {
         try center.post(name)
     }
+
+    /// As ``post(_:)``, for a thread that must not wait: what a bus does not read at once is sent when it reads again. Where there is no bus, it is not
+    /// posted, and no connection is made.
+    ///
+    /// - Throws: ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/limitsExceeded`` where too much waits already.
+    package func queue(_ name: NotificationName) throws(DBusError) { try center.queue(name) }
 
     /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
     /// calling thread.

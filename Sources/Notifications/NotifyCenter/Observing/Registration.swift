@@ -98,8 +98,8 @@ final class Registration: Sendable {
 
     /// Lets go of what waited because of a suspension.
     ///
-    /// - Returns: the numbers of those that are due a ``deliverNext(_:)`` each. It leaves out those that have a job already: a backlog that
-    ///   is flushed time and again must not grow.
+    /// - Returns: the numbers for which the caller calls ``deliverNext(_:)``, once each. Those that already have a job are left out: a backlog
+    ///   that is flushed time and again must not grow.
     func release() -> ArraySlice<UInt64> {
         state.withLock { state in
             let numbers = state.queue.release()

@@ -29,8 +29,8 @@ struct Suspension {
     /// What happens to a notification that arrives.
     enum Arrival: Equatable {
         case deliver(UInt64)
-        /// After all that waits in the center, of whichever observer: because this one is immediate (CF-S6, CF-S16), or because the
-        /// suspension is over and the flush has not come yet (CF-S8).
+        /// First everything that waits in the center is delivered, for all observers: because this one is immediate (CF-S6, CF-S16), or because
+        /// the suspension is over and the flush has not come yet (CF-S8).
         case flushAndDeliver(UInt64)
         /// Its observers' suspension behaviours decide.
         case wait(UInt64)

@@ -276,12 +276,12 @@ extension WireNotification {
 
 /// What notify(3) needs of the wire form: it keeps its own registrations.
 package enum DarwinSignal {
-    /// Sends the posts of a name; of one bus name's owner alone, where `sender` says so.
+    /// Has the bus send the posts of a name. With `sender`, only those of that name's owner.
     package static func rule(_ name: NotificationName, from sender: String? = nil) -> MatchRule {
         WireNotification.rule(.darwin, name: name, from: sender)
     }
 
-    /// Sends all posts of all names, where the bus grants no more rules.
+    /// Has the bus send all posts of all names, if it grants no more rules.
     package static var ruleForAllNames: MatchRule { WireNotification.broadRule }
 
     /// The name that a signal posts; `nil` for any other signal, and for one that breaks the form.

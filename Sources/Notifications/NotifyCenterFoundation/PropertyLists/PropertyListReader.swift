@@ -238,8 +238,8 @@ private func storedObject(_ address: UnsafeRawPointer?) -> Any {
     address.map { Unmanaged<AnyObject>.fromOpaque($0).takeUnretainedValue() } ?? NSNull()
 }
 
-/// The classes whose objects store what CoreFoundation's functions hand out. Of a subclass of somebody's own these functions hand out
-/// what it returns, and keep it alive without a lock, and not at all from the second reading on: it is asked by Foundation's accessors.
+/// The classes whose objects store what CoreFoundation's functions hand out. CoreFoundation's functions ask a subclass for its elements and
+/// do not keep them alive safely. So Foundation's accessors read subclasses.
 private enum StoringClasses {
     static let arrays = classes([NSArray.self, NSMutableArray.self], CFArrayCreate(nil, nil, 0, nil))
     static let dictionaries = classes(

@@ -5,6 +5,10 @@ struct WaitingCalls: Sendable, Hashable {
 
     /// For one connection that nobody has asked the bus about.
     static let limitOfStrangers = WaitingCalls(calls: 8192, bytes: 2 << 20)
+    /// For all of these together: one user may have hundreds of connections, and nobody knows yet that they are one user's.
+    static let limitOfAllStrangers = WaitingCalls(calls: 32_768, bytes: 16 << 20)
+    /// The first call of such a connection has room for as long as it is this small, so that a new process is not refused for others.
+    static let smallFirstCall = 4 << 10
 
     /// Whether one more call of so many bytes may wait.
     func hasRoom(for bytes: Int, within limit: WaitingCalls) -> Bool {
@@ -67,6 +71,7 @@ struct Arrivals<Call> {
     /// What waits, in any of these.
     private var uses: [UInt32: WaitingCalls] = [:]
     private var usesOfStrangers: [String: WaitingCalls] = [:]
+    private var useOfAllStrangers: WaitingCalls?
     /// Whom the bus is asked about, with what waits for the answer.
     private var asked: Arrival?
     /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
@@ -136,8 +141,11 @@ struct Arrivals<Call> {
 
     /// Whether a call of so many bytes may wait.
     func hasRoom(for bytes: Int, of connection: String, _ user: UInt32?, _ limit: WaitingCalls) -> Bool {
-        let use = if let user { uses[user] } else { usesOfStrangers[connection] }
-        return (use ?? WaitingCalls()).hasRoom(for: bytes, within: limit)
+        if let user { return (uses[user] ?? WaitingCalls()).hasRoom(for: bytes, within: limit) }
+        let own = usesOfStrangers[connection] ?? WaitingCalls()
+        guard own.hasRoom(for: bytes, within: limit) else { return false }
+        if own.calls == 0, bytes <= WaitingCalls.smallFirstCall { return true }
+        return (useOfAllStrangers ?? WaitingCalls()).hasRoom(for: bytes, within: .limitOfAllStrangers)
     }
 
     private mutating func count(_ arrival: Arrival, _ sign: Int) {
@@ -146,7 +154,9 @@ struct Arrivals<Call> {
             let calls = (use?.calls ?? 0) + sign
             use = calls > 0 ? WaitingCalls(calls: calls, bytes: (use?.bytes ?? 0) + sign * arrival.bytes) : nil
         }
-        if let user = arrival.user { add(&uses[user]) } else { add(&usesOfStrangers[arrival.connection]) }
+        if let user = arrival.user { return add(&uses[user]) }
+        add(&usesOfStrangers[arrival.connection])
+        add(&useOfAllStrangers)
     }
 
     // MARK: What to do

@@ -7,10 +7,7 @@ extension DaemonService: CallScheduler {
         .limitsExceeded,
         "too many calls of this user wait, or calls that are too large; wait for answers first"
     )
-    private static let tooMuchUnread = Refusal(
-        .limitsExceeded,
-        "too many answers to this connection or its user are unread; read them, and answer org.freedesktop.DBus.Peer.Ping"
-    )
+    private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
 
     /// A report of a caller that nobody has asked about is not kept from this size on. The caller reports again when it is known.
     private static let largeReport = WaitingCalls.limitOfStrangers.bytes
@@ -28,7 +25,7 @@ extension DaemonService: CallScheduler {
         let standing = wantsAnswer ? standing(of: sender, user) : .anything
         if standing == .nothing {
             figures.dropped += 1
-            if unread.dropped(sender) { ask(sender) }
+            unread.dropped(sender)
             return .drop
         }
         let limit = user.map { state.limits(ofUser: $0).waiting } ?? .limitOfStrangers
@@ -67,43 +64,7 @@ extension DaemonService: CallScheduler {
 
     /// So many bytes are on their way to a connection.
     func sent(_ bytes: Int, to connection: String, isLate: Bool = false) {
-        if unread.sent(bytes, to: connection, user(of: connection), isLate: isLate) { ask(connection) }
-    }
-
-    /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that
-    /// are gone.
-    private func ask(_ connection: String) {
-        do throws(DBusError) {
-            let ping = try DBusMessage.methodCall(
-                destination: connection,
-                path: "/",
-                interface: "org.freedesktop.DBus.Peer",
-                member: "Ping"
-            )
-            self.connection.call(ping, timeout: nil) { answer in
-                self.assumeIsolated { $0.answeredQuestion(connection, answer) }
-            }
-        } catch {
-            Diagnostics.write("\(error)")
-        }
-    }
-
-    private func answeredQuestion(_ connection: String, _ answer: Result<[DBusValue], DBusError>) {
-        if case .failure(let error) = answer {
-            switch error.name {
-            case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
-                unread.gone(connection)
-                return unread.overdue().forEach(ask)
-            case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
-                "org.freedesktop.DBus.Error.LimitsExceeded":
-                unread.failedToAsk(connection)
-                return unread.overdue().forEach(ask)
-            // Any other error is the connection's own word.
-            default: break
-            }
-        }
-        if unread.read(connection) { ask(connection) }
-        unread.overdue().forEach(ask)
+        unread.sent(bytes, to: connection, user(of: connection), isLate: isLate)
     }
 
     // MARK: Turns

@@ -32,7 +32,8 @@ package actor DaemonService {
     var figures = Figures()
     var arrivals = Arrivals<IncomingWork>()
     var rounds = Rounds<ListWaiter>()
-    var unread = UnreadAnswers()
+    /// What callers have not read.
+    nonisolated let unread: UnreadAnswerGuard
     /// The watched paths of the configuration; the numbers are not used again.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
     var lastMonitor: UInt64 = 0
@@ -63,6 +64,7 @@ package actor DaemonService {
         _ configuration: NotifyConfiguration
     ) {
         self.connection = connection
+        unread = UnreadAnswerGuard(connection)
         executor = ReadingThread(connection)
         configurationSource = source
         center = DarwinNotifyCenter(connection: connection)

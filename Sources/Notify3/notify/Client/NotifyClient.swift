@@ -118,7 +118,11 @@ final class NotifyClient: Sendable {
             return lease
         } catch {
             guard error.code == .disconnected else { throw error }
-            return connection.keepMatch(rule, fallback: DarwinSignal.ruleForAllNames) { _ in }
+            return connection.keepMatch(rule, fallback: DarwinSignal.ruleForAllNames) { error in
+                // The restoration asks for the rule again, and tells of a refusal. But the bus may be back already.
+                guard let error, error.code != .disconnected else { return }
+                UnthrownFailures.report(error, in: "a registration during an outage of the bus")
+            }
         }
     }
 

@@ -60,19 +60,21 @@ final class NotifydLink: Sendable {
         if state.withLock({ $0.isListening }) { return }
         try starting.withLock { _ throws(DBusError) in
             guard !state.withLock({ $0.isListening }) else { return }
+            // A registration that is in place has nobody to throw to if a later bus refuses its rule.
+            let failures = try BusConnections.reportFailures(of: connection)
             let events = try connection.onEvent { [weak client] event in client?.link.handle(event, client) }
             let signals = connection.onSignal { [weak client] message in
                 guard let client else { return }
                 if !client.receive(message) { client.link.receive(message, client) }
             }
             state.withLock { $0.connection = connection }
-            // Asked when the rule is in force, so that no notifyd starts unseen in between. Where the bus grants no more rules, one that
-            // starts later is not seen; one that runs is found all the same.
+            // Asks after the rule is in force, so no start is missed. If the bus grants no rule, this process finds a running notifyd, but
+            // does not notice a later start.
             let lease = connection.keepMatch(NotifydProtocol.ownerRule) { [weak client] _ in
                 if let client { client.link.askWhoItIs(client) }
             }
             state.withLock { state in
-                state.handlers = [events, signals]
+                state.handlers = [events, signals, failures]
                 state.lease = lease
                 state.isListening = true
             }
@@ -191,8 +193,9 @@ final class NotifydLink: Sendable {
 
     private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
         if message.isBusSignal("NameOwnerChanged") { return ownerChanged(message, client) }
-        guard message.path == NotifydProtocol.path, message.interface == NotifydProtocol.interface,
-            let signal = message.member.flatMap(NotifydProtocol.Signal.init), isNotifyd(message.sender)
+        guard message.interface == NotifydProtocol.interface,
+            let signal = message.member.flatMap(NotifydProtocol.Signal.init), isNotifyd(message.sender),
+            message.has(path: NotifydProtocol.path)
         else { return }
         switch signal {
         case .suspend where message.has(signature: ""): client.suspendProcess()

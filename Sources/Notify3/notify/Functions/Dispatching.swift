@@ -1,6 +1,8 @@
 import CDispatchQueues
-import CNotify
-public import Dispatch
+// Constants and functions; `import CNotify.Private` adds what <notify_private.h> declares.
+@_exported public import CNotify
+// On Apple, Dispatch comes along with `import notify`: the queue of notify_register_dispatch is a DispatchQueue.
+@_exported public import Dispatch
 import NotifydProtocol
 
 /// For C, whose prototype Swift does not see: with an imported block type, `@implementation` crashes at run time. The block is an address

@@ -208,7 +208,8 @@ final class BrokerClient: Sendable {
     }
 
     private func watch() async throws -> Watch {
-        let connection = try DBusConnection.open(bus)
+        let connection = try DBusConnection.whenThere(bus)
+        try await connection.connect()
         if let ownName { try await takeName(ownName, connection) }
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },

@@ -188,6 +188,33 @@ struct CallersTests {
         withExtendedLifetime((first.connection, second.connection)) {}
     }
 
+    @Test("calls that come before their user is known count for it as soon as it is")
+    func budgetOfFirstCalls() async throws {
+        let callers = try await callers()
+        var peers: [DBusConnection] = []
+        let answers = Shared<[Bool]>([])
+        let ends = Shared<[@Sendable () -> Void]>([])
+        var asked = 0
+        for _ in 0..<40 {
+            let peer = try await peer()
+            peers.append(peer.connection)
+            for _ in 0..<10 {
+                guard case .take(let ended?) = callers.admit(call(peer.name)) else { continue }
+                asked += 1
+                ends.withLock { $0.append(ended) }
+                callers.identify(peer.name) { answer in answers.withLock { $0.append((try? answer.get()) != nil) } }
+            }
+        }
+        try await eventually("the bus has told of all") { answers.withLock { $0.count } == asked }
+        #expect(answers.withLock { $0.count { $0 } } == UserBudget.calls)
+        for ended in ends.withLock({ $0 }) { ended() }
+        let last = try await peer()
+        _ = try await identify(callers, last.name).get()
+        for _ in 0..<UserBudget.calls { #expect(isTaken(callers.admit(call(last.name)))) }
+        #expect(!isTaken(callers.admit(call(last.name))))
+        withExtendedLifetime((peers, last.connection)) {}
+    }
+
     @Test("after an outage every connection is a new one")
     func outage() async throws {
         let callers = try await callers()

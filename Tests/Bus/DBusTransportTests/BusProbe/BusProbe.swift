@@ -64,6 +64,7 @@ enum BusProbe {
         for _ in 0..<2 {
             _ = QuietThread.start("busy") { while true { _ = connection.statistics } }
         }
+        let scheduler = Scheduler()
         // Swift hides fork, and this test needs a forked child.
         typealias Fork = @convention(c) () -> pid_t
         guard let symbol = dlsym(nil, "fork") else { exit(3) }
@@ -74,6 +75,7 @@ enum BusProbe {
                 alarm(20)
                 kept = nil
                 connection.perform {}
+                connection.schedule(by: scheduler)
                 connection.close()
                 self.connection = nil
                 let error: DBusError?
@@ -90,6 +92,13 @@ enum BusProbe {
         }
     }
 
+    /// Takes all calls.
+    private final class Scheduler: CallScheduler {
+        func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission { .take }
+        func answered(_ caller: String, bytes: Int) {}
+        func carryOut() -> Bool { false }
+    }
+
     /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed" for each of the first that
     /// finds no bus, and "connected" when all have ended.
     private static func connectInTasks(_ bus: Bus, _ count: Int) throws {
@@ -99,10 +108,11 @@ enum BusProbe {
             connected.enter()
             Task {
                 do {
-                    switch index % 3 {
+                    switch index % 4 {
                     case 0: try await connection.flush()
                     case 1: _ = try await connection.addMatch(MatchRule(interface: "org.example.Ping"))
-                    default: try await connection.requestName("org.example.Name\(index)")
+                    case 2: try await connection.requestName("org.example.Name\(index)")
+                    default: try await NameOwner(of: "org.example.Owner", on: connection) { _ in }.start()
                     }
                 } catch {
                     say("failed")

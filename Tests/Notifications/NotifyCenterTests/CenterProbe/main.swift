@@ -7,6 +7,7 @@
 //     waiting                                answers `waiting COUNT`
 //     hear NAME                              observes the Darwin name; answers `hearing`
 //     vanish NAME COUNT                      posts the Darwin name COUNT times, flushes, and ends by `_exit` without an answer
+//     choke                                  makes standard error a full pipe that nobody reads; answers `choked`
 //     memory                                 answers `memory KIB`: the most that was resident since it was asked last
 //
 // The delivery of an object `suspend` suspends the center from within.
@@ -35,6 +36,16 @@ func peakResidentKiB() throws -> Int {
     fputs("5", references)
     fclose(references)
     return peak
+}
+
+/// Makes standard error a full pipe that nobody reads. Whoever writes there waits for ever.
+func choke() {
+    var ends: [CInt] = [-1, -1]
+    guard pipe(&ends) == 0, dup2(ends[1], STDERR_FILENO) >= 0 else { exit(1) }
+    _ = fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK)
+    let bytes = [UInt8](repeating: 0, count: 4096)
+    while write(STDERR_FILENO, bytes, bytes.count) > 0 {}
+    _ = fcntl(STDERR_FILENO, F_SETFL, 0)
 }
 
 @MainActor
@@ -84,6 +95,9 @@ final class Probe {
             for _ in 0..<(Int(words[2]) ?? 0) { try darwin.post(NotificationName(String(words[1]))) }
             try darwin.flush()
             _exit(0)
+        case ("choke", 1):
+            choke()
+            return "choked"
         case ("memory", 1):
             return "memory \(try peakResidentKiB())"
         case ("post", 3...4):

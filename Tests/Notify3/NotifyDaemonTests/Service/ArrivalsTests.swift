@@ -173,6 +173,28 @@ import Testing
         #expect(hasRoom(100, "new", 1))
     }
 
+    @Test mutating func newConnectionsTogetherLeaveRoomForKnownUsersAndForTheFirstCallOfANewProcess() {
+        func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32? = nil) -> Bool {
+            arrivals.hasRoom(for: bytes, of: connection, user, .limitOfStrangers)
+        }
+        let large = 2 << 20
+        var taken = 0
+        while taken < 100, hasRoom(large, "hostile \(taken)") {
+            arrivals.called("\(taken)", .other, bytes: large, by: "hostile \(taken)")
+            taken += 1
+        }
+        #expect(taken == 8)
+        #expect(!hasRoom(WaitingCalls.smallFirstCall + 1, "new"))
+        #expect(hasRoom(WaitingCalls.smallFirstCall, "new"))
+        arrivals.called("first", .other, bytes: 100, by: "new")
+        #expect(!hasRoom(100, "new"), "one call")
+        #expect(hasRoom(large, "known", 7))
+        // What is refused as unknown gives its room back.
+        for number in 0..<taken { arrivals.departed("hostile \(number)") }
+        _ = steps()
+        #expect(hasRoom(large, "later"))
+    }
+
     @Test mutating func oneWhoseReportWasTooLargeIsAskedForItWhenItIsKnown() {
         arrivals.reportedTooMuch("new")
         arrivals.called("1", .other, by: "new")

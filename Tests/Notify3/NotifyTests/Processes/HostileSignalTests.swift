@@ -142,6 +142,37 @@ struct HostileSignalTests {
         }
     }
 
+    // A path may be as long as the largest message. No text is made of it before the sender is known to be notifyd.
+    @Test func aHugePathOfAStrangerIsNotRead() async throws {
+        let path = "/" + String(repeating: "x", count: 15 << 20)
+        // A call with this path, which is refused by its length.
+        let other = try DBusMessage.methodCall(
+            destination: target,
+            path: path,
+            interface: NotifydProtocol.interface,
+            member: "Other",
+            options: .noReply
+        )
+        let message = try DBusMessage.signal(
+            path: path,
+            interface: NotifydProtocol.interface,
+            member: "Tell",
+            arguments: [.uint64(1)],
+            destination: target
+        )
+        // Several times, because libdbus's buffers grow with how the message comes in.
+        for _ in 0..<3 {
+            try stranger.send(other)
+            try await expectHeard()
+        }
+        let usual = try peakResidentKiB()
+        for _ in 0..<3 {
+            try stranger.send(message)
+            try await expectHeard()
+        }
+        #expect(try peakResidentKiB() <= usual + 8 << 10, "KiB; before \(usual)")
+    }
+
     private func peakResidentKiB() throws -> Int {
         let status = try String(contentsOfFile: "/proc/\(probe.process.identifier)/status", encoding: .utf8)
         let line = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") })

@@ -1,4 +1,4 @@
-import Glibc
+import Foundation
 import NotifyCenterTestKit
 import Testing
 
@@ -100,6 +100,44 @@ import Testing
         #expect(try await probe.ask("check menu") == "status 1000000")
         #expect(try await probe.ask("cancel 2") == "status 2")
         #expect(try await probe.ask("post menu") == "status 0")
+    }
+
+    // Rules, a.12: the function has returned OK long since.
+    @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the policy is dbus-daemon's"))
+    func aRuleThatALaterBusRefusesIsReported() async throws {
+        let policy = URL(filePath: NSTemporaryDirectory()).appending(path: "policy-\(UUID().uuidString).conf")
+        defer { try? FileManager.default.removeItem(at: policy) }
+        func write(_ denial: String) throws {
+            try """
+            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+            <busconfig><policy context="mandatory">\(denial)</policy></busconfig>
+            """
+            .write(to: policy, atomically: true, encoding: .utf8)
+        }
+        try write("")
+        var options = PrivateBus.Options()
+        options.configurationFiles = [policy.path]
+        let changing = try PrivateBus(options)
+        let probe = try Probe(changing.environment)
+        let token = try await probe.register("dispatch", "menu")
+        changing.stop()
+        try write(
+            #"<deny send_destination="org.freedesktop.DBus" send_interface="org.freedesktop.DBus" send_member="AddMatch"/>"#
+        )
+        try changing.start()
+        try await eventually("a line on standard error says so") {
+            probe.process.errorText.split(separator: "\n").contains {
+                $0.contains("restoring the connection to a bus") && $0.contains("Darwin1.menu")
+            }
+        }
+        changing.stop()
+        try write("")
+        try changing.start()
+        try await eventually("the registration is in force") {
+            _ = try await probe.ask("post menu")
+            return probe.calls(token) > 0
+        }
     }
 
     // No function waits longer than 30 seconds, and earlier messages count when the bus goes on.

@@ -1,21 +1,29 @@
-/// How many bytes of notifyd's messages its callers have not read, as far as notifyd knows. Pure.
+import Synchronization
+
+/// How many bytes of a service's messages its callers have not read, as far as the service knows. Pure.
 ///
-/// A bus keeps what a connection does not read, and dbus-daemon reads nothing more from notifyd, for anybody, while it keeps 127 MB of
-/// notifyd's messages. So notifyd asks a connection from time to time whether it reads (`Ping`), and answers nothing more where that stays open
-/// and too much is unread. No time limit is involved: a process that is stopped has as much room as any other.
-struct UnreadAnswers {
+/// A bus keeps what a connection does not read, and dbus-daemon reads nothing more from a service, for anybody, while it keeps 127 MB of
+/// that service's messages. So the service asks a connection from time to time whether it reads (`Ping`), and answers nothing more where that
+/// stays open and too much is unread. No time limit is involved: a process that is stopped has as much room as any other.
+package struct UnreadAnswers {
     /// Room for messages that nobody is known to have read, in bytes.
-    struct Room: Sendable, Hashable {
+    package struct Room: Sendable, Hashable {
         /// For one connection.
-        var connection: Int
+        package var connection: Int
         /// For all connections of its user.
-        var user: Int
+        package var user: Int
+
+        package init(connection: Int, user: Int) {
+            self.connection = connection
+            self.user = user
+        }
+
         /// For one connection whose user nobody has asked about. A bus has 2048 connections.
-        static let ofStrangers = Room(connection: 32 << 10, user: .max)
+        package static let ofStrangers = Room(connection: 32 << 10, user: .max)
     }
 
     /// What may be sent to a connection.
-    enum Standing { case anything, refusals, nothing }
+    package enum Standing: Sendable { case anything, refusals, nothing }
 
     private struct Use {
         var user: UInt32?
@@ -29,7 +37,7 @@ struct UnreadAnswers {
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
-    /// A bus lets notifyd wait for 128 answers at a time, and a connection that does not read gives none: no user takes all of that.
+    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read gives none: no user takes all of that.
     private static let mostQuestions = (ofUser: 16, all: 96)
 
     /// Connections that have something unread.
@@ -136,5 +144,85 @@ struct UnreadAnswers {
     private mutating func release(_ bytes: Int, of user: UInt32?) {
         guard let user, let all = users[user] else { return }
         users[user] = all > bytes ? all - bytes : nil
+    }
+}
+
+/// Keeps callers that do not read from stopping a service on its bus: counts what is sent to each (``UnreadAnswers``), and asks each whether it
+/// reads. For a ``CallScheduler``, which decides by ``standing(of:_:_:)``. Any thread may use it.
+package final class UnreadAnswerGuard: Sendable {
+    /// What a caller is told that has room for refusals alone.
+    package static let remedy =
+        "too many answers to this connection or its user are unread; read them, and answer org.freedesktop.DBus.Peer.Ping"
+
+    private weak let connection: DBusConnection?
+    private let unread = Locked(UnreadAnswers())
+
+    /// - Parameter connection: the service's own, by which it asks. It is not kept alive.
+    package init(_ connection: DBusConnection) { self.connection = connection }
+
+    /// Those that have something unread.
+    package var connections: [String] { unread.withLock { Array($0.connections) } }
+
+    /// What may be sent to a connection now.
+    ///
+    /// - Parameter user: `nil` for one whose user nobody has asked about.
+    package func standing(of connection: String, _ user: UInt32?, _ room: UnreadAnswers.Room) -> UnreadAnswers.Standing
+    {
+        unread.withLock { $0.standing(of: connection, user, room) }
+    }
+
+    /// So many bytes are on their way to a connection.
+    ///
+    /// - Parameter isLate: the connection may be gone: it is asked at once, so that nothing is kept of it.
+    package func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
+        if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
+    }
+
+    /// A call of a connection that has too much unread was dropped.
+    package func dropped(_ connection: String) {
+        if unread.withLock({ $0.dropped(connection) }) { ask(connection) }
+    }
+
+    /// A connection is gone, and the bus keeps nothing for it.
+    package func gone(_ connection: String) { unread.withLock { $0.gone(connection) } }
+
+    /// The bus is gone, and all connections with it.
+    package func forgetAll() { unread.withLock { $0 = UnreadAnswers() } }
+
+    /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that
+    /// are gone.
+    private func ask(_ name: String) {
+        let ping = try? DBusMessage.methodCall(
+            destination: name,
+            path: "/",
+            interface: "org.freedesktop.DBus.Peer",
+            member: "Ping"
+        )
+        // Only memory can fail here, and there is no connection only at the service's end.
+        guard let ping, let connection else { return unread.withLock { $0.failedToAsk(name) } }
+        connection.call(ping, timeout: nil) { [weak self] answer in self?.answered(name, answer) }
+    }
+
+    private func answered(_ name: String, _ answer: Result<[DBusValue], DBusError>) {
+        let toAsk = unread.withLock { unread -> [String] in
+            var toAsk: [String] = []
+            if case .failure(let error) = answer {
+                switch error.name {
+                case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
+                    unread.gone(name)
+                    return unread.overdue()
+                // The bus's word, or nobody's. A policy may deny the question.
+                case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
+                    "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.AccessDenied":
+                    unread.failedToAsk(name)
+                    return unread.overdue()
+                // Any other error is the connection's own word.
+                default: break
+                }
+            }
+            if unread.read(name) { toAsk.append(name) }
+            return toAsk + unread.overdue()
+        }
+        for name in toAsk { ask(name) }
     }
 }

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import NotifyDaemon
+@testable import DBusTransport
 
 @Suite struct UnreadAnswersTests {
     private var unread = UnreadAnswers()

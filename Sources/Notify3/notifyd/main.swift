@@ -1,3 +1,0 @@
-import Glibc
-
-exit(Program(arguments: Array(CommandLine.arguments.dropFirst())).run())

@@ -1,4 +1,0 @@
-import CommandSupport
-import Glibc
-
-exit(NotifyUtility.run().rawValue)
