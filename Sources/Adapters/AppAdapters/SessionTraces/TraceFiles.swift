@@ -25,7 +25,11 @@ struct TraceFiles: Sendable {
                     var status = stat()
                     guard lstat(file, &status) == 0, status.st_mode & S_IFMT != S_IFDIR else { continue }
                     files += 1
-                    bytes += status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
+                    // A person may make sparse files of any size.
+                    let (sum, isTooLarge) = bytes.addingReportingOverflow(
+                        status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
+                    )
+                    bytes = isTooLarge ? .max : sum
                 }
             }
             return .files(files, bytes)

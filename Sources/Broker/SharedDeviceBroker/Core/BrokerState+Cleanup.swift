@@ -88,6 +88,9 @@ extension BrokerState {
         noteCompletion(session)
     }
 
+    /// How many entries one app may bring about in one session again and again. A round may stay open for months, and its entries stay as long.
+    static let entriesOfPart = 200
+
     /// Enters into the log what an app can bring about again and again, as often as the log takes it.
     mutating func enterRepeatable(
         _ event: AuditEntry.Event,
@@ -97,12 +100,18 @@ extension BrokerState {
         detail: String? = nil
     ) {
         guard reports.admits(participant.user, participant.app, kind, at: now.uptime) else { return }
+        let entered = (repeatedEntries[session]?[participant] ?? 0) + 1
+        guard entered <= Self.entriesOfPart else { return }
+        repeatedEntries[session, default: [:]][participant] = entered
+        let words = "the last entry of this app in this session that it can repeat"
+        let detail = entered < Self.entriesOfPart ? detail : [detail, words].compactMap { $0 }.joined(separator: "; ")
         enterLog(event, session: session, participant: participant, detail: detail)
     }
 
     mutating func noteCompletion(_ session: UInt64, detail: String? = nil) {
         guard ledger.sessions[session]?.outcome == .complete else { return }
         enterLog(.completed, session: session, detail: detail)
+        repeatedEntries[session] = nil
         erases = true
     }
 
@@ -245,7 +254,7 @@ extension BrokerState {
     /// Somebody is using the device.
     mutating func noteActivity() {
         guard schedule != nil else { return }
-        schedule?.schedule.noteActivity(at: now.wall)
+        schedule?.schedule.noteActivity(at: now)
         // Often enough for timeouts that are a matter of minutes.
         if abs(now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 {
             lastActivity = now.wall
@@ -272,7 +281,7 @@ extension BrokerState {
                 lastActivity: lastActivity ?? now.wall
             )
         }
-        let decision = next.look(at: now.wall)
+        let decision = next.look(at: now)
         schedule = (device.epoch, next, nil)
         switch decision {
         case .look(nil): break

@@ -77,6 +77,9 @@ extension BrokerState {
 
     mutating func prune() {
         ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
+        if repeatedEntries.count > ledger.sessions.count {
+            repeatedEntries = repeatedEntries.filter { ledger.sessions[$0.key] != nil }
+        }
     }
 
     mutating func writeIfDue() {

@@ -55,6 +55,8 @@ package struct BrokerState: Sendable {
     var throttle = PasswordThrottle()
     var refusals = LogLimiter()
     var reports = LogLimiter(limit: 60)
+    /// How many entries of each session each app has brought about again and again.
+    var repeatedEntries: [UInt64: [Participant: Int]] = [:]
 
     // MARK: Time
 
@@ -252,7 +254,7 @@ package struct BrokerState: Sendable {
     private mutating func configure(_ policy: DevicePolicy) {
         let before = self.policy
         self.policy = policy
-        if before.identity != policy.identity || before.organisation != policy.organisation {
+        if before.identity != policy.identity || before.organisation?.signInPart != policy.organisation?.signInPart {
             endPrompts(because: .noSuchPrompt)
         }
         if before != policy { identifyAnew() }

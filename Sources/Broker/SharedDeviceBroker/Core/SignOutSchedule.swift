@@ -3,8 +3,8 @@ package import FoundationEssentials
 /// Decides when a session ends by itself: after a time without activity, or at the end of a shift. Pure: the caller passes the time, and asks
 /// again when told to.
 ///
-/// All times are the wall clock's, which goes on while the device sleeps or is off. A clock that is set back makes no wait longer than it
-/// would have been from the moment of the first look after it.
+/// Shifts end by the wall clock. How long the device was unused, the wall clock says over a restart, and otherwise the clock that never jumps:
+/// the longer time counts, so that a clock that is set back lets nobody stay longer.
 package struct SignOutSchedule: Sendable {
     /// What the administrator has set.
     package struct Settings: Sendable, Equatable {
@@ -30,6 +30,8 @@ package struct SignOutSchedule: Sendable {
     package private(set) var startedAt: Date
     /// When somebody used the device last.
     package private(set) var lastActivity: Date
+    /// The same by the clock that never jumps; `nil` until somebody looks.
+    private var lastUptime: Duration?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
         self.settings = settings
@@ -39,10 +41,11 @@ package struct SignOutSchedule: Sendable {
     }
 
     /// Somebody is using the device.
-    package mutating func noteActivity(at now: Date) { lastActivity = now }
+    package mutating func noteActivity(at moment: Moment) { (lastActivity, lastUptime) = (moment.wall, moment.uptime) }
 
     /// What is to be done at this instant.
-    package mutating func look(at now: Date) -> Decision {
+    package mutating func look(at moment: Moment) -> Decision {
+        let now = moment.wall
         // Nobody used the device in the future: the clock was set back.
         startedAt = min(startedAt, now)
         lastActivity = min(lastActivity, now)
@@ -56,7 +59,10 @@ package struct SignOutSchedule: Sendable {
         }
         if let inactivity = settings.inactivity {
             let seconds = inactivity / .seconds(1)
-            let end = lastActivity.addingTimeInterval(seconds)
+            let unused = now.timeIntervalSince(lastActivity)
+            let since = lastUptime ?? moment.uptime - .seconds(unused)
+            lastUptime = since
+            let end = now.addingTimeInterval(seconds - max(unused, (moment.uptime - since) / .seconds(1)))
             guard end > now else {
                 return .signOut("inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s")
             }

@@ -31,7 +31,8 @@ package final class DeviceStore: Sendable {
         package var recordProblems: [String] = []
     }
 
-    /// The log is cut to so many bytes, the oldest entries first. Entries of sessions whose round is open stay.
+    /// The log is cut to so many bytes, the oldest entries first. Entries of a session that is open, or whose round is, stay until there are twice as
+    /// many.
     package static let longestLog = 32 * 1024 * 1024
     /// How many entries are added between two looks at the log's length.
     private static let entriesBetweenCuts = 1000
@@ -112,6 +113,9 @@ package final class DeviceStore: Sendable {
                 try Self.save(batch.sessions, batch.parts, to: db)
                 try provider.save(batch, to: db)
                 for entry in batch.log { try Self.append(entry, to: db) }
+                if batch.device != nil || !batch.sessions.isEmpty || batch.log.contains(where: { $0.account != nil }) {
+                    try Self.forgetSubjects(in: db)
+                }
                 if isCutDue { try Self.cutLog(to: longestLog, in: db) }
             }
             if isCutDue { sinceCut.withLock { $0 = 0 } }
@@ -336,25 +340,38 @@ package final class DeviceStore: Sendable {
         )
     }
 
-    /// Removes the oldest entries beyond so many bytes.
-    private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
-        let last: Int64? = try db.value(
+    /// Has the log's entries lead to nobody who is no longer on the device: who is not in its directory, not signed in, and has no session of which
+    /// an app owes the cleanup.
+    private static func forgetSubjects(in db: SQLiteConnection) throws {
+        try db.run(
             """
+            DELETE FROM subject WHERE account_identifier NOT IN (
+                SELECT lower(identifier) FROM user
+                UNION SELECT lower(account_identifier) FROM device WHERE account_identifier IS NOT NULL
+                UNION SELECT lower(account_identifier) FROM session WHERE account_identifier IS NOT NULL)
+            """
+        )
+    }
+
+    /// Removes the oldest entries beyond so many bytes. A session that is open, and its round, keep theirs up to as many again: what one app may
+    /// enter is limited by the minute, and a round may stay open for months.
+    private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
+        let selection = """
             SELECT sequence FROM (
-                SELECT sequence, sum(100 + ifnull(length(detail), 0) + ifnull(length(app), 0))
+                SELECT sequence, sum(100 + ifnull(length(CAST(detail AS BLOB)), 0) + ifnull(length(CAST(app AS BLOB)), 0))
                     OVER (ORDER BY sequence DESC) AS total FROM audit
             ) WHERE total > ? ORDER BY sequence DESC LIMIT 1
-            """,
-            bytes
-        )
-        guard let last else { return }
+            """
+        guard let last: Int64 = try db.value(selection, bytes) else { return }
         try db.run(
             """
             DELETE FROM audit WHERE sequence <= ? AND ifnull(session NOT IN (
-                SELECT number FROM session WHERE outcome IS NOT 'complete'), TRUE)
+                SELECT number FROM session WHERE ifnull(outcome, 'open') = 'open'), TRUE)
             """,
             last
         )
+        guard let last: Int64 = try db.value(selection, 2 * bytes) else { return }
+        try db.run("DELETE FROM audit WHERE sequence <= ?", last)
     }
 
     // MARK: Values

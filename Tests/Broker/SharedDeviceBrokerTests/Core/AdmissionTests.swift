@@ -330,6 +330,32 @@ struct AdmissionTests {
     }
 
     // S2
+    @Test("a program that owes a cleanup for ever adds so many entries to its round, and the last one says so")
+    func reportsForEver() throws {
+        let desk = device.app("desk")
+        let session = try device.signIn("ada", by: desk)
+        let a = device.app("a")
+        _ = try device.session(for: a)
+        try device.signOut(by: desk)
+        for _ in 0..<60 {
+            for _ in 0..<60 {
+                device.send(a, .report(.begun, session: session, detail: "again"))
+                device.send(a, .report(.failed, session: session, detail: "again"))
+            }
+            device.advance(by: .seconds(61))
+        }
+        let app = VirtualDevice.key("a")
+        let entries = device.disk.log.filter { $0.app == app && [.begun, .failed].contains($0.event) }
+        #expect(entries.count <= BrokerState.entriesOfPart)
+        #expect(entries.last?.detail?.hasPrefix("again; the last entry of this app in this session") == true)
+        // What settles the duty is entered all the same.
+        for one in [a, desk] { device.send(one, .report(.finished, session: session, detail: nil)) }
+        device.advance(by: .seconds(1))
+        #expect(device.disk.entries(.finished).contains { $0.app == app })
+        #expect(device.disk.entries(.completed).count == 1)
+    }
+
+    // S2
     @Test("a disk that fails for long lets no list grow without end")
     func failingDisk() {
         device.diskMode = .fails("no space")

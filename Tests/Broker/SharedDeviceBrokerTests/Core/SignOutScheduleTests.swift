@@ -185,7 +185,7 @@ struct SignOutScheduleTests {
             startedAt: began,
             lastActivity: used
         )
-        switch schedule.look(at: now) {
+        switch schedule.look(at: Moment(wall: now, uptime: .zero)) {
         case .signOut(let reason): #expect(reason == row.expected)
         case .look(let next):
             let expected = try row.expected.map { text in text.contains("-") ? try Self.date(text) : .distantPast }
@@ -201,13 +201,36 @@ struct SignOutScheduleTests {
             startedAt: try Self.date("2026-01-05 15:00:00"),
             lastActivity: try Self.date("2026-01-05 15:00:00")
         )
-        let first = schedule.look(at: try Self.date("2026-01-05 13:50:00"))
+        let first = schedule.look(at: Moment(wall: try Self.date("2026-01-05 13:50:00"), uptime: .zero))
         #expect(first == .look(at: try Self.date("2026-01-05 14:00:00")))
-        schedule.noteActivity(at: try Self.date("2026-01-05 13:58:00"))
-        let second = schedule.look(at: try Self.date("2026-01-05 14:00:01"))
+        schedule.noteActivity(at: Moment(wall: try Self.date("2026-01-05 13:58:00"), uptime: .zero))
+        let second = schedule.look(at: Moment(wall: try Self.date("2026-01-05 14:00:01"), uptime: .zero))
         #expect(second == .signOut("shift end 14:00"))
         schedule.settings.shiftEnds = []
-        let third = schedule.look(at: try Self.date("2026-01-05 14:00:01"))
+        let third = schedule.look(at: Moment(wall: try Self.date("2026-01-05 14:00:01"), uptime: .zero))
         #expect(third == .look(at: try Self.date("2026-01-05 14:13:00")))
+    }
+
+    @Test("a clock that is set back while nobody uses the device lets nobody stay longer")
+    func setBack() throws {
+        let start = try Self.date("2026-01-05 15:00:00")
+        var schedule = SignOutSchedule(
+            settings: SignOutSchedule.Settings(inactivity: .seconds(900)),
+            localTime: Self.localTime,
+            startedAt: start,
+            lastActivity: start
+        )
+        func moment(_ seconds: Double, setBack: Double = 0) -> Moment {
+            Moment(wall: start.addingTimeInterval(seconds - setBack), uptime: .seconds(seconds))
+        }
+        let first = schedule.look(at: moment(840))
+        #expect(first == .look(at: moment(900).wall))
+        let second = schedule.look(at: moment(840, setBack: 3600))
+        #expect(second == .look(at: moment(900, setBack: 3600).wall))
+        let third = schedule.look(at: moment(900, setBack: 3600))
+        #expect(third == .signOut("inactivity for 900 s"))
+        schedule.noteActivity(at: moment(900, setBack: 3600))
+        let fourth = schedule.look(at: moment(1000, setBack: 3600))
+        #expect(fourth == .look(at: moment(1800, setBack: 3600).wall))
     }
 }

@@ -169,6 +169,44 @@ struct DeviceStoreLimitsTests {
         #expect(!lines.contains { $0.entry.detail == "complete" })
     }
 
+    @Test("entries of a round that never completes have a bound, too, which counts bytes and not characters")
+    func cutOpenRounds() throws {
+        let store = try DeviceStore(database: database, longestLog: 50_000)
+        var ledger = owed()
+        try store.save(&ledger)
+        let words = String(repeating: "\u{1F512}", count: 250)
+        for _ in 0..<4 {
+            var batch = Batch(number: 1)
+            batch.log = (0..<1000).map { _ in
+                AuditEntry(event: .failed, at: Moment.at(1).wall, session: 2, app: "a", detail: words)
+            }
+            try store.commit(batch)
+        }
+        #expect(try AuditLog(database: database).lines().count <= 100)
+    }
+
+    @Test("whom no directory has leaves the log's names with the last debt of the session")
+    func subjectOfProvider() throws {
+        let store = try DeviceStore(database: database)
+        let account = Account(identifier: "U.T", username: "xquentinx", displayName: nil)
+        var ledger = CleanupLedger()
+        ledger.begin(2, account: account, at: .at(0))
+        _ = ledger.hold(2, by: "a", on: nil)
+        func entry(_ event: AuditEntry.Event) -> AuditEntry {
+            AuditEntry(event: event, at: Moment.at(0).wall, session: 2, account: "u.t", accountName: "xquentinx")
+        }
+        func names() throws -> [String?] { try AuditLog(database: database).lines().map(\.account) }
+        try store.save(&ledger, log: [entry(.signedIn)])
+        ledger.end(2, at: .at(1))
+        try store.save(&ledger, log: [entry(.signedOut)])
+        #expect(try names() == ["xquentinx", "xquentinx"])
+        _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(2))
+        try store.save(&ledger, log: [AuditEntry(event: .completed, at: Moment.at(2).wall, session: 2)])
+        #expect(try names() == ["account #1", "account #1", nil])
+        database.eraseRemnants()
+        #expect(try !directory.contains("xquentinx"))
+    }
+
     // MARK: A full disk
 
     // S3
