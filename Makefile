@@ -8,7 +8,7 @@ PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev libcu
 # For apps in other languages: their tests say what they leave out without it.
 PACKAGES += python3-jeepney python3-dbusmock python3-pydbus mypy libsystemd-dev gjs
 # The fleet's MQTT server and certificates, for its tests and demonstration.
-PACKAGES += mosquitto openssl
+PACKAGES += mosquitto mosquitto-clients openssl
 # For a network of the tests' own that goes and comes back.
 PACKAGES += iproute2
 # For the identity provider of the tests, which signs tokens and makes certificates.
@@ -145,7 +145,7 @@ test-kiosk: build
 # playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
 CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
-test-console: PACKAGES += $(COCKPIT) chromium python3-venv
+test-console: PACKAGES += $(COCKPIT) chromium python3-venv polkitd
 test-console: setup
 	for product in shared-device-broker shared-device shared-device-controller shared-device-agent; do $(SWIFT) build --product $$product || exit 1; done
 	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
@@ -311,7 +311,7 @@ deb:
 rpm:
 	Packaging/build-packages rpm
 
-test-packages: PACKAGES += debhelper lintian
+test-packages: PACKAGES += debhelper lintian appstream $(COCKPIT)
 # Needs root and namespaces, as test-booted does.
 test-packages: setup deb
 	$(SWIFT) build --product listener-app

@@ -2,13 +2,14 @@
 
 import { deviceOf, entriesOf, problemOf, roundOf } from "./answers.js";
 import { Broker } from "./broker.js";
+import { RoundChoice } from "./choice.js";
 import { ask } from "./dialogs.js";
 import { at, fill, followTheme, html, offer, write } from "./dom.js";
 import * as drawing from "./drawing.js";
 import { segmentsOf, withOutages } from "./day.js";
 import { most } from "./entries.js";
 import { LogList } from "./loglist.js";
-import { isSettled, rowsOf, summaryOf } from "./rounds.js";
+import { isSettled, rowsOf, summaryOf, tableOf } from "./rounds.js";
 import { busy, clock, consequence, count, namesOf, policy, span } from "./words.js";
 
 const broker = new Broker();
@@ -18,10 +19,11 @@ const state = {
     link: "asking", isLogBusy: false,
     /** The device's clock less this browser's, in seconds, and this browser's time of the last answer. */
     skew: 0, answeredAt: null,
-    chosen: null, opened: new Set(), isTable: false, outages: [], hasWholeLog: false,
+    opened: new Set(), isTable: false, outages: [], hasWholeLog: false,
 };
 const now = () => Date.now() / 1000 + state.skew;
 const log = new LogList(now);
+const choice = new RoundChoice(async session => roundOf(await broker.round(session)));
 
 // MARK: Following
 
@@ -31,8 +33,7 @@ async function followDevice() {
         try {
             const device = deviceOf(await broker.status(revision, asksPerson));
             asksPerson = false;
-            const session = state.chosen ?? device.rounds[device.rounds.length - 1];
-            const round = session === undefined ? null : roundOf(await broker.round(session));
+            const round = await choice.round(device.rounds);
             if (["gone", "busy"].includes(state.link) && state.answeredAt)
                 state.outages.push({ from: state.answeredAt, to: device.time });
             revision = device.revision;
@@ -47,8 +48,10 @@ async function followDevice() {
                 write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not answer: who is signed in is unknown.");
             state.link = link;
             // What somebody saw while they had the right is not theirs to see now.
-            if (link === "denied")
-                Object.assign(state, { device: null, round: null });
+            if (link === "denied") {
+                Object.assign(state, { device: null, round: null, hasWholeLog: false });
+                log.clear();
+            }
             draw();
             await broker.pause(link === "denied" ? 30 : 1);
             asksPerson = wantsToBeAsked;
@@ -60,13 +63,18 @@ async function followDevice() {
 let wantsToBeAsked = false;
 
 async function followLog() {
-    let newest = null;
+    let [newest, run] = [null, log.run];
     for (;;) {
         try {
+            // After it was cleared the log comes anew, and an answer from before says nothing.
+            if (run !== log.run)
+                [newest, run] = [null, log.run];
             const entries = entriesOf(await broker.log(newest, newest === null ? 500 : 100, newest !== null));
+            if (run !== log.run)
+                continue;
             if (newest === null) {
                 newest = 0;
-                fillLog(entries[0]);
+                fillLog(entries[0], run);
             }
             newest = Math.max(newest, ...entries.map(entry => entry.sequence));
             state.isLogBusy = false;
@@ -81,18 +89,23 @@ async function followLog() {
 }
 
 /** Loads what came before, page by page, as far as the page keeps entries. */
-async function fillLog(first) {
+async function fillLog(first, run) {
     let before = first?.sequence ?? 1;
     const end = before - most + 500;
     try {
         while (before > 1 && before > end) {
             const after = Math.max(0, before - 501);
-            log.add(entriesOf(await broker.log(after, 500, false)).filter(entry => entry.sequence < before));
+            const entries = entriesOf(await broker.log(after, 500, false));
+            if (run !== log.run)
+                return;
+            log.add(entries.filter(entry => entry.sequence < before));
             before = after + 1;
         }
     } catch {
         // What is missing is shown as unknown.
     }
+    if (run !== log.run)
+        return;
     state.hasWholeLog = before <= 1;
     draw();
 }
@@ -189,8 +202,10 @@ function drawRound(names) {
         write(at("round-summary"), "No session has ended yet.");
         return box.replaceChildren();
     }
-    if (String(round.session) !== at("round-choice").value)
-        at("round-choice").value = String(round.session);
+    // What was chosen stays so while its answer is on the way.
+    const chosen = String(choice.wanted ?? round.session);
+    if (chosen !== at("round-choice").value)
+        at("round-choice").value = chosen;
     const isOpen = round.apps.some(app => !isSettled(app));
     write(heading, isOpen ? "Cleanup under way" : "Last cleanup");
     const time = state.link === "known" ? now() : state.answeredAt;
@@ -200,15 +215,12 @@ function drawRound(names) {
     const rows = rowsOf(round, log.entries, time, names, span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
     // What is drawn already stays, so that neither focus nor a reader loses its place.
-    const key = JSON.stringify([rows, track, [...state.opened], state.isTable]);
+    const mayWaive = state.link === "known" ? waive : null;
+    const key = JSON.stringify([round.session, state.isTable ? tableOf(rows, span) : [rows, track, [...state.opened]], Boolean(mayWaive)]);
     if (key === drawnRows)
         return;
     drawnRows = key;
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    const drawn = state.isTable ? drawing.table(rows) : drawing.waterfall(rows, track, state.opened, time, { toggle, waive: state.link === "known" ? waive : null });
-    box.replaceChildren(drawn);
-    if (focused)
-        [...box.querySelectorAll("button.name")].find(button => button.dataset.key === focused)?.focus();
+    drawing.replace(box, state.isTable ? drawing.table(rows, time, { waive: mayWaive }) : drawing.waterfall(rows, track, state.opened, time, { toggle, waive: mayWaive }));
 }
 
 function toggle(row) {
@@ -268,10 +280,13 @@ at("as-table").addEventListener("click", () => {
 });
 
 at("round-choice").addEventListener("change", async () => {
-    const [wanted, rounds] = [Number(at("round-choice").value), state.device.rounds];
-    state.chosen = wanted === rounds[rounds.length - 1] ? null : wanted;
+    const [wanted, { rounds }] = [Number(at("round-choice").value), state.device];
+    choice.choose(wanted === rounds[rounds.length - 1] ? null : wanted);
     try {
-        state.round = roundOf(await broker.round(wanted));
+        const round = await choice.round(rounds);
+        // Meanwhile the right to see it may have gone.
+        if (state.device)
+            state.round = round;
         draw();
     } catch {
         // The next answer of the status brings it, or says that the broker is gone.

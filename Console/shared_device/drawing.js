@@ -1,7 +1,7 @@
 // Draws rounds and days. Bars have their places in per cent, so that they follow the width by themselves.
 
 import { html, svg } from "./dom.js";
-import { axisOf, signs, spread } from "./rounds.js";
+import { axisOf, signs, spread, tableOf } from "./rounds.js";
 import { hoursOf, meanings } from "./day.js";
 import { clock, span } from "./words.js";
 
@@ -62,14 +62,26 @@ function item(row, panel, scale, { opened, now, toggle, waive, noLines }) {
     return html("li", {}, html("div", { class: "row" }, html("div", { class: "label" }, button, state), track(row, scale)), lines);
 }
 
+const logLine = (line, now) => html("li", {}, html("span", { class: "when" }, line.when ?? clock(line.at, now)), " ", html("b", {}, line.event), line.detail ? ` ${line.detail}` : "");
+
 function details(row, now, waive, noLines) {
-    const lines = row.lines.map(line => html("li", {}, html("span", { class: "when" }, line.when ?? clock(line.at, now)), " ", html("b", {}, line.event), line.detail ? ` ${line.detail}` : ""));
+    const lines = row.lines.map(line => logLine(line, now));
     return [
         html("p", { class: "dim" }, `${row.identifier}${row.user === null ? "" : `, uid ${row.user}`}`),
         row.detail ? html("p", {}, `${row.app.progress === "waived" ? "The administrator’s reason" : "Its words"}: ${row.detail}`) : null,
         lines.length ? html("ul", {}, ...lines) : html("p", { class: "dim" }, noLines),
-        waive && !row.done ? html("button", { type: "button", class: "small", click: () => waive(row) }, "Waive …") : null,
+        waiver(row, waive),
     ].filter(Boolean);
+}
+
+const waiver = (row, waive) => waive && !row.done ? html("button", { type: "button", class: "small", "data-key": `waive ${row.key}`, click: () => waive(row) }, "Waive …") : null;
+
+/** Draws anew, and leaves the focus on what has the same key as before, where that was in the box. */
+export function replace(box, drawn) {
+    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    box.replaceChildren(drawn);
+    if (focused)
+        [...box.querySelectorAll("[data-key]")].find(node => node.dataset.key === focused)?.focus();
 }
 
 /** Samples of the bars and signs that occur, with their meanings and widths. */
@@ -114,16 +126,19 @@ export function picture(rows, width, theme, title) {
         within(10, 20, ...scale.labels), ...lines, ...meanings);
 }
 
-/** The same as a table. */
-export function table(rows) {
-    const heads = ["App", "User", "State", "Told after", "Began after", "Ended after", "Its words"];
-    const time = value => value === null ? "–" : span(value);
-    const lines = rows.map(row => html("tr", {},
-        html("th", { scope: "row" }, row.name), html("td", {}, row.user === null ? "–" : String(row.user)),
-        html("td", { class: row.style }, `${row.sign} ${row.word}`),
-        html("td", { class: "number" }, time(row.app.told)), html("td", { class: "number" }, time(row.app.begun)), html("td", { class: "number" }, time(row.app.finished)),
-        html("td", { class: "wide" }, row.detail || "–")));
-    return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The round as a table" },
+/** The same as a table: what `waterfall` draws, and what its rows show when they are opened. now, waive, noLines: as of `waterfall`. */
+export function table(rows, now, { waive, noLines = "–" }) {
+    const { heads, cells } = tableOf(rows, span);
+    const styles = [null, null, "state", "number", "number", "number", "wide", "wide", "wide"];
+    const lines = rows.map((row, index) => html("tr", {}, ...cells[index].map((cell, place) => {
+        if (place === 0)
+            return html("th", { scope: "row" }, cell, row.identifier === cell ? null : html("span", { class: "key" }, row.identifier));
+        if (styles[place] === "state")
+            return html("td", { class: row.style }, cell, waiver(row, waive));
+        const isLog = place === heads.length - 1;
+        return html("td", { class: styles[place] }, !isLog ? cell : row.lines.length ? html("ul", {}, ...row.lines.map(line => logLine(line, now))) : noLines);
+    })));
+    return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The round as a table", "data-key": "table" },
         html("table", {}, html("thead", {}, html("tr", {}, ...heads.map(head => html("th", { scope: "col" }, head)))), html("tbody", {}, ...lines)));
 }
 

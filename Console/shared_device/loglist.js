@@ -33,6 +33,16 @@ export class LogList {
 
     get entries() { return this.#entries; }
 
+    /** Grows when it is cleared. */
+    run = 0;
+
+    /** Forgets all entries: whoever looks at the page may not see them. */
+    clear() {
+        this.run += 1;
+        [this.#entries, this.#waiting, this.#shown] = [[], [], []];
+        this.#show();
+    }
+
     /** Shows apps by these names. */
     rename(name) {
         this.#name = name;

@@ -74,6 +74,23 @@ export function rowsOf(round, entries, now, name, span) {
     return rows.sort((one, other) => Number(one.done) - Number(other.done) || one.name.localeCompare(other.name));
 }
 
+/**
+ * The rows as a table that says what the drawing says, also what its rows show when they are opened. “Besides” has the marks without a column of their
+ * own, such as a failure.
+ */
+export function tableOf(rows, span) {
+    const time = value => value === null ? "–" : span(value);
+    const besides = row => row.marks.filter(mark => !["told", "begun", "finished"].includes(mark.kind)).map(mark => `${signs[mark.kind].meaning} after ${span(mark.at)}`).join(", ");
+    return {
+        heads: ["App", "User", "State", "Told after", "Began after", "Ended after", "Besides", "Its words", "Log"],
+        cells: rows.map(row => [
+            row.name, row.user === null ? "–" : String(row.user), `${row.sign} ${row.word}`, time(row.app.told), time(row.app.begun), time(row.app.finished),
+            besides(row) || "–", row.detail ? (row.app.progress === "waived" ? `The administrator’s reason: ${row.detail}` : row.detail) : "–",
+            row.lines.map(line => `${line.event}${line.detail ? ` ${line.detail}` : ""}`).join("; ") || "–",
+        ]),
+    };
+}
+
 /** The axis: from the sign-out, or what was before it, to the last event, or to now where somebody still owes. Ticks have round numbers. */
 export function axisOf(rows, width) {
     const times = rows.flatMap(row => [...row.bars.flatMap(bar => [bar.from ?? 0, bar.to]), ...row.marks.map(mark => mark.at)]);

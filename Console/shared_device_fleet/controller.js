@@ -2,15 +2,15 @@
 // another type becomes a default, and never an error.
 
 import { plain, roundOf } from "../shared_device/answers.js";
-import { BusService, number as real, text as words, unsigned } from "../shared_device/bus.js";
+import { BusService, flag, number as real, text as words, unsigned } from "../shared_device/bus.js";
 
 export class Controller extends BusService {
     constructor() { super("org.notifycenter.SharedDeviceFleet1", "/org/notifycenter/SharedDeviceFleet"); }
 
-    /** The orders, the newest first. */
-    orders() { return this.call("GetOrders", { limit: unsigned(100) }); }
+    /** The orders, the newest first. They come without the names of their devices, of which there may be 100,000: the page counts them. */
+    orders() { return this.call("GetOrders", { limit: unsigned(100), names: flag(false) }); }
 
-    order(number) { return this.call("GetOrder", { order: unsigned(number) }); }
+    order(number) { return this.call("GetOrder", { order: unsigned(number), names: flag(false) }); }
 
     /**
      * changedAfter: a revision; `null` for all devices. waits: whether to wait until there is a change. after: the last device of the page before.

@@ -3,7 +3,7 @@
 import { problemOf } from "../shared_device/answers.js";
 import { at, fill, followTheme, html, offer, svg, write } from "../shared_device/dom.js";
 import * as drawing from "../shared_device/drawing.js";
-import { isSettled, rowsOf, summaryOf } from "../shared_device/rounds.js";
+import { isSettled, rowsOf, summaryOf, tableOf } from "../shared_device/rounds.js";
 import { busy, clock, count, namesOf, span } from "../shared_device/words.js";
 import { Controller, deviceOf, ordersOf, pageOf, progressOf } from "./controller.js";
 import { DeviceList } from "./devicelist.js";
@@ -16,7 +16,8 @@ const state = {
     /** The controller's clock less this browser's, in seconds, and its time of the last answer. */
     skew: 0, answeredAt: null,
     rows: new Map(), about: null, orders: [], progress: null, chosen: null,
-    opened: null, session: null, openRows: new Set(), isTable: false,
+    /** The device that is open, and whether the controller has not answered about it when it was asked last. */
+    opened: null, isStale: false, session: null, openRows: new Set(), isTable: false,
 };
 const now = () => Date.now() / 1000 + state.skew;
 const list = new DeviceList(now, name => openDevice(name, true));
@@ -38,7 +39,8 @@ async function follow() {
                 revision = null;
             const orders = revision === null ? ordersOf(await controller.orders()) : state.orders;
             const order = chosen ?? orders[0]?.number ?? null;
-            const asked = pages(revision, order);
+            // A device of which there was no answer is asked for again, and not only when something changes.
+            const asked = pages(revision, order, !state.isStale);
             // Where nobody waits for it any more, nobody hears that it failed.
             asked.catch(() => {});
             const answer = await Promise.race([asked, wish.promise]);
@@ -56,7 +58,10 @@ async function follow() {
             announce(state.link === "known" ? state.progress : null, progress);
             state.rows = restated(first.isWhole ? new Map(rows.map(row => [row.name, row])) : updated(state.rows, rows), progress?.rows ?? []);
             Object.assign(state, { link: "known", answeredAt: first.time, about: first, orders: news, progress });
-            if (state.opened && (first.isWhole || rows.some(row => row.name === state.opened.name)))
+            if (state.opened && first.isWhole && !state.rows.has(state.opened.name))
+                // It was taken off the list.
+                Object.assign(state, { opened: null, isStale: false });
+            if (state.opened && (state.isStale || first.isWhole || rows.some(row => row.name === state.opened.name)))
                 await openDevice(state.opened.name, false);
             // Time alone makes an app that owes one that is late, with which the device does not change. An order's answer counts all, and names the worst.
             const row = state.opened && state.rows.get(state.opened.name);
@@ -67,7 +72,7 @@ async function follow() {
             else if (progress && (progress.counts.stuck ?? 0) !== stuckOf(state.rows) && performance.now() / 1000 - wholeAt > lateness)
                 revision = null;
             draw();
-            await controller.pause(rest);
+            await controller.pause(state.isStale ? 1 : rest);
         } catch (error) {
             about = "";
             const link = problemOf(error);
@@ -76,7 +81,7 @@ async function follow() {
             state.link = link;
             // What somebody saw while they had the right is not theirs to see now.
             if (link === "denied")
-                Object.assign(state, { rows: new Map(), about: null, orders: [], progress: null, opened: null });
+                Object.assign(state, { rows: new Map(), about: null, orders: [], progress: null, opened: null, isStale: false });
             draw();
             await controller.pause(link === "denied" ? 30 : 1);
         }
@@ -92,8 +97,8 @@ const wish = {
 wish.renew();
 
 /** All pages of an answer: the first one says how the controller is. */
-async function pages(changedAfter, order) {
-    const first = pageOf(await controller.devices({ changedAfter, order, waits: changedAfter !== null }));
+async function pages(changedAfter, order, waits) {
+    const first = pageOf(await controller.devices({ changedAfter, order, waits: waits && changedAfter !== null }));
     const rows = [...first.devices];
     let page = first;
     while (page.hasMore && page.devices.length) {
@@ -115,15 +120,15 @@ async function openDevice(name, isAsked) {
         const isOther = state.opened?.name !== device.name;
         if (isOther && !isAsked)
             return;
-        state.opened = device;
+        Object.assign(state, { opened: device, isStale: false });
         if (isOther) {
             state.session = null;
             state.openRows = new Set();
         }
     } catch {
-        // It was taken off the list, or the controller is gone, which the next answer says.
-        if (!isAsked)
-            state.opened = null;
+        // It was taken off the list, or the controller is gone, which the next answer says. What is open stays, and is not from now.
+        if (state.opened?.name === name)
+            state.isStale = true;
     }
     if (!isAsked)
         return;
@@ -218,10 +223,12 @@ function drawDevice() {
     if (!device)
         return;
     const time = state.link === "known" ? now() : state.answeredAt;
+    at("device").dataset.link = state.isStale ? "gone" : "known";
     write(at("device-heading"), device.name);
     const standing = states[stateOf(device)];
     const facts = [["State", `${standing.sign} ${device.state || "no order"}: ${standing.meaning}`], ["Signed in", signedInOf(device)], ["Network", networkOf(device)],
-        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Notes", noteOf(device, time)]].filter(([, value]) => value);
+        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Notes", noteOf(device, time)],
+        ["Answer", state.isStale ? "The controller has not answered about this device, and is asked again. What is here is how it was." : ""]].filter(([, value]) => value);
     fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
     const latest = device.rounds[device.rounds.length - 1];
     offer(at("round-choice"), device.rounds.length ? [...device.rounds].reverse().map(round => [String(round.session), round === latest ? `${round.session} (last)` : String(round.session)]) : [["", "none yet"]]);
@@ -245,14 +252,12 @@ function drawRound(round, time, box) {
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, [], end, namesOf(round.apps.map(app => app.identifier)), span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
-    const key = JSON.stringify([state.opened.name, rows, track, [...state.openRows], state.isTable]);
+    const key = JSON.stringify([state.opened.name, round.session, state.isTable ? tableOf(rows, span) : [rows, track, [...state.openRows]]]);
     if (key === drawnRounds)
         return;
     drawnRounds = key;
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    box.replaceChildren(state.isTable ? drawing.table(rows) : drawing.waterfall(rows, track, state.openRows, time, { toggle, waive: null, noLines: "The device’s own log has its lines." }));
-    if (focused)
-        [...box.querySelectorAll("button.name")].find(button => button.dataset.key === focused)?.focus();
+    const noLines = "The device’s own log has its lines.";
+    drawing.replace(box, state.isTable ? drawing.table(rows, time, { waive: null, noLines }) : drawing.waterfall(rows, track, state.openRows, time, { toggle, waive: null, noLines }));
 }
 
 function toggle(row) {
@@ -264,7 +269,7 @@ function toggle(row) {
 // MARK: Acting
 
 function close() {
-    state.opened = null;
+    Object.assign(state, { opened: null, isStale: false });
     drawNow();
     list.focus();
 }

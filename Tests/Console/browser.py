@@ -8,7 +8,7 @@ import time
 
 from device import Device, wait_for
 from fleetpage import draw_check, draw_fleet, tests_of_fleet
-from pages import check_accessibility, heading, hostile, picture, pictures, port, signed_in
+from pages import announced, check_accessibility, greyed, heading, hostile, picture, pictures, port, signed_in
 from playwright.sync_api import expect, sync_playwright
 
 
@@ -22,6 +22,7 @@ def tests(device, browser):
         expect(page.locator("#since")).to_contain_text("Signed in since")
         expect(page.locator("#policy")).to_contain_text("Strict")
         expect(page.locator(".app-card").filter(has_text="holds data")).to_have_count(4)
+        announced(page, "Ada Lovelace is signed in.")
         check_accessibility(page, "signed in")
 
     def text_is_text():
@@ -54,6 +55,7 @@ def tests(device, browser):
         page.keyboard.press("Enter")
         expect(heading(page)).to_have_text("Nobody is signed in")
         expect(heading(other)).to_have_text("Nobody is signed in")
+        announced(page, re.compile("^Nobody is signed in. ([1-4] apps? owes? a cleanup|No app owes a cleanup).$"))
         # It heard of it by itself, while it was open.
         assert other.evaluate("window.seen") > 0
         pages["other"] = other
@@ -73,9 +75,18 @@ def tests(device, browser):
         expect(row.locator(".opened")).to_contain_text("org.example.photos")
         check_accessibility(page, "an app that owes")
         picture(page, "light")
+        # The drawing grows four times a second, and once where somebody wants little motion.
+        page.evaluate("() => { const real = window.setTimeout; window.setTimeout = (body, time) => { (window.times ??= []).push(time); return real(body, time); }; }")
+        wait_for("the drawing to grow", lambda: page.evaluate("window.times?.filter(time => time === 250).length >= 3"))
+        page.emulate_media(reduced_motion="reduce")
+        page.evaluate("window.times = []")
+        wait_for("the drawing to grow calmly", lambda: page.evaluate("window.times.filter(time => time === 1000).length >= 3"))
+        assert 250 not in page.evaluate("window.times")
+        page.emulate_media(reduced_motion="no-preference")
         device.go_on("org.example.photos")
         expect(row.locator(".state")).to_contain_text("clean after")
         expect(page.locator("#round-summary")).to_contain_text("Every app reported its data deleted")
+        announced(page, "Nobody is signed in. No app owes a cleanup.")
         expect(page.locator(".app-card .chip.bad")).to_have_count(0)
         for app, letters in [("photos", ["T", "B", "F"]), ("orders", ["T", "B", "F"]), ("mail", ["T", "B", "!", "F"])]:
             drawn = page.locator(".rows > li", has_text=app)
@@ -84,6 +95,9 @@ def tests(device, browser):
             assert len(widths) >= 2 and sum(widths) > 1 and drawn.locator(".segment.open").count() == 0, (app, widths)
         page.locator("#as-table").click()
         expect(page.locator("tbody tr")).to_have_count(4)
+        mail = page.locator("tbody tr", has_text="mail")
+        for words in ["could not clean up after", "the file is locked", "finished 1 folder", "org.example.mail"]:
+            expect(mail).to_contain_text(words)
         check_accessibility(page, "the table")
         page.locator("#as-table").click()
 
@@ -112,6 +126,15 @@ def tests(device, browser):
         device.sign_out()
         row = page.locator(".rows > li", has_text="photos")
         expect(row.locator(".state")).to_contain_text("has not heard of it")
+        # The table offers the same, and the focus stays where it is drawn anew.
+        page.locator("#as-table").click()
+        offered = page.locator("tbody tr", has_text="photos").get_by_role("button", name="Waive")
+        offered.focus()
+        expect(page.locator("tbody").get_by_role("button", name="Waive")).to_have_count(1)
+        page.keyboard.press("Enter")
+        expect(page.locator("#waive-dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.locator("#as-table").click()
         row.get_by_role("button", name="Waive").click()
         page.locator("#waive-dialog .danger").click()
         expect(page.locator("#waive-dialog")).to_be_visible()
@@ -138,11 +161,14 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Unknown")
         expect(page.locator("#notice")).to_contain_text("Its last answer is from")
         expect(page.locator("#sign-out")).to_be_disabled()
+        greyed(page, "#session", True)
+        announced(page, "The broker does not answer: who is signed in is unknown.")
         check_accessibility(page, "without a broker")
         picture(page, "unknown")
         device.start_broker()
         expect(heading(page)).to_have_text("Ada Lovelace")
         expect(page.locator("#notice")).to_be_hidden()
+        greyed(page, "#session", False)
         device.broker.send_signal(signal.SIGSTOP)
         expect(heading(page)).to_have_text("Unknown", timeout=30_000)
         device.broker.send_signal(signal.SIGCONT)
@@ -219,9 +245,36 @@ def tests(device, browser):
         visitor = signed_in(browser, "visitor")
         expect(visitor.locator("#notice")).to_contain_text("You may not see this device")
         expect(heading(visitor)).to_have_text("Unknown")
+        announced(visitor, "You may not see this device.")
         check_accessibility(visitor, "a visitor")
         picture(visitor, "visitor")
         pages["operator"], pages["visitor"] = page, visitor
+
+    def right_withdrawn():
+        """CO-2: whose right to see the device ends sees no entry of the log any more; with the right all of them come again."""
+        page = pages["operator"]
+        page.reload()
+        expect(heading(page)).to_have_text("Nobody is signed in")
+        expect(page.locator("#log-lines .event").first).to_be_visible()
+        # As the broker answers from then on; what waits for a change ends with the next one.
+        page.evaluate("""async () => {
+            const { Broker } = await import('./broker.js');
+            const { status, log } = Broker.prototype;
+            window.permit = () => Object.assign(Broker.prototype, { status, log });
+            const refuse = () => Promise.reject({ name: 'org.notifycenter.SharedDevice1.Error.not_permitted' });
+            Object.assign(Broker.prototype, { status: refuse, log: refuse });
+        }""")
+        device.sign_in("ada", "org.example.orders")
+        expect(page.locator("#notice")).to_contain_text("You may not see this device")
+        expect(page.locator("#log-lines")).to_have_text("No entry yet.")
+        assert page.locator("#log-app option").count() == 1
+        page.evaluate("() => { window.permit(); }")
+        page.locator("#notice button").click()
+        expect(heading(page)).to_have_text("Ada Lovelace")
+        expect(page.locator("#log-lines .event").first).to_be_visible(timeout=40_000)
+        assert page.locator("#log-lines .event").count() > 5
+        device.sign_out()
+        expect(page.locator("#round-summary")).to_contain_text("Every app")
 
     def by_polkit():
         """CO-2: whom a rule of polkit lets see the device sees it, and does nothing that the rule does not name."""
@@ -242,7 +295,7 @@ def tests(device, browser):
         """No script failed, and Cockpit's content policy forbade nothing."""
         assert not [error for page in pages.values() for error in getattr(page, "errors", [])]
 
-    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, last_day, too_many, log_of_thousands, who_may]
+    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, last_day, too_many, log_of_thousands, who_may, right_withdrawn]
     return [*of_device, *tests_of_fleet(device, pages), by_polkit, no_errors]
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 from device import programs, wait_for
 from fleet import Fleet
-from pages import check_accessibility, fleet_alone, hostile, picture, pictures
+from pages import announced, check_accessibility, fleet_alone, greyed, hostile, picture, pictures, watch_errors
 from playwright.sync_api import expect
 
 
@@ -18,8 +18,7 @@ def tests_of_fleet(device, pages):
         """CO-2, CO-3: root sees the fleet of 10,001 devices; few of its rows are in the page, and keys reach all of them."""
         pages["of the fleet"] = fleet = Fleet(device, 10_000)
         page = pages["root"].context.new_page()
-        page.errors = pages["root"].errors
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        watch_errors(page, pages["root"].errors)
         page.goto(fleet_alone)
         pages["fleet"] = page
         expect(page.locator("#order-heading")).to_have_text("No order was given yet")
@@ -45,6 +44,7 @@ def tests_of_fleet(device, pages):
         expect(page.locator("#order-heading")).to_have_text(re.compile("Order [0-9]+"))
         expect(page.locator("#order-words")).to_contain_text("0 of 10001 devices have done it")
         expect(page.locator("#order-words")).to_contain_text("shift is over")
+        announced(page, re.compile("^Order [0-9]+: 0 of 10001 devices have done it"))
         expect(page.locator("#order .legend")).to_contain_text("10000 unknown")
         page.locator("#device-text").focus()
         page.keyboard.type("ward-")
@@ -83,13 +83,39 @@ def tests_of_fleet(device, pages):
         fleet.kill_controller()
         expect(page.locator("#notice")).to_contain_text("The controller does not answer")
         expect(page.locator("#notice")).to_contain_text("Its last answer is from")
+        greyed(page, "#devices", True)
+        announced(page, "The controller does not answer: how the devices are is unknown.")
         check_accessibility(page, "without a controller")
         fleet.start_controller()
         expect(page.locator("#notice")).to_be_hidden()
+        greyed(page, "#devices", False)
         fleet.sign_out("--device", "ward-1")
         expect(page.locator("#order-words")).to_contain_text("All 1 device have done it")
         page.locator("#order-choice").select_option(index=1)
         expect(page.locator("#order-words")).to_contain_text("1 of 10001 devices have done it")
+
+    def device_without_answer():
+        """CO-4: a device of which there is no answer stays open and is grey, and is asked for again until there is one."""
+        page = pages["fleet"]
+        page.locator("#device-text").fill("ward-")
+        page.locator("#device-list [data-name='ward-1']").click()
+        expect(page.locator("#device")).to_have_attribute("data-link", "known")
+        page.evaluate("""async () => {
+            const { Controller } = await import('./controller.js');
+            window.answer = (original => () => { Controller.prototype.device = original; })(Controller.prototype.device);
+            Controller.prototype.device = () => Promise.reject(new Error('no answer'));
+        }""")
+        device.sign_in("grace", "org.example.orders")
+        expect(page.locator("#device")).to_have_attribute("data-link", "gone", timeout=30_000)
+        expect(page.locator("#device")).to_have_css("filter", "grayscale(1)")
+        expect(page.locator("#device-facts")).to_contain_text("is asked again")
+        check_accessibility(page, "a device without an answer")
+        page.evaluate("window.answer()")
+        expect(page.locator("#device")).to_have_attribute("data-link", "known")
+        expect(page.locator("#device-facts")).to_contain_text("session ")
+        expect(page.locator("#device-facts")).not_to_contain_text("is asked again")
+        device.sign_out()
+        page.locator("#close").click()
 
     def fleet_in_colours():
         """The fleet in the dark, and on 320 pixels."""
@@ -116,6 +142,7 @@ def tests_of_fleet(device, pages):
     def fleet_for_whom():
         """CO-2: the controller answers root and its own user; an operator of the device sees no fleet."""
         page = pages["operator"].context.new_page()
+        watch_errors(page, pages["operator"].errors)
         page.goto(fleet_alone)
         expect(page.locator("#notice")).to_contain_text("You may not see this fleet")
         assert page.locator("#device-list [data-name]").count() == 0
@@ -127,9 +154,7 @@ def tests_of_fleet(device, pages):
         done = subprocess.run([programs / "shared-device", "check", write_plan(device.folder), "--html", report], capture_output=True, text=True, timeout=120)
         assert report.exists(), done.stderr[-2000:]
         page = pages["root"].context.new_page()
-        page.errors = pages["root"].errors
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.on("console", lambda message: page.errors.append(message.text) if "Content Security Policy" in message.text else None)
+        watch_errors(page, pages["root"].errors)
         page.goto(f"file://{report}")
         rows = page.locator(".drawing .rows > li")
         expect(rows.filter(has_text="onerror")).to_have_count(1)
@@ -150,7 +175,7 @@ def tests_of_fleet(device, pages):
         check_accessibility(page, "the report, dark, 320 px")
         picture(page, "report")
 
-    of_fleet = [fleet_of_thousands, order_of_fleet, controller_gone, fleet_in_colours, fleet_for_whom] if shutil.which("mosquitto") else []
+    of_fleet = [fleet_of_thousands, order_of_fleet, controller_gone, device_without_answer, fleet_in_colours, fleet_for_whom] if shutil.which("mosquitto") else []
     if not of_fleet:
         print("left out: the fleet; mosquitto is not installed")
     return [*of_fleet, report_page]

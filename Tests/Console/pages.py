@@ -16,12 +16,17 @@ alone = f"http://localhost:{port}/cockpit/@localhost/shared_device/index.html"
 fleet_alone = alone.replace("shared_device/", "shared_device_fleet/")
 
 
+def watch_errors(page, errors):
+    """Keeps what fails in the page, and what its content policy forbids."""
+    page.errors = errors
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None)
+
+
 def signed_in(browser, person, **options):
     """A browser of its own at the console, signed in to Cockpit by PAM."""
     page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
-    page.errors = []
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
-    page.on("console", lambda message: page.errors.append(message.text) if "Content Security Policy" in message.text else None)
+    watch_errors(page, [])
     page.goto(shell)
     page.fill("#login-user-input", person)
     page.fill("#login-password-input", Device.people[person])
@@ -33,6 +38,17 @@ def signed_in(browser, person, **options):
 
 
 def heading(page): return page.locator("#session-heading")
+
+
+def announced(page, text):
+    """What a screen reader says by itself."""
+    expect(page.get_by_role("status")).to_have_text(text)
+
+
+def greyed(page, card, is_greyed):
+    """CO-4: what is not known any more has no colour."""
+    expect(page.locator("body")).to_have_attribute("data-link", "gone" if is_greyed else "known")
+    expect(page.locator(card)).to_have_css("filter", "grayscale(1)" if is_greyed else "none")
 
 
 def check_accessibility(page, what):

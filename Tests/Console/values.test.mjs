@@ -1,9 +1,10 @@
 // The page's pure modules, in node: node --test Tests/Console/values.test.mjs
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
 const source = name => import(new URL(`../../Console/shared_device/${name}.js`, import.meta.url));
-const [answers, words, rounds, day, entries] = await Promise.all(["answers", "words", "rounds", "day", "entries"].map(source));
+const [answers, words, rounds, day, entries, bus, choices] = await Promise.all(["answers", "words", "rounds", "day", "entries", "bus", "choice"].map(source));
 
 const report = await import(new URL("../../Console/report/report.js", import.meta.url));
 const [fleet, devices] = await Promise.all(["controller", "rows"].map(name => import(new URL(`../../Console/shared_device_fleet/${name}.js`, import.meta.url))));
@@ -77,6 +78,87 @@ test("failed and interrupted have a sign and a word each", () => {
     const [again] = rounds.rowsOf(round(app("a", { progress: "finished", told: 1, begun: 2, finished: 9 })), [entry(4, "failed", { app: "a" })], 1020, key => key, words.span);
     assert.deepEqual(again.marks.map(mark => mark.kind), ["told", "begun", "failed", "finished"]);
     assert.equal(rounds.summaryOf(round(row.app), 1020, words.span).style, "bad");
+});
+
+test("the table says what the drawing says: marks without a column of their own, words, and lines of the log", () => {
+    const lines = [entry(3, "interrupted", { app: "a", user: 1000, detail: "it was killed" }), entry(9, "failed", { app: "a", user: 1000, detail: "disk" })];
+    const rows = rounds.rowsOf(round(app("a", { progress: "failed", told: 1, begun: 2, finished: 9, detail: "disk" }), app("b", { progress: "waived", finished: 30, detail: "lost in repair" })), lines, 1040, key => key, words.span);
+    const { heads, cells } = rounds.tableOf(rows, words.span);
+    const cell = (row, head) => cells[row][heads.indexOf(head)];
+    assert.deepEqual(cells.map(row => row.length), [heads.length, heads.length]);
+    assert.equal(cell(0, "Besides"), "ended before it was done after 3.0 s, could not clean up after 9.0 s");
+    assert.deepEqual([cell(0, "State"), cell(0, "Its words"), cell(0, "Log")], ["✗ failed", "disk", "interrupted it was killed; failed disk"]);
+    assert.deepEqual([cell(1, "State"), cell(1, "Its words"), cell(1, "Log")], ["W waived", "The administrator’s reason: lost in repair", "–"]);
+    for (const [index, row] of rows.entries()) {
+        const all = cells[index].join(" ");
+        for (const mark of row.marks.filter(each => !["told", "begun", "finished"].includes(each.kind)))
+            assert.ok(all.includes(rounds.signs[mark.kind].meaning) && all.includes(words.span(mark.at)), `${mark.kind}: ${all}`);
+    }
+});
+
+test("a chosen round that the broker keeps no more is chosen no more: the last one is shown", async () => {
+    const asked = [];
+    const choice = new choices.RoundChoice(async session => { asked.push(session); return session === 3 ? null : { session }; });
+    assert.deepEqual([await choice.round([]), asked], [null, []]);
+    choice.choose(3);
+    assert.deepEqual(await choice.round([3, 4, 5]), { session: 5 });
+    assert.deepEqual([choice.wanted, asked], [null, [3, 5]]);
+    choice.choose(4);
+    assert.deepEqual([await choice.round([4, 5]), choice.wanted], [{ session: 4 }, 4]);
+    // The device does not name it any more.
+    assert.deepEqual([await choice.round([5, 6]), choice.wanted], [{ session: 6 }, null]);
+});
+
+test("an answer for an older choice is not shown in place of a newer one, and neither is one that a newer answer has overtaken", async () => {
+    const open = [];
+    const choice = new choices.RoundChoice(session => new Promise(resolve => open.push({ session, answer: words => resolve({ session, words }) })));
+    const followed = choice.round([3, 4]);
+    choice.choose(3);
+    const wanted = choice.round([3, 4]);
+    assert.deepEqual(open.map(each => each.session), [4, 3]);
+    open[1].answer("wanted");
+    assert.deepEqual(await wanted, { session: 3, words: "wanted" });
+    open[0].answer("old");
+    await new Promise(resolve => setImmediate(resolve));
+    assert.deepEqual(open.map(each => each.session), [4, 3, 3]);
+    open[2].answer("newest");
+    assert.deepEqual(await followed, { session: 3, words: "newest" });
+    const [slow, quick] = [choice.round([3, 4]), choice.round([3, 4])];
+    open[4].answer("quick");
+    assert.equal((await quick).words, "quick");
+    open[3].answer("slow");
+    await new Promise(resolve => setImmediate(resolve));
+    open[5].answer("again");
+    assert.equal((await slow).words, "again");
+});
+
+test("CO-3: a session near 2⁵³ goes through the page as the number that it is", () => {
+    const [v, last] = [(t, v) => ({ t, v }), Number.MAX_SAFE_INTEGER];
+    const device = answers.deviceOf({ epoch: v("t", last), rounds: v("at", [last - 1, last]), apps: v("aa{sv}", [{ identifier: v("s", "a"), owes: v("at", [last]) }]) });
+    assert.deepEqual([device.epoch, device.rounds, device.apps[0].owes], [last, [last - 1, last], [last]]);
+    assert.equal(answers.roundOf({ round: v("a{sv}", { session: v("t", last) }) }).session, last);
+    assert.equal(answers.entriesOf({ entries: v("aa{sv}", [{ session: v("t", last) }]) })[0].session, last);
+    // As Cockpit writes it to the bus.
+    assert.equal(JSON.stringify(bus.unsigned(device.epoch)), "{\"t\":\"t\",\"v\":9007199254740991}");
+});
+
+test("every bar stands out from the paper, in light and dark: by 3:1 at the least", async () => {
+    const style = await readFile(new URL("../../Console/shared_device/shared-device.css", import.meta.url), "utf8");
+    const drawn = [...style.matchAll(/svg \.([a-z.-]+) \{([^}]*)\}/g)].filter(([, name]) => /^(owed|heard|cleaning|broken|away|hatch|day\.|part\.)/.test(name));
+    const names = new Set(drawn.flatMap(([, , rules]) => [...rules.matchAll(/(?:fill|stroke): var\(--([a-z-]+)\)/g)].map(([, name]) => name)));
+    assert.ok(["owed", "heard", "cleaning", "bad", "fault", "account", "nobody", "good"].every(name => names.has(name)), [...names].join(" "));
+    const light = hex => {
+        const [red, green, blue] = [1, 3, 5].map(place => parseInt(hex.slice(place, place + 2), 16) / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    for (const theme of ["light", "dark"]) {
+        const block = style.match(new RegExp(`\\[data-theme="${theme}"\\] \\{([^}]*)\\}`))[1];
+        const colours = new Map([...block.matchAll(/--([a-z-]+): (#[0-9a-f]{6})/g)].map(([, name, hex]) => [name, light(hex)]));
+        for (const name of names) {
+            const [dark, bright] = [colours.get(name), colours.get("paper")].sort((one, other) => one - other);
+            assert.ok((bright + 0.05) / (dark + 0.05) >= 3, `${theme}: --${name}`);
+        }
+    }
 });
 
 test("ticks have round numbers and are few, from milliseconds to days", () => {

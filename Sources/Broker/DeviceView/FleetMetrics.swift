@@ -7,13 +7,16 @@ package struct FleetMetrics {
         package let at: Double?
         /// How many devices there are in each state, by its word.
         package let counts: [String: UInt64]
+        /// Apps that administrators have let off, and apps whose data the devices have deleted in their place.
         package let waived: UInt64
+        package let enforced: UInt64
 
-        package init(number: UInt64, at: Double?, counts: [String: UInt64], waived: UInt64) {
+        package init(number: UInt64, at: Double?, counts: [String: UInt64], waived: UInt64, enforced: UInt64) {
             self.number = number
             self.at = at
             self.counts = counts
             self.waived = waived
+            self.enforced = enforced
         }
     }
 
@@ -58,6 +61,11 @@ package struct FleetMetrics {
             states.map { ([("state", $0)], Double(order.counts[$0] ?? 0)) }
         )
         metrics.add("order_waived_apps", "Apps that administrators have let off.", Double(order.waived))
+        metrics.add(
+            "order_enforced_apps",
+            "Apps that devices have stopped, and whose data they have deleted in their place.",
+            Double(order.enforced)
+        )
         return metrics.whole
     }
 }

@@ -18,9 +18,10 @@ package enum FleetProtocol {
         /// `all`, `devices` or `group`; `session`, `reason` → `order`, `isConnected`.
         case signOut = "SignOut"
         /// `order` (the last one), `revision`, `wait` → `order`, `revision`, `counts`, `undone` of the devices, the worst first; `refusal`: why the MQTT
-        /// server does not take it.
+        /// server does not take it. `names`: as of `GetOrders`.
         case getOrder = "GetOrder"
-        /// `after`, `limit` → `orders`, the newest first: `count` of the devices, and those of `devices` that the order still names.
+        /// `limit` → `orders`, the newest first: `count` of the devices, and those of `devices` that the order still names; without `devices` where
+        /// `names` is false.
         case getOrders = "GetOrders"
         /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is. With `order` each of them that it is for says
         /// its `state`. With `changedAfter`, a revision, only those that have changed since; `wait` waits for a change. Where a device was forgotten

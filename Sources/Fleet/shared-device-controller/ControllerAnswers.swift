@@ -10,7 +10,7 @@ final class ControllerAnswers: Sendable {
     typealias Fields = [String: DBusValue]
 
     /// How many devices are looked at in one go, during which nobody else reads or changes what is known of them: about a millisecond.
-    private static let slice = 1000
+    static let slice = 1000
 
     private let service: ControllerService
     private let queue = DispatchQueue(label: "answers")
@@ -18,9 +18,10 @@ final class ControllerAnswers: Sendable {
     private let latest = Locked<Count?>(nil)
 
     private struct Count {
-        let order: UInt64
+        let order: RecordedOrder
         /// When it began, by the uptime.
         let begin: Double
+        /// Without the names of the order's devices, which not everybody wants.
         let fields: Fields
     }
 
@@ -35,7 +36,12 @@ final class ControllerAnswers: Sendable {
     func order(_ request: Fields) async throws(FleetRefusal) -> Fields {
         await waitForChange(after: request["revision"]?.unsignedValue, request)
         let (wanted, asked) = (request["order"]?.unsignedValue, ControllerService.uptime)
-        guard let fields = await onQueue({ [self] in progress(of: wanted, asked: asked) }) else {
+        let hasNames = Self.wantsNames(request)
+        let fields = await onQueue { [self] () -> Fields? in
+            guard let count = progress(of: wanted, asked: asked) else { return nil }
+            return hasNames ? count.fields.merging(Self.names(of: count.order)) { $1 } : count.fields
+        }
+        guard let fields else {
             throw FleetRefusal(wanted.map { "there is no order \($0); see “fleet orders”" } ?? "no order was given yet")
         }
         return fields
@@ -53,15 +59,15 @@ final class ControllerAnswers: Sendable {
     }
 
     /// On the queue: counts the devices of an order, unless that was begun after somebody asked.
-    private func progress(of wanted: UInt64?, asked: Double) -> Fields? {
+    private func progress(of wanted: UInt64?, asked: Double) -> Count? {
         let begin = ControllerService.uptime
         // The revision first: what changes while it is counted is news for whoever asks again.
         let (recorded, revision) = service.read { state, _ in
             (wanted.map { state.order($0) } ?? state.orders.last, state.revision)
         }
         guard let recorded else { return nil }
-        if let latest = latest.withLock({ $0 }), latest.order == recorded.number, latest.begin >= asked {
-            return latest.fields
+        if let latest = latest.withLock({ $0 }), latest.order.number == recorded.number, latest.begin >= asked {
+            return latest
         }
         var progress = OrderProgress(of: recorded, atMost: FleetProtocol.mostDevices)
         var hasMore = true
@@ -73,8 +79,9 @@ final class ControllerAnswers: Sendable {
             }
         }
         let fields = service.read { [progress] state, _ in Self.fields(progress, revision, state) }
-        latest.withLock { $0 = Count(order: recorded.number, begin: begin, fields: fields) }
-        return fields
+        let count = Count(order: recorded, begin: begin, fields: fields)
+        latest.withLock { $0 = count }
+        return count
     }
 
     private static func fields(_ progress: OrderProgress, _ revision: UInt64, _ state: ControllerState) -> Fields {
@@ -99,12 +106,18 @@ final class ControllerAnswers: Sendable {
             "all": .boolean(recorded.target == .all),
         ]
         if let session = recorded.order.session { fields["session"] = .uint64(session) }
-        if case .devices(let names) = recorded.target {
-            fields["devices"] = .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")
-        }
         if let count = recorded.count { fields["count"] = .uint64(count) }
         return fields
     }
+
+    /// The devices that the order still names.
+    private static func names(of recorded: RecordedOrder) -> Fields {
+        guard case .devices(let names) = recorded.target else { return [:] }
+        return ["devices": .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")]
+    }
+
+    /// A page that follows a fleet counts an order's devices, and names none: 100 orders may name 100,000.
+    private static func wantsNames(_ request: Fields) -> Bool { request["names"]?.booleanValue ?? true }
 
     private static func fields(_ name: String, _ standing: Standing, _ device: FleetDevice?) -> Fields {
         var fields: Fields = ["device": .string(name), "state": .string(standing.word)]
@@ -121,10 +134,17 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    func orders(_ request: Fields) -> Fields {
+    func orders(_ request: Fields) async -> Fields {
         let limit = Int(clamping: request["limit"]?.unsignedValue ?? 20)
-        let recorded = service.read { state, _ in Array(state.orders.suffix(min(limit, FleetProtocol.mostDevices))) }
-        return ["orders": .array(recorded.reversed().map { .fields(Self.fields($0)) }, of: "a{sv}")]
+        let hasNames = Self.wantsNames(request)
+        return await onQueue { [self] in
+            let recorded = service.read { state, _ in state.orders.suffix(min(limit, ControllerState.mostOrders)) }
+            let orders = recorded.reversed().map { order -> DBusValue in
+                let fields = Self.fields(order)
+                return .fields(hasNames ? fields.merging(Self.names(of: order)) { $1 } : fields)
+            }
+            return ["orders": .array(orders, of: "a{sv}")]
+        }
     }
 
     // MARK: Devices

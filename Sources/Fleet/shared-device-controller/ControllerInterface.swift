@@ -93,7 +93,7 @@ final class ControllerInterface: Sendable {
             return switch method {
             case .signOut: try await signOut(request)
             case .getOrder: try await answers.order(request)
-            case .getOrders: answers.orders(request)
+            case .getOrders: await answers.orders(request)
             case .getDevices: await answers.devices(request)
             case .getDevice: try answers.device(request)
             case .listDevices: try await list(request)

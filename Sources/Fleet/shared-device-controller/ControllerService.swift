@@ -225,9 +225,13 @@ package final class ControllerService: FleetService {
 
     /// On the queue: has the server send once more what may have been lost on the way. Nothing is lost where it does not: the next time comes.
     private func askAgain() {
-        let (reports, presence) = core.withLock { core in
-            (core.state.nextReportsWanted(now: Self.wall), core.state.nextPresenceWanted(now: Self.wall))
+        let (reports, presence, isLooking) = core.withLock { core in
+            let reports = core.state.nextReportsWanted(now: Self.wall, lookingAt: ControllerAnswers.slice)
+            let presence = core.state.nextPresenceWanted(now: Self.wall, lookingAt: ControllerAnswers.slice)
+            return (reports, presence, core.state.isLooking)
         }
+        // Behind the reports that have come meanwhile.
+        if isLooking { queue.async { [weak self] in self?.askAgain() } }
         let topics = configuration.topics
         if let reports { askAgain(for: reports, topics.forController) { topics.text(.reported(device: $0)) } }
         if let presence { askAgain(for: presence, [topics.allPresence]) { topics.text(.presence(device: $0)) } }
@@ -263,7 +267,8 @@ package final class ControllerService: FleetService {
             guard let self else { return }
             storeReports()
             publish()
-            askAgain()
+            // Who looks already goes on by itself.
+            if !core.withLock({ $0.state.isLooking }) { askAgain() }
             beat()
         }
     }

@@ -56,7 +56,7 @@ struct DeviceMetricsTests {
     private static var fleet: FleetMetrics {
         var fleet = FleetMetrics()
         (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)
-        fleet.order = .init(number: 7, at: 1_000_000, counts: ["clean": 1, "unknown": 1], waived: 3)
+        fleet.order = .init(number: 7, at: 1_000_000, counts: ["clean": 1, "unknown": 1], waived: 3, enforced: 4)
         return fleet
     }
 
@@ -70,6 +70,7 @@ struct DeviceMetricsTests {
             #"shared_device_fleet_devices{listed="no"} 1"#,
             "shared_device_fleet_order 7", #"shared_device_fleet_order_devices{state="clean"} 1"#,
             #"shared_device_fleet_order_devices{state="stuck"} 0"#, "shared_device_fleet_order_waived_apps 3",
+            "shared_device_fleet_order_enforced_apps 4",
             "shared_device_fleet_order_start_seconds 1000000", "shared_device_fleet_foreign_messages 5",
         ] { #expect(lines.contains(line[...]), "\(line)") }
         let away = FleetMetrics.text(nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
@@ -106,6 +107,6 @@ struct DeviceMetricsTests {
         let parser = try ChildProcess("/usr/bin/python3", ["-c", program, module, file])
         #expect(await parser.exitStatus() == 0, "\(parser.errorText)")
         _ = try? await parser.line { _ in false }
-        #expect(parser.lines == ["20 34"])
+        #expect(parser.lines == ["21 35"])
     }
 }

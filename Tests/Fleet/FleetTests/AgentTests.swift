@@ -113,7 +113,8 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(9)).isEmpty)
         _ = agent.handle(.disconnected, now: .at(10))
         let effects = agent.handle(.connected, now: .at(20))
-        #expect(effects.map(\.word) == ["subscribe", "publishPresence", "publish"])
+        // The number of the report follows the clock, and is on the disk before.
+        #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
     }
 
     @Test("FL-6: a heartbeat above what was seen makes the device subscribe again, and not each time")
@@ -192,6 +193,33 @@ struct AgentTests {
         _ = second.handle(.connected, now: .at(1))
         let after = try #require(second.handle(.device(.nobody(1)), now: .at(1)).report)
         #expect(after.sequence > before.sequence)
+    }
+
+    @Test("FL-15: a device that was set up anew with a clock that was behind is heard as soon as the clock is right")
+    func correctedClock() throws {
+        var first = Self.agent(.nobody(1))
+        let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
+        var controller = try ControllerTests.controller("a")
+        ControllerTests.hear(&controller, before)
+        // The same name, without the old file, and with a clock that begins at 0; it is put right before the agent connects.
+        var second = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
+        _ = second.handle(.device(.nobody(2)), now: .at(1, wall: 1))
+        let after = try #require(second.handle(.connected, now: .at(20, wall: 5000)).report)
+        ControllerTests.hear(&controller, after)
+        #expect(controller.devices["a"]?.report == after && controller.oldCount == 0)
+        // It is put right while the agent is connected.
+        var third = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
+        _ = third.handle(.connected, now: .at(1, wall: 1))
+        let early = try #require(third.handle(.device(.nobody(3)), now: .at(1, wall: 1)).report)
+        ControllerTests.hear(&controller, early)
+        #expect(controller.devices["a"]?.report == after && controller.oldCount == 1)
+        let last = try #require(third.handle(.clockSynchronised(true), now: .at(9, wall: 6000)).report)
+        ControllerTests.hear(&controller, last)
+        #expect(controller.devices["a"]?.report == last)
+        // A clock that is set back takes no number back.
+        _ = third.handle(.disconnected, now: .at(10, wall: 10))
+        let again = try #require(third.handle(.connected, now: .at(20, wall: 20)).report)
+        #expect(again.sequence > last.sequence)
     }
 }
 

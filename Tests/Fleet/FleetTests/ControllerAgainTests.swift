@@ -74,6 +74,45 @@ struct ControllerAgainTests {
         #expect(wanted(9000) == nil)
     }
 
+    @Test("whom to ask again is looked for some devices at a time, whoever comes, goes or reports meanwhile")
+    func lookingInParts() throws {
+        var controller = try ControllerTests.controller("a", "b", "c", "e")
+        func isThere(_ names: String...) {
+            for name in names {
+                controller.received(.presence(device: name), .presence(isOnline: true), sent: nil, now: 0)
+            }
+        }
+        func look(_ time: Double = 15) -> [MessagesWanted?] {
+            [controller.nextReportsWanted(now: time, lookingAt: 1)]
+        }
+        isThere("a", "b", "c", "e")
+        _ = try controller.order(.all, session: nil, reason: "", now: 0)
+        #expect(look() + look() == [nil, nil])
+        #expect(controller.isLooking)
+        _ = try controller.list(["c"], groups: nil)
+        _ = try controller.list(["d"], groups: [])
+        isThere("d")
+        // The clock may be set back meanwhile.
+        #expect(look(1) == [nil])
+        #expect(look() == [.devices(["a", "b", "d", "e"])])
+        #expect(!controller.isLooking)
+        // Where all are done, it ends as well.
+        for name in ["a", "b", "d", "e"] {
+            let report = ControllerTests.report(seen: controller.highest)
+            controller.received(.reported(device: name), .reported(report), sent: nil, now: 0)
+        }
+        #expect(look(1000) + look(1000) + look(1000) + look(1000) == [nil, nil, nil, nil])
+        #expect(!controller.isLooking)
+        // A new order begins anew; without a connection nobody looks.
+        #expect(look(2000) == [nil])
+        #expect(controller.isLooking)
+        _ = try controller.order(.all, session: nil, reason: "", now: 2000)
+        #expect(!controller.isLooking)
+        #expect(look(2015) == [nil])
+        controller.disconnected()
+        #expect(!controller.isLooking)
+    }
+
     @Test("an order that the server refuses is sent again until it takes it, and whoever asks is told why")
     func refused() throws {
         var controller = try ControllerTests.controller("a", "b")

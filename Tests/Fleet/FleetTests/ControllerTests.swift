@@ -146,7 +146,9 @@ struct ControllerTests {
 
     @Test(
         "FL-13: a file whose counts of an order cannot be read is refused: counted as nothing, nobody would be waited for",
-        arguments: ["1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 4294967296", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0"]
+        arguments: [
+            "1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 9007199254740992", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0",
+        ]
     )
     func unreadableCounts(text: String) throws {
         let directory = try TemporaryDirectory("controller-counts")
@@ -164,6 +166,21 @@ struct ControllerTests {
         let refusal = #expect(throws: FleetRefusal.self) { try store.load() }
         let words = refusal?.description ?? ""
         #expect(words.contains(directory.path) && words.contains(text) && words.contains("restore it"), "\(words)")
+    }
+
+    @Test("FL-11: what devices claim of their apps adds up to numbers that the controller can read again")
+    func forgedCounts() throws {
+        var counts = OrderCounts()
+        let apps = UInt64(DeviceReport.mostRounds) * DeviceReport.mostApps
+        for _ in 0..<300 { counts.add(.clean(waived: apps, enforced: apps)) }
+        #expect(counts.waived == 300 * apps && counts.waived > 1 << 32)
+        #expect(try OrderCounts(counts.text) == counts)
+        for _ in 0..<3 { counts.add(.clean(waived: .max, enforced: .max)) }
+        counts.addUnknown(.max)
+        #expect(counts.waived == (1 << 53) - 1 && counts.enforced == counts.waived)
+        #expect(try OrderCounts(counts.text) == counts)
+        counts.addUnknown(1)
+        #expect(counts.total == (1 << 53) - 1 + 303 && counts.undone == (1 << 53) - 1)
     }
 
     @Test("a server with more topics than a fleet can have does not grow the controller")

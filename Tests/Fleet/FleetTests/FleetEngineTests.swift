@@ -98,7 +98,7 @@ struct FleetEngineTests {
     }
 
     @Test(
-        "FL-10: without a certificate, with a revoked one, and at a server of another authority there is no connection"
+        "FL-10: without TLS, with a revoked certificate, and at a server of another authority there is no connection"
     )
     func certificates() async throws {
         let stage = try await FleetStage()
@@ -126,6 +126,47 @@ struct FleetEngineTests {
         try await eventually("the wrong server is not trusted") { !misled.losses.isEmpty }
         #expect(!misled.isConnected)
         withExtendedLifetime((revoked, nobody, client)) {}
+    }
+
+    @Test(
+        "FL-8, FL-10: another program does not get in without a certificate, and with a device's writes no topic of another",
+        .enabled(if: FleetEngineTests.hasOtherClient, "mosquitto_pub is not there: apt-get install mosquitto-clients")
+    )
+    func otherProgram() async throws {
+        let stage = try await FleetStage()
+        for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
+        let (auditor, heard) = try stage.client("auditor")
+        try await eventually("the auditor is connected") { heard.isConnected }
+        try auditor.subscribe(to: ["sd/1/clinic/dev/+/reported"])
+        let files = stage.files("a")
+        func publish(
+            _ text: String,
+            for device: String,
+            _ words: [String] = []
+        ) async throws -> (status: Int32, errors: String) {
+            let common = ["-V", "mqttv5", "-h", "localhost", "-p", "\(stage.port)", "--cafile", files.authority]
+            let message = ["-q", "1", "-r", "-t", "sd/1/clinic/dev/\(device)/reported", "-m", text]
+            let process = try ChildProcess("mosquitto_pub", common + message + words)
+            let status = await process.exitStatus(within: .seconds(60))
+            return (status, process.errorText)
+        }
+        let bare = try await publish("bare", for: "a")
+        #expect(bare.status != 0, "\(bare)")
+        let certified = ["--cert", files.certificate, "--key", files.key]
+        let foreign = try await publish("foreign", for: "b", certified)
+        #expect(foreign.errors.lowercased().contains("not authorized"), "\(foreign)")
+        // The same words with the right certificate and topic: what was wrong is nothing else.
+        let own = try await publish("own", for: "a", certified)
+        #expect(own.status == 0 && own.errors.isEmpty, "\(own)")
+        try await eventually("the auditor hears it") { !heard.messages.isEmpty }
+        #expect(heard.messages.map { String(decoding: $0.payload, as: UTF8.self) } == ["own"])
+    }
+
+    /// Whether a client is there that is not of this project's making.
+    static var hasOtherClient: Bool {
+        ["/usr/bin", "/usr/local/bin"].contains {
+            FileManager.default.isExecutableFile(atPath: "\($0)/mosquitto_pub")
+        }
     }
 
     @Test(

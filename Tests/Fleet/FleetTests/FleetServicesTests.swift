@@ -15,14 +15,41 @@ import shared_device_agent
 /// Agent and controller in this process, where a test can have two things happen at the moment that matters.
 @Suite("A fleet's services, between two events")
 struct FleetServicesTests {
-    @Test("FL-11: what arrives while an order is written to the disk is counted, and no revision comes twice")
-    func foreignMeanwhile() async throws {
-        let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
+    /// A controller that reaches no server.
+    private static func controller(in directory: TemporaryDirectory, on bus: PrivateBus) throws -> ControllerService {
         let text = """
             {"fleet": "clinic", "name": "controller", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
             """
         let configuration = try FleetConfiguration(parsing: Array(text.utf8))
-        let controller = try ControllerService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+        return try ControllerService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
+    }
+
+    @Test("of orders and their progress whoever only counts the devices gets no names, and everybody else does")
+    func countsWithoutNames() async throws {
+        let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
+        let controller = try Self.controller(in: directory, on: bus)
+        try await controller.change { state throws(FleetRefusal) in (try state.list(["a", "b"], groups: []), ()) }
+        try await controller.change { state throws(FleetRefusal) in
+            (try state.order(.devices(["a", "b"]), session: nil, reason: "x", now: 0), ())
+        }
+        let answers = ControllerAnswers(service: controller)
+        for (request, names) in [([:], ["a", "b"]), (["names": .boolean(false)], nil)]
+            as [([String: DBusValue], [String]?)]
+        {
+            let orders = await answers.orders(request)["orders"]?.elementsValue ?? []
+            let order = orders.first?.fieldsValue ?? [:]
+            #expect(orders.count == 1 && order["count"]?.unsignedValue == 2)
+            #expect(order["devices"]?.stringsValue == names)
+            let progress = try await answers.order(request)
+            #expect(progress["total"]?.unsignedValue == 2 && progress["count"]?.unsignedValue == 2)
+            #expect(progress["devices"]?.stringsValue == names)
+        }
+    }
+
+    @Test("FL-11: what arrives while an order is written to the disk is counted, and no revision comes twice")
+    func foreignMeanwhile() async throws {
+        let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
+        let controller = try Self.controller(in: directory, on: bus)
         let loud = MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: Array("{".utf8))
         let foreign = MQTTMessage(topic: "sd/1/clinic/dev/a/other", payload: [])
         try await onThread { for _ in 0..<ReportLimiter.most { controller.take(.message(loud)) } }

@@ -74,6 +74,22 @@ struct FleetViewTests {
         #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
     }
 
+    @Test("FL-12: the session that sign-out --session names is in the order; one that no message can name is refused")
+    func namedSession() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        let (a, heard) = try await FleetEngineTests.device("a", on: stage)
+        let words = ["sign-out", "--device", "a", "--reason", "x", "--wait", "0", "--session"]
+        let refused = try await stage.fleet(words + ["9007199254740992"])
+        #expect(![0, 69, 75].contains(refused.status) && refused.lines.isEmpty, "\(refused)")
+        _ = try await stage.fleet(words + ["7"])
+        try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
+        #expect(FleetEngineTests.orders(heard).allSatisfy { $0.session == 7 })
+        withExtendedLifetime(a) {}
+    }
+
     @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")
     func onTerminal() async throws {
         let stage = try await FleetStage()

@@ -63,6 +63,24 @@ struct FleetWireTests {
         withExtendedLifetime(client) {}
     }
 
+    @Test("FL-9: the server's keep-alive wins: asked for a word each second, the client says one before its own minute")
+    func serverKeepAlive() async throws {
+        let server = try Listener()
+        let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
+        let client = try MQTTClient(options) { _ in }
+        let said = try await onThread { () -> [UInt8] in
+            let connection = server.take()
+            defer { close(connection) }
+            _ = Listener.read(connection)
+            // It accepts, and names its own keep-alive.
+            guard Listener.write([0x20, 6, 0, 0, 3, 0x13, 0, 1], to: connection) else { return [] }
+            var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
+            return poll(&watched, 1, 40_000) > 0 ? Listener.read(connection) : []
+        }
+        #expect(said == [0xC0, 0], "a ping")
+        withExtendedLifetime(client) {}
+    }
+
     @Test("FL-11: a server that refuses a subscription ten thousand times over is told of once")
     func refusalsWithoutEnd() async throws {
         let server = try Listener()

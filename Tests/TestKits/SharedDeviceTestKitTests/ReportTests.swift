@@ -11,7 +11,8 @@ struct ReportTests {
         for name in ["dom", "words", "day", "rounds", "drawing", "report"] {
             #expect(script.contains("const module_\(name) = (() => {"), "\(name)")
         }
-        #expect(script.contains("const { axisOf, signs, spread } = module_rounds;") && script.contains("waterfall, "))
+        #expect(script.contains("const { axisOf, signs, spread, tableOf } = module_rounds;"))
+        #expect(script.contains("waterfall, "))
         let lines = script.split(separator: "\n")
         #expect(!lines.contains { $0.hasPrefix("import ") || $0.hasPrefix("export ") })
         #expect(!script.contains("]]>") && !script.contains("</script"), "it ends not what it is in")

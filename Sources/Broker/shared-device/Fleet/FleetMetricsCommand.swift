@@ -46,7 +46,8 @@ struct FleetMetricsCommand: ParsableCommand {
                 number: order.order,
                 at: order.at?.timeIntervalSince1970,
                 counts: order.counts,
-                waived: order.waived
+                waived: order.waived,
+                enforced: order.enforced
             )
         }
         return fleet

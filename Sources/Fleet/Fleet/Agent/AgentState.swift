@@ -78,16 +78,18 @@ package struct AgentState: Sendable {
             self.memory.policy = policy
             effects = [.store(self.memory)]
         }
-        // Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
-        let byClock = UInt64(min(max(now.wall, 0), 0x1p32)) * Self.sequenceBlock
-        sequence = max(memory.sequenceLimit, byClock)
+        sequence = max(memory.sequenceLimit, Self.sequence(by: now))
     }
+
+    /// The number of a report by the clock. Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
+    private static func sequence(by now: Moment) -> UInt64 { UInt64(min(max(now.wall, 0), 0x1p32)) * sequenceBlock }
 
     /// What the agent does about an event.
     package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
         switch event {
         case .connected:
             isConnected = true
+            followClock(now)
             subscribedAt = now.uptime
             isReportDue = true
             sayAgainAt = nil
@@ -105,7 +107,9 @@ package struct AgentState: Sendable {
             problems[.broker] = reason
         case .signOutAnswered(let answer): finish(answer, now)
         case .stored(let problem): problems[.disk] = problem
-        case .clockSynchronised(let isSynchronised): isClockSynchronised = isSynchronised
+        case .clockSynchronised(let isSynchronised):
+            if isSynchronised, !isClockSynchronised { followClock(now) }
+            isClockSynchronised = isSynchronised
         case .tick: break
         }
         if mustAsk, let retryAt, now.uptime >= retryAt {
@@ -181,6 +185,10 @@ package struct AgentState: Sendable {
     }
 
     // MARK: Reports
+
+    /// The agent may have started with a clock that was behind, and without its old file. Below the numbers that the controller knows of this device, none
+    /// of its reports would count.
+    private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now)) }
 
     private mutating func report(_ now: Moment) {
         var content = DeviceReport()

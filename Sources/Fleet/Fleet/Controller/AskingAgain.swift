@@ -10,12 +10,17 @@ struct AskingAgain: Sendable {
     private var wait: Double
     /// When it was last done.
     private var at: Double?
+    /// While it is looked for whom to ask: the device that was looked at last, and those that were found.
+    private(set) var found: (last: String, names: [String])?
 
     /// - Parameter first: by itself longer than ``ReportLimiter/window``.
     init(first: Double = 15) { (self.first, wait) = (first, first) }
 
     /// It was done for another reason, or an order was given, to which reports are to come.
-    mutating func begin(_ now: Double) { (at, wait) = (now, first) }
+    mutating func begin(_ now: Double) {
+        (at, wait) = (now, first)
+        found = nil
+    }
 
     /// Something new waits beside what waited: it comes after the first wait at the latest, and what was due before comes no later.
     mutating func hasten(_ now: Double) {
@@ -25,6 +30,7 @@ struct AskingAgain: Sendable {
     }
 
     mutating func isDue(_ now: Double) -> Bool {
+        if found != nil { return true }
         guard let at else {
             at = now
             return false
@@ -33,8 +39,12 @@ struct AskingAgain: Sendable {
         return abs(now - at) >= wait
     }
 
+    /// Somebody looks on behind this device.
+    mutating func goOn(after last: String, _ names: [String]) { found = (last, names) }
+
     mutating func end(_ now: Double, asked: Bool) {
         at = now
+        found = nil
         wait = asked ? min(wait * 2, Self.longest) : first
     }
 }
@@ -51,29 +61,42 @@ package enum MessagesWanted: Sendable, Hashable {
 extension ControllerState {
     /// Whose reports to ask for: of devices that are connected and listed, and have not done what is ordered, by all that is known.
     ///
-    /// - Returns: `nil` where nobody is to be asked for now.
-    package mutating func nextReportsWanted(now: Double) -> MessagesWanted? {
-        nextWanted(\.askingForReports, now) { $0.isOnline == true }
+    /// - Parameter most: how many devices to look at: there may be 100,000, and others want to read and change what is known of them meanwhile.
+    /// - Returns: `nil` where nobody is to be asked for now, or while there are devices to look at (``isLooking``).
+    package mutating func nextReportsWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
+        nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
 
     /// Whose presence to ask for: of the others that have not done what is ordered. They may be there, and nobody has heard it.
     ///
-    /// - Returns: `nil` where nobody is to be asked for now.
-    package mutating func nextPresenceWanted(now: Double) -> MessagesWanted? {
-        nextWanted(\.askingForPresence, now) { $0.isOnline != true }
+    /// - Parameter most: as of ``nextReportsWanted(now:lookingAt:)``.
+    /// - Returns: `nil` where nobody is to be asked for now, or while there are devices to look at (``isLooking``).
+    package mutating func nextPresenceWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
+        nextWanted(\.askingForPresence, now, most) { $0.isOnline != true }
     }
+
+    /// Whether not all devices have been looked at, and the rest are to be without a wait.
+    package var isLooking: Bool { isConnected && (askingForReports.found ?? askingForPresence.found) != nil }
 
     private mutating func nextWanted(
         _ asking: WritableKeyPath<ControllerState, AskingAgain>,
         _ now: Double,
+        _ most: Int,
         where isMeant: (FleetDevice) -> Bool
     ) -> MessagesWanted? {
         guard isConnected, self[keyPath: asking].isDue(now) else { return nil }
-        var wanted: [String] = []
-        for name in names {
+        let found = self[keyPath: asking].found
+        var wanted = found?.names ?? []
+        // By its name: devices may have come and gone meanwhile.
+        let some = names[(found.map { place(after: $0.last) } ?? 0)...].prefix(most)
+        for name in some {
             guard let device = devices[name], device.isListed, isMeant(device), owes(device, now) else { continue }
             wanted.append(name)
             if wanted.count > MessagesWanted.most { break }
+        }
+        if wanted.count <= MessagesWanted.most, let last = some.last, some.endIndex < names.endIndex {
+            self[keyPath: asking].goOn(after: last, wanted)
+            return nil
         }
         self[keyPath: asking].end(now, asked: !wanted.isEmpty)
         return wanted.isEmpty ? nil : wanted.count > MessagesWanted.most ? .all : .devices(wanted)

@@ -2,6 +2,9 @@
 package struct OrderCounts: Sendable, Hashable {
     /// By ``Standing/rank``.
     package private(set) var byRank = [UInt64](repeating: 0, count: Standing.words.count)
+    /// No number is higher: devices may claim more apps together than any fleet has, and what is written has to be read again.
+    private static let most: UInt64 = (1 << 53) - 1
+
     /// Apps that were let off.
     package private(set) var waived: UInt64 = 0
     /// Apps that were stopped, and whose data was deleted in their place.
@@ -17,7 +20,7 @@ package struct OrderCounts: Sendable, Hashable {
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
         // The last word may have two numbers: those that were waived and those that were enforced.
         let apps = words.last.map { $0.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false) } ?? []
-        let numbers = (words.dropLast() + apps).compactMap { UInt64($0) }.filter { $0 < 1 << 32 }
+        let numbers = (words.dropLast() + apps).compactMap { UInt64($0) }.filter { $0 <= Self.most }
         guard words.count == byRank.count + 1, numbers.count == byRank.count + apps.count else {
             throw FleetRefusal("“\(text.prefix(100))” does not say how many devices are in each state of an order")
         }
@@ -34,15 +37,17 @@ package struct OrderCounts: Sendable, Hashable {
     package var total: UInt64 { byRank.reduce(0, +) }
     package var undone: UInt64 { byRank.prefix(Standing.firstDoneRank).reduce(0, +) }
 
-    mutating func add(_ standing: Standing) {
-        byRank[standing.rank] += 1
+    package mutating func add(_ standing: Standing) {
+        Self.add(1, to: &byRank[standing.rank])
         guard case .clean(let waived, let enforced) = standing else { return }
-        self.waived += waived
-        self.enforced += enforced
+        Self.add(waived, to: &self.waived)
+        Self.add(enforced, to: &self.enforced)
     }
 
     /// Devices of which nothing is known.
-    package mutating func addUnknown(_ count: UInt64) { byRank[Standing.unknown.rank] += count }
+    package mutating func addUnknown(_ count: UInt64) { Self.add(count, to: &byRank[Standing.unknown.rank]) }
+
+    private static func add(_ more: UInt64, to sum: inout UInt64) { sum = min(sum + min(more, most), most) }
 }
 
 /// How far the devices of an order are, counted some at a time: there may be 100,000, and others want to change what is known of them meanwhile.
