@@ -195,3 +195,18 @@ extension KeyedDecodingContainer {
         return scopes
     }
 }
+
+extension OrganisationSettings {
+    /// The same without what may change while people sign in: how often the provider is asked, what follows from its answers, and the ways by which it tells
+    /// something.
+    package var signInPart: OrganisationSettings {
+        let usual = OrganisationSettings(issuer: issuer, clientIdentifier: clientIdentifier)
+        var part = self
+        part.remoteCheckInterval = usual.remoteCheckInterval
+        part.offlineGrace = usual.offlineGrace
+        part.onProviderSessionEnd = usual.onProviderSessionEnd
+        part.backChannelLogout = usual.backChannelLogout
+        part.sharedSignals = usual.sharedSignals
+        return part
+    }
+}

@@ -58,7 +58,13 @@ final class CurrentProvider: Sendable {
         // What was valid last stays in force.
         case nil: return
         }
-        guard settings != self.settings else { return }
+        let before = self.settings
+        guard settings != before else { return }
+        if let settings, settings.signInPart == before?.signInPart {
+            // The client stays: it has the sign-ins that are under way, the provider's keys, and the names of the logout tokens that have counted.
+            state.withLock { $0.settings = settings }
+            return log.info("the configuration has changed, and the provider is the same")
+        }
         cancelAll()
         guard let settings else {
             state.withLock { $0 = State() }

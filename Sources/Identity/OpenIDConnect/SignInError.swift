@@ -18,6 +18,8 @@ package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
         case loginExpired = "login_expired"
         /// The person does not want to.
         case userCanceled = "user_canceled"
+        /// The provider refuses what the sign-in asks for.
+        case invalidScope = "invalid_scope"
     }
 
     package let code: Code
@@ -95,6 +97,14 @@ extension SignInError {
 
     static func unknownClient(_ issuer: Issuer) -> SignInError {
         SignInError(.providerMisconfigured, "\(issuer) does not know this device's client ID or secret")
+    }
+
+    static func scopesRefused(_ issuer: Issuer) -> SignInError {
+        SignInError(
+            .invalidScope,
+            "\(issuer) refuses the scopes of the sign-in (invalid_scope); have the client allowed them, or take them out of oidcScopes "
+                + "or the app's manifest"
+        )
     }
 
     static func misconfigured(_ issuer: Issuer, _ what: String) -> SignInError {

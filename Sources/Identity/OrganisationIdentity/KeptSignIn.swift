@@ -10,6 +10,11 @@ struct KeptSignIn: Codable, Sendable {
         var value: String
         /// When it ends, in seconds since 1970.
         var end: Double
+        /// Whether no app has asked for it, so that perhaps none has it. An earlier version did not write it.
+        var isOfCheck: Bool?
+
+        /// What apps have is to be revoked in any case: the others come first, and are let go first.
+        var order: (Int, Double) { (isOfCheck == true ? 0 : 1, end) }
     }
 
     /// Grows when the same members mean something else.
@@ -27,7 +32,7 @@ struct KeptSignIn: Codable, Sendable {
     var isSigned: Bool
     /// What was granted at the sign-in.
     var scopes: Set<String>
-    /// The one that counts longest last.
+    /// Those of checks first; of each kind the one that counts longest last.
     var accessTokens: [IssuedToken]
 
     /// How many access tokens are kept, one for each app and its scopes. So many can be revoked within the time for an end.
@@ -58,17 +63,25 @@ struct KeptSignIn: Codable, Sendable {
     }
 
     /// After a refresh.
-    mutating func renew(_ tokens: TokenAnswer, now: Date) {
+    ///
+    /// - Parameter isCheck: whether no app has asked for it.
+    mutating func renew(_ tokens: TokenAnswer, isCheck: Bool = false, now: Date) {
         if let token = tokens.refreshToken { refreshToken = token.text }
         if let token = tokens.idToken { idToken = token }
-        add(tokens, now: now)
+        add(tokens, isCheck: isCheck, now: now)
     }
 
-    private mutating func add(_ tokens: TokenAnswer, now: Date) {
+    private mutating func add(_ tokens: TokenAnswer, isCheck: Bool = false, now: Date) {
         let time = now.timeIntervalSince1970
         accessTokens.removeAll { $0.end <= time }
-        accessTokens.append(IssuedToken(value: tokens.accessToken.text, end: time + tokens.lifetime / .seconds(1)))
-        accessTokens.sort { $0.end < $1.end }
+        accessTokens.append(
+            IssuedToken(
+                value: tokens.accessToken.text,
+                end: time + tokens.lifetime / .seconds(1),
+                isOfCheck: isCheck ? true : nil
+            )
+        )
+        accessTokens.sort { $0.order < $1.order }
         accessTokens.removeFirst(max(0, accessTokens.count - Self.mostAccessTokens))
     }
 

@@ -275,7 +275,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         switch outcome {
         case .renewed(let tokens):
             let now = clock.date()
-            kept.renew(tokens, now: now)
+            kept.renew(tokens, isCheck: scopes.isEmpty, now: now)
             let granted = tokens.scopes ?? (scopes.isEmpty ? kept.scopes : scopes)
             do throws(IdentityError) {
                 let token = AccessToken(tokens, scopes: granted, now: now, kept)

@@ -120,14 +120,21 @@ package final class MicrosoftBroker: Sendable {
                 ) { [weak self] call in
                     let texts = call.arguments.map { $0.stringValue ?? "" }
                     guard let self, texts.count == 3 else { return [.string("{}")] }
-                    return [.string(await self.answer(method, correlation: texts[1], texts[2]).text)]
+                    return [.string(await self.answer(method, from: call.sender, correlation: texts[1], texts[2]).text)]
                 }
             }
         )
     }
 
     /// The answer to a call, whatever it is.
-    func answer(_ method: BrokerContract.Method, correlation: String, _ text: String) async -> JSONValue {
+    ///
+    /// - Parameter client: the connection that calls; `nil` where nobody looks whether it is there.
+    func answer(
+        _ method: BrokerContract.Method,
+        from client: String? = nil,
+        correlation: String,
+        _ text: String
+    ) async -> JSONValue {
         let isAdmitted = underWay.withLock { count in
             guard count < BrokerContract.requests else { return false }
             count += 1
@@ -141,7 +148,7 @@ package final class MicrosoftBroker: Sendable {
             case .getLinuxBrokerVersion: return .object(["linuxBrokerVersion": .string(BrokerContract.version)])
             case .getAccounts: return ClientAnswers.accounts(try await visibleAccount())
             case .acquireTokenSilently: return try await token(request)
-            case .acquireTokenInteractively: return try await interactiveToken(request, correlation)
+            case .acquireTokenInteractively: return try await interactiveToken(request, correlation, client)
             case .removeAccount: return try await remove(request)
             case .cancelInteractiveFlow:
                 prompter?.cancel(correlation)
@@ -225,7 +232,8 @@ package final class MicrosoftBroker: Sendable {
     /// A token without a question where there is one; otherwise the person is asked first. Clients ask so also where nobody has to be asked.
     private func interactiveToken(
         _ request: ClientRequest,
-        _ correlation: String
+        _ correlation: String,
+        _ client: String?
     ) async throws(BrokerFailure) -> JSONValue {
         do throws(BrokerFailure) {
             return try await token(request)
@@ -238,7 +246,7 @@ package final class MicrosoftBroker: Sendable {
                 "there is no display to ask anybody at (DISPLAY, WAYLAND_DISPLAY)"
             )
         }
-        switch try await prompter.ask(correlation) {
+        switch try await ask(prompter, correlation, client) {
         // Whoever has signed in meanwhile through another app is signed in here, too.
         case .ended(0?), .ended(65?): return try await token(request)
         case .ended(1?): throw BrokerFailure(.userCanceled, "the sign-in was cancelled")
@@ -257,6 +265,24 @@ package final class MicrosoftBroker: Sendable {
         case .expired: throw BrokerFailure(.applicationCanceled, "nobody has signed in within ten minutes; try again")
         case .failed(let reason): throw BrokerFailure(.incorrectConfiguration, reason)
         }
+    }
+
+    /// Has the person asked for as long as the client is there. Of one that has died nobody would take the answer, or give the place back.
+    private func ask(
+        _ prompter: Prompter,
+        _ correlation: String,
+        _ client: String?
+    ) async throws(BrokerFailure) -> Prompter.Outcome {
+        guard let client else { return try await prompter.ask(correlation) }
+        let owner = NameOwner(of: client, on: parts.connection) { if $0 == nil { prompter.leave(client) } }
+        do throws(DBusError) {
+            try await owner.start()
+        } catch {
+            throw BrokerFailure(.transientError, "the bus does not say whether the client is there; try again later")
+        }
+        // It watches the client until the answer is there.
+        defer { withExtendedLifetime(owner) {} }
+        return try await prompter.ask(correlation, of: client) { owner.current == nil }
     }
 
     /// The sign-out of the device: clients know no other.

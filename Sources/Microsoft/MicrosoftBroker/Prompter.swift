@@ -20,9 +20,16 @@ final class Prompter: Sendable {
     /// Starts the program and waits for its end; a task that is cancelled ends it.
     typealias Start = @Sendable () async -> Outcome
 
+    private struct Waiter {
+        let correlation: String
+        /// The connection of the client; `nil` where nobody looks whether it is there.
+        let client: String?
+        let continuation: CheckedContinuation<Outcome?, Never>
+    }
+
     private struct State {
         var nextWaiter: UInt64 = 0
-        var waiting: [UInt64: (correlation: String, continuation: CheckedContinuation<Outcome?, Never>)] = [:]
+        var waiting: [UInt64: Waiter] = [:]
         var run: UInt64 = 0
         var task: Task<Void, Never>?
     }
@@ -34,21 +41,33 @@ final class Prompter: Sendable {
 
     /// Waits until the person has signed in, or does not want to.
     ///
-    /// - Parameter correlation: the client's name for its request, for ``cancel(_:)``.
+    /// - Parameters:
+    ///   - correlation: the client's name for its request, for ``cancel(_:)``.
+    ///   - client: its connection, for ``leave(_:)``.
+    ///   - isGone: whether that has left already. Where it says no, ``leave(_:)`` is called afterwards.
     /// - Throws: `BrokerFailure` where too many wait already.
-    func ask(_ correlation: String) async throws(BrokerFailure) -> Outcome {
+    func ask(
+        _ correlation: String,
+        of client: String? = nil,
+        isGone: @escaping @Sendable () -> Bool = { false }
+    ) async throws(BrokerFailure) -> Outcome {
         let outcome: Outcome? = await withCheckedContinuation { continuation in
-            let isTaken = state.withLock { state -> Bool in
-                guard state.waiting.count < BrokerContract.interactiveRequests else { return false }
+            let (isTaken, hasLeft) = state.withLock { state -> (Bool, Bool) in
+                if isGone() { return (false, true) }
+                guard state.waiting.count < BrokerContract.interactiveRequests else { return (false, false) }
                 state.nextWaiter += 1
-                state.waiting[state.nextWaiter] = (correlation, continuation)
-                guard state.task == nil else { return true }
+                state.waiting[state.nextWaiter] = Waiter(
+                    correlation: correlation,
+                    client: client,
+                    continuation: continuation
+                )
+                guard state.task == nil else { return (true, false) }
                 state.run += 1
                 let run = state.run
                 state.task = Task { [weak self, start] in self?.end(run, await start()) }
-                return true
+                return (true, false)
             }
-            if !isTaken { continuation.resume(returning: nil) }
+            if !isTaken { continuation.resume(returning: hasLeft ? .cancelled : nil) }
         }
         guard let outcome else {
             throw BrokerFailure(.transientError, "too many sign-ins wait for a person; try again later")
@@ -68,9 +87,14 @@ final class Prompter: Sendable {
     }
 
     /// Ends the wait of the requests with this name, and the program where no other waits for it.
-    func cancel(_ correlation: String) {
+    func cancel(_ correlation: String) { endWait { $0.correlation == correlation } }
+
+    /// The same for all requests of a client that has left the bus: their places are another's.
+    func leave(_ client: String) { endWait { $0.client == client } }
+
+    private func endWait(where isMeant: @Sendable (Waiter) -> Bool) {
         let (waiting, task) = state.withLock { state -> ([CheckedContinuation<Outcome?, Never>], Task<Void, Never>?) in
-            let mine = state.waiting.filter { $0.value.correlation == correlation }
+            let mine = state.waiting.filter { isMeant($0.value) }
             for number in mine.keys { state.waiting[number] = nil }
             guard !mine.isEmpty, state.waiting.isEmpty else { return (mine.values.map(\.continuation), nil) }
             defer { state.task = nil }

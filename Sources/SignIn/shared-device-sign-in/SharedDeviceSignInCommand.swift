@@ -45,6 +45,16 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The name to offer.", valueName: "name"))
     var loginHint: String?
 
+    @Option(
+        parsing: .unconditionalSingleValue,
+        help: ArgumentHelp(
+            "What the organisation's provider is asked for beyond oidcScopes; may be repeated.",
+            discussion: "What no app's manifest has is left out.",
+            valueName: "scope"
+        )
+    )
+    var scope: [String] = []
+
     @Flag(help: "Ask on a page in a browser, where there is a terminal, too.")
     var page = false
 
@@ -124,6 +134,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             SignInPrompt.Wishes(
                 methods: methods(with: browser),
                 loginHint: loginHint,
+                scopes: scope,
                 surface: page || terminal == nil ? .page : .terminal
             ),
             browser: browser,
@@ -208,6 +219,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         case .userCanceled: EXIT_FAILURE
         case .interactionRequired: EX_UNAVAILABLE
         case .accountAlreadySignedIn, .notSharedDevice, .cleanupRequired, .appNotEligible: EX_DATAERR
+        case .scopesDeclined: EX_CONFIG
         default: code.exitStatus
         }
     }

@@ -97,6 +97,46 @@ struct LogoutListenerTests {
         #expect(throws: NoAddress.self) { try client.connect(to: path) }
     }
 
+    @Test("clients that say nothing, and more of them than there are places, keep no logout away")
+    func silentClients() async throws {
+        let fault = "backchannel-none.silent"
+        let device = try await LogoutDevice(fault: fault)
+        let silent = try (0..<64).map { _ in try StreamSocket() }
+        for client in silent { try client.connect(device.port) }
+        #expect(try await device.post("logout_token=\(try await token(fault))").hasPrefix("HTTP/1.1 200"))
+        #expect(device.events.withLock { $0.count } == 1)
+        withExtendedLifetime(silent) {}
+    }
+
+    @Test(
+        "a client that sends a little from time to time, or more than anybody wants, gives its place as well",
+        arguments: ["", "POST / HTTP/1.1\r\n", "nonsense\r\n\r\n"]
+    )
+    func places(beginning: String) async throws {
+        let directory = try TemporaryDirectory("places")
+        let path = directory.path + "/logout.socket"
+        var limits = HTTPListener.Limits()
+        // By the time alone nobody would go.
+        limits.patience = .seconds(600)
+        let listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { _ in
+            ListenerResponse(200)
+        }
+        let clients = try (0..<64).map { _ in try StreamSocket(AF_UNIX) }
+        let answer: String = try await aside {
+            for client in clients {
+                try client.connect(to: path)
+                client.send(beginning)
+            }
+            let last = try StreamSocket(AF_UNIX)
+            try last.connect(to: path)
+            last.send("POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na")
+            return last.readToEnd()
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 200"), "\(answer)")
+        withExtendedLifetime(clients) {}
+        await listener.close()
+    }
+
     @Test("a socket is named as the configuration names it")
     func names() throws {
         let directory = try TemporaryDirectory("names")

@@ -147,12 +147,14 @@ final class WholeDevice: Sendable {
     }
 
     /// Signs Ada in as her browser does.
-    func signIn(_ test: TestClient) async throws {
+    ///
+    /// - Parameter scopes: what the app that has begun it wants to get tokens for.
+    func signIn(_ test: TestClient, scopes: [String] = []) async throws {
         let begun = try await call(
             .beginSignIn,
             [
                 "methods": .array([.string("browser")], of: "s"), "redirectURI": .string(IdentityDevice.redirect),
-                "loginHint": .string("ada"),
+                "loginHint": .string("ada"), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             ]
         )
         let query = try await test.browse(try #require(begun["authorizationURL"]?.stringValue))

@@ -38,6 +38,20 @@ struct WholeDeviceTests {
         #expect(try await device.account()?.username == "ada@example.com")
     }
 
+    @Test("where a provider grants later only what the sign-in asked for, an app gets tokens of what it signed in with")
+    func scopesOfSignIn() async throws {
+        let rights = ["openid", "profile", "orders.read"]
+        let unasked = try await WholeDevice(fault: "strict-scopes", scopes: rights)
+        try await unasked.signIn(try await FaultyProvider.shared.value.client("strict-scopes"))
+        let error = await #expect(throws: SharedDeviceError.self) { try await unasked.token(["orders.read"]) }
+        #expect(error?.code == .scopesDeclined)
+        let asked = try await WholeDevice(fault: "strict-scopes.asked", scopes: rights)
+        let test = try await FaultyProvider.shared.value.client("strict-scopes.asked")
+        // No manifest has the last one.
+        try await asked.signIn(test, scopes: ["orders.read", "orders.refund"])
+        #expect(try await asked.token(["orders.read"]).scopes == ["orders.read"])
+    }
+
     @Test("a token that permits more than the app's manifest does not reach the app, which is told what to write")
     func moreScopes() async throws {
         let device = try await WholeDevice(fault: "more-scopes", scopes: ["openid", "profile", "orders.read"])

@@ -110,7 +110,7 @@ struct FaultyProviderTests {
         arguments: [
             ("authorize-error-access-denied", SignInError.Code.userCanceled),
             ("authorize-error-login-required", .interactionRequired),
-            ("authorize-error-invalid-scope", .providerMisconfigured),
+            ("authorize-error-invalid-scope", .invalidScope),
             ("authorize-error-temporarily-unavailable", .providerUnavailable),
             ("token-error-invalid-grant", .authenticationFailed),
             ("token-error-invalid-client", .providerMisconfigured),

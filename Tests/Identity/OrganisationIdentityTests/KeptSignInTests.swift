@@ -17,8 +17,7 @@ struct KeptSignInTests {
         return try TokenAnswer(.object(members), issuer: #require(Issuer("https://login.example.com")))
     }
 
-    @Test("of too many access tokens those are let go that end first; the one that counts longest is revoked first")
-    func accessTokens() throws {
+    private func signIn() throws -> KeptSignIn {
         let identity = IDToken(
             kept: try #require(Issuer("https://login.example.com")),
             subject: "ada",
@@ -27,7 +26,26 @@ struct KeptSignInTests {
             nonce: nil,
             isSigned: true
         )
-        var kept = KeptSignIn(identity, try tokens("a day", lifetime: 86_400), scopes: [], now: now)
+        return KeptSignIn(identity, try tokens("a day", lifetime: 86_400), scopes: [], now: now)
+    }
+
+    @Test("tokens that only checks have asked for are let go before those of apps, and revoked after them")
+    func tokensOfChecks() throws {
+        var kept = try signIn()
+        kept.renew(try tokens("app", lifetime: 600), now: now)
+        for number in 0..<100 {
+            kept.renew(try tokens("\(number)", lifetime: 3600 + Double(number)), isCheck: true, now: now)
+        }
+        #expect(kept.accessTokens.map(\.value) == (38..<100).map { "\($0)" } + ["app", "a day"])
+        let issuer = try #require(Issuer("https://login.example.com"))
+        let again = try #require(KeptSignIn(try kept.record(of: issuer), of: issuer))
+        // They are revoked from the end on.
+        #expect(again.accessTokens.suffix(3).map(\.value) == ["99", "app", "a day"])
+    }
+
+    @Test("of too many access tokens those are let go that end first; the one that counts longest is revoked first")
+    func accessTokens() throws {
+        var kept = try signIn()
         for number in 0..<100 { kept.renew(try tokens("\(number)", lifetime: 60 + Double(number)), now: now) }
         let values = kept.accessTokens.map(\.value)
         #expect(values == (37..<100).map { "\($0)" } + ["a day"])

@@ -74,6 +74,51 @@ struct BoundTests {
         #expect(answer.status == 8 && answer.context.contains("ten minutes"), "\(answer.text)")
     }
 
+    @Test("a client that dies while a person is asked gives its places back, and the last one takes the prompt along")
+    func deadClient() async throws {
+        let device = try await Device()
+        let marks = "\(device.directory.path)/marks"
+        let program = "\(device.directory.path)/prompt"
+        try "#!/bin/sh\necho started >> \(marks); exec sleep 300\n".write(
+            toFile: program,
+            atomically: true,
+            encoding: .utf8
+        )
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+        let bridge = try await device.bridge(["--sign-in", program], ["DISPLAY": ":7"])
+        defer { bridge.kill() }
+        let client = try DBusConnection.open(device.bus.bus)
+        let refused = Locked(0)
+        // One more than there is room for: the one that is refused tells that all the others wait.
+        for number in 0...BrokerContract.interactiveRequests {
+            let call = try DBusMessage.methodCall(
+                destination: BrokerContract.busName,
+                path: BrokerContract.path,
+                interface: BrokerContract.interface,
+                member: "acquireTokenInteractively",
+                arguments: [.string("0.0"), .string("c-\(number)"), .string(Device.parameters().text)]
+            )
+            client.call(call, timeout: nil) { result in
+                guard case .success(let values) = result else { return }
+                if values.first?.stringValue?.contains("too many sign-ins") == true { refused.withLock { $0 += 1 } }
+            }
+        }
+        #expect(try await eventually { refused.withLock { $0 } == 1 })
+        client.close()
+        let next = Task { () async throws -> Double? in
+            while true {
+                let answer = try await device.call("acquireTokenInteractively", Device.parameters(), correlation: "n")
+                if answer.status != 15 { return answer.status }
+            }
+        }
+        func starts() -> Int {
+            ((try? String(contentsOfFile: marks, encoding: .utf8)) ?? "").split(separator: "\n").count
+        }
+        #expect(try await eventually { starts() == 2 })
+        _ = try await device.call("cancelInteractiveFlow", .object([:]), correlation: "n")
+        #expect(try await next.value == 8)
+    }
+
     @Test("32 requests are under way at a time; the next one is told to come again, and does")
     func requests() async throws {
         let device = try await Device()

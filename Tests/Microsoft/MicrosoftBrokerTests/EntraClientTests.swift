@@ -52,6 +52,74 @@ struct EntraClientTests {
         #expect(left > 0 && left <= 240)
     }
 
+    // MARK: As the browser's extension speaks to it
+
+    /// In the browser's place: lines of JSON go to the client, each with its length before it, and its answers come back as lines.
+    private static let browser = """
+        import struct, subprocess, sys, threading
+        client = subprocess.Popen(["/usr/bin/python3", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        def hear():
+            while length := client.stdout.read(4):
+                print(client.stdout.read(struct.unpack("@I", length)[0]).decode(), flush=True)
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+        for line in sys.stdin:
+            message = line.strip().encode()
+            client.stdin.write(struct.pack("@I", len(message)) + message)
+            client.stdin.flush()
+        client.stdin.close()
+        hearing.join()
+        client.wait()
+        """
+
+    /// What the client has said by this command.
+    private func heard(_ command: String, _ browser: ChildProcess) -> [JSONValue] {
+        browser.lines.compactMap { line in
+            let answer = try? JSONValue(parsing: Array(line.utf8), limits: JSONLimits(size: 65_536))
+            return answer?["command"]?.string == command ? answer?["message"] : nil
+        }
+    }
+
+    /// Has the client do this, and returns its answer.
+    private func ask(
+        _ command: String,
+        _ browser: ChildProcess,
+        _ more: [String: JSONValue] = [:]
+    ) async throws -> JSONValue {
+        let before = heard(command, browser).count
+        try browser.write(JSONValue.object(more.merging(["command": .string(command)]) { $1 }).text)
+        #expect(try await eventually { heard(command, browser).count > before }, "\(command): \(browser.errorText)")
+        return try #require(heard(command, browser).last)
+    }
+
+    @Test("to the browser's extension it tells version, account and token, and that the broker goes and comes back")
+    func nativeMessaging() async throws {
+        let device = try await ProviderDevice(fault: "bridge.native", scopes: ["openid", "profile"])
+        let test = try await FaultyProvider.shared.value.client("bridge.native")
+        try await device.signIn(test)
+        let browser = try ChildProcess(
+            "/usr/bin/python3",
+            ["-c", Self.browser, EntraClient.path ?? ""],
+            environment: device.environment
+        )
+        defer { browser.kill() }
+        let state = "brokerStateChanged"
+        #expect(try await eventually { heard(state, browser) == [.string("online")] }, "\(browser.errorText)")
+        #expect(try await ask("getVersion", browser)["linuxBrokerVersion"]?.string == "3.0.1")
+        let account = try #require(try await ask("getAccounts", browser)["accounts"]?.array?.first)
+        #expect(account["username"]?.string == "ada@example.com")
+        let response = try await ask("acquireTokenSilently", browser, ["account": account])["brokerTokenResponse"]
+        let token = try #require(response?["accessToken"]?.string, "\(response?["error"]?["context"]?.string ?? "")")
+        #expect(try await test.page("secrets").contains("access-token \(token)"))
+        try await device.signOut()
+        let states: [JSONValue] = ["online", "offline", "online"].map { .string($0) }
+        #expect(try await eventually { heard(state, browser) == states }, "\(heard(state, browser))")
+        #expect(try await ask("getAccounts", browser)["accounts"] == .array([]))
+        // The browser's end is the client's.
+        try browser.closeInput()
+        #expect(await browser.exitStatus(within: .seconds(60)) == 0)
+    }
+
     @Test("it takes a sign-out for the end of the broker, and finds it again")
     func monitor() async throws {
         let device = try await Device()
@@ -77,10 +145,13 @@ struct EntraClientTests {
 }
 
 private enum EntraClient {
-    /// Where it is: as the variable says, or where it is installed by itself.
+    /// Where it is: as the variable says, beside this package, or where it is installed by itself.
     static let path: String? = {
         if let path = ProcessInfo.processInfo.environment["LINUX_ENTRA_SSO"] { return path }
-        return ["/usr", "/usr/local"].map { $0 + "/libexec/linux-entra-sso/linux-entra-sso.py" }
+        var folder = URL(fileURLWithPath: #filePath)
+        for _ in 0..<5 { folder.deleteLastPathComponent() }
+        let beside = folder.path + "/shared/clients"
+        return [beside, "/usr/libexec", "/usr/local/libexec"].map { $0 + "/linux-entra-sso/linux-entra-sso.py" }
             .first { FileManager.default.fileExists(atPath: $0) }
     }()
 

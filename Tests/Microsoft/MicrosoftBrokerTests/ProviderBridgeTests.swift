@@ -100,13 +100,19 @@ final class ProviderDevice: Sendable {
         _ = try await ask(.completeSignIn, ["request": try #require(begun["request"]), "query": .string(query)])
     }
 
+    /// Signs out whoever is signed in.
+    func signOut() async throws {
+        let account = try Account(try await ask(.getCurrentAccount, [:])["account"])
+        _ = try await ask(.signOut, ["accountIdentifier": .string(account.identifier)])
+    }
+
     /// What the bridge answers a client that asks for a token.
-    func token() async throws -> JSONValue {
+    func token(by method: String = "acquireTokenSilently") async throws -> JSONValue {
         let message = try DBusMessage.methodCall(
             destination: BrokerContract.busName,
             path: BrokerContract.path,
             interface: "com.microsoft.identity.Broker1",
-            member: "acquireTokenSilently",
+            member: method,
             arguments: [.string("0.0"), .string("c"), .string(Device.parameters().text)]
         )
         let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
@@ -134,6 +140,19 @@ struct ProviderBridgeTests {
         #expect(response["grantedScopes"]?.string == "https://graph.microsoft.com/.default")
         let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
         #expect(left > 0 && left <= 240)
+    }
+
+    @Test("a client that would have the person asked gets its token without, where somebody is signed in")
+    func interactive() async throws {
+        let device = try await ProviderDevice(fault: "bridge.interactive", scopes: ["openid", "profile"])
+        let test = try await FaultyProvider.shared.value.client("bridge.interactive")
+        try await device.signIn(test)
+        // There is no display: nobody could be asked.
+        let response = try #require(try await device.token(by: "acquireTokenInteractively")["brokerTokenResponse"])
+        #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
+        let token = try #require(response["accessToken"]?.string)
+        #expect(try await test.page("secrets").contains("access-token \(token)"))
+        #expect(response["account"]?["username"]?.string == "ada@example.com")
     }
 
     @Test("a bridge whose manifest lacks what the ID token tells gets none, and says what to write")

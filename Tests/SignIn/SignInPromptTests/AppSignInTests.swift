@@ -106,6 +106,24 @@ struct AppSignInTests {
         #expect(try await device.user() == nil)
     }
 
+    @Test("a provider that refuses what the app wants tokens for does not keep the person from signing in")
+    func refusedScopes() async throws {
+        let device = try await PromptDevice()
+        let strict = try device.directory.writeScript(
+            "strict",
+            #"""
+            case "$*" in
+            *--scope=orders.read*) echo '{"code":"declined_scope_error","message":"m"}'; exit 78;;
+            esac
+            exec "\#(device.program)" "$@" --browser none
+            """#
+        )
+        let app = try app(device, program: strict)
+        _ = try await Page.post(try await address(app), "ada", "correct horse ada")
+        try await app.line { $0 == "signed in ada with a token" }
+        #expect(await app.exitStatus() == 0)
+    }
+
     @Test("somebody who is signed in elsewhere meanwhile stays so, and the app learns it")
     func overtaken() async throws {
         let device = try await PromptDevice()

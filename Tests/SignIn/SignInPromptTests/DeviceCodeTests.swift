@@ -92,6 +92,21 @@ struct DeviceCodeTests {
         withExtendedLifetime(broker) {}
     }
 
+    @Test("what the app wants to get tokens for reaches the broker")
+    func scopes() async throws {
+        let bus = try PrivateBus()
+        let broker = try await broker(bus, until: { true }, { FakeBroker.signedIn })
+        let prompt = try ChildProcess(
+            ChildProcess.built("shared-device-sign-in"),
+            [
+                "--bus", bus.address, "--page", "--browser", "none", "--json", "--method", "device-code",
+                "--scope=orders.read", "--scope", "openid",
+            ]
+        )
+        #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
+        #expect(broker.asked(.beginSignIn).first?["scopes"]?.stringsValue == ["orders.read", "openid"])
+    }
+
     @Test("an answer of a broker that no browser should see is refused")
     func addresses() throws {
         for address in [

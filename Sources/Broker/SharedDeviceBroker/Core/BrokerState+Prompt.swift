@@ -39,6 +39,8 @@ extension BrokerState {
         var stage = Stage.person
         /// The provider's name for it.
         var handle: String?
+        /// Whether it asks for more than each sign-in does.
+        var asksForMore = false
     }
 
     /// How long a person may take.
@@ -98,6 +100,9 @@ extension BrokerState {
         if session == nil {
             let deadline = until ?? now.uptime + wish.patience
             guard try admitSignIn(request, participant, isLate: isLate, until: deadline) else { return nil }
+        } else {
+            // The page's address and the answer have the name of who is signed in.
+            try checkOwesNothing(participant, request.connection)
         }
         let possible = signInMethods.filter { method in
             switch method {
@@ -125,6 +130,7 @@ extension BrokerState {
         defer { prompts[name] = prompt }
         guard let start = start(method, wish) else { return fields(of: prompt, name: name) }
         prompt.stage = .beginning(request)
+        prompt.asksForMore = !start.scopes.isEmpty
         effects.append(.beginSignIn(name, start))
         return nil
     }
@@ -199,6 +205,7 @@ extension BrokerState {
         guard case .person = prompt.stage else { throw .promptIsAnswered }
         if let session = prompt.session {
             guard session == device.epoch, device.account != nil else { throw .noSuchPrompt }
+            try checkOwesNothing(participant, request.connection)
         } else {
             // With this deadline it never waits.
             _ = try admitSignIn(request, participant, until: now.uptime)
@@ -216,8 +223,8 @@ extension BrokerState {
         }
         switch result {
         case .failure(let error):
-            prompts[name] = nil
-            refuse(request, Refusal(error))
+            let asksForMore = prompts.removeValue(forKey: name)?.asksForMore ?? false
+            refuse(request, Self.refusal(error, asksForMore))
         case .success(let begun):
             prompts[name]?.stage = .person
             prompts[name]?.handle = begun.handle
@@ -242,7 +249,7 @@ extension BrokerState {
             prompts[name]?.stage = .pause(request, until: until, next: min(until, now.uptime + Self.pollPause))
         case .failure(let error):
             prompts[name] = nil
-            refuse(request, Refusal(error))
+            refuse(request, Self.refusal(error, prompt.asksForMore))
         case .success(let signIn?):
             do throws(Refusal) {
                 try complete(prompt, request, signIn)
@@ -252,6 +259,12 @@ extension BrokerState {
                 refuse(request, error)
             }
         }
+    }
+
+    /// Whoever asked for more may ask for less; where the sign-in asked for no more than each one does, the configuration is wrong.
+    private static func refusal(_ error: IdentityError, _ asksForMore: Bool) -> Refusal {
+        guard error.code == .invalidScope else { return Refusal(error) }
+        return Refusal(asksForMore ? .scopesDeclined : .providerMisconfigured, error.description)
     }
 
     private mutating func complete(
@@ -267,6 +280,8 @@ extension BrokerState {
             return try begin(attempt, AuthenticatedIdentity(account: signIn.account), nil)
         }
         guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
+        // The policy may have become strict while the provider was asked.
+        try checkOwesNothing(prompt.participant, request.connection)
         let isSame = provider.session?.record.map { $0.person == signIn.record.person } ?? true
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
         replaceProviderSession(signIn, since: prompt.beganAt)

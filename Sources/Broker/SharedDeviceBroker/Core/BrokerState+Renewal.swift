@@ -78,6 +78,7 @@ extension BrokerState {
         if let soon = provider.soon, soon <= now.uptime { provider.soon = nil }
         // Scopes that are refused say nothing of the session: a check that is due asks for none.
         let token = isDue ? nil : provider.queue.first
+        if let token { provider.pace.take(asker(token.participant), at: now.uptime) }
         provider.renewal = Renewal(number: provider.lastNumber, generation: provider.generation, token: token)
         let mayBeUsed = provider.mayBeUsed || provider.outbox.revokes(record.person)
         let scopes = token?.scopes ?? []
@@ -118,6 +119,7 @@ extension BrokerState {
         if case .scopeRefused = outcome, let token = renewal.token {
             // It says nothing of the session or its record: it puts off neither the next check nor the end of the grace.
             refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) }
+            provider.pace.note(token.scopes, to: asker(token.participant))
             return keepQuestion(isOpen: provider.mayBeUsed)
         }
         scheduleCheck()

@@ -97,6 +97,8 @@ extension BrokerState {
         var lastNumber: UInt64 = 0
         /// Apps that wait for a token, in their order.
         var queue: [TokenRequest] = []
+        /// How often they have the provider asked.
+        var pace = QuestionPace()
 
         // MARK: What is told
 

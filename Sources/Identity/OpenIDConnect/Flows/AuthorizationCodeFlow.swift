@@ -139,6 +139,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case "access_denied": .cancelled
         case "temporarily_unavailable", "server_error": .unreachable(client.issuer, word)
         case "unauthorized_client": .unknownClient(client.issuer)
+        case "invalid_scope": .scopesRefused(client.issuer)
         case "redirect_uri_mismatch": .redirectRefused(redirect, client.issuer)
         case "login_required", "interaction_required", "consent_required", "account_selection_required":
             SignInError(.interactionRequired, "\(client.issuer) wants more of the person; sign in again")
@@ -175,6 +176,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
         // The code was used, is too old, or is another request's. glewlwyd's word is the second.
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
+        case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
         case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")
         case .unusable(let reason): throw .unreachable(client.issuer, reason, response.retryAfter)
         }

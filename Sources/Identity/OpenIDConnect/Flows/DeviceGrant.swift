@@ -115,6 +115,7 @@ package struct DeviceGrant: Sendable {
             switch EndpointAnswer(response) {
             case .granted(let granted): json = granted
             case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
+            case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
             case .error(let word, _):
                 throw .misconfigured(client.issuer, "refuses a device code (\(word.printable(64)))")
             case .empty(let status): throw .misconfigured(client.issuer, "refuses a device code (status \(status))")
@@ -173,6 +174,7 @@ package struct DeviceGrant: Sendable {
             case .error("expired_token", _): throw .expired
             case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
             case .error("invalid_grant", _), .empty: throw .anotherSignIn
+            case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
             case .error(let word, _):
                 throw .misconfigured(client.issuer, "refuses the device code (\(word.printable(64)))")
             case .unusable:

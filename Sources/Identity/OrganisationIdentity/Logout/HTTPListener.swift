@@ -10,6 +10,8 @@ package final class HTTPListener: Sendable {
     /// What one listener takes.
     package struct Limits: Sendable {
         package var connections = 32
+        /// How long a client has to itself to send its request. Later its place is the next client's, where there is no other.
+        package var undisturbed: Duration = .milliseconds(100)
         package var requestsPerSecond = 10
         /// How long a request may take to arrive, and its answer to be taken.
         package var patience: Duration = .seconds(5)
@@ -130,8 +132,18 @@ private final class ListenerLoop: @unchecked Sendable {
 
     private struct Connection {
         let descriptor: CInt
+        let beganAt: ContinuousClock.Instant
         var phase: Phase
         var deadline: ContinuousClock.Instant
+
+        /// Whether the next client may have its place, and before whose: nobody loses anything where the answer is sent.
+        var order: Int? {
+            switch phase {
+            case .draining: 0
+            case .reading: 1
+            case .handling, .writing: nil
+            }
+        }
 
         /// What is waited for.
         var events: Int16 {
@@ -181,7 +193,7 @@ private final class ListenerLoop: @unchecked Sendable {
     private func wait() {
         let numbers = Array(connections.keys)
         // With no room, further clients wait in the kernel's queue.
-        let hasRoom = connections.count < limits.connections
+        let hasRoom = connections.count < limits.connections || firstToGo(at: .now) != nil
         var watched = [
             pollfd(fd: signal.descriptor, events: Int16(POLLIN), revents: 0),
             pollfd(fd: hasRoom ? listener : -1, events: Int16(POLLIN), revents: 0),
@@ -189,13 +201,29 @@ private final class ListenerLoop: @unchecked Sendable {
         watched += numbers.compactMap { connections[$0] }.map {
             pollfd(fd: $0.descriptor, events: $0.events, revents: 0)
         }
-        let deadline = connections.values.map(\.deadline).min()
+        let deadline = (connections.values.map(\.deadline) + [hasRoom ? nil : nextRoom].compactMap { $0 }).min()
         guard poll(&watched, nfds_t(watched.count), deadline.map(milliseconds(until:)) ?? -1) > 0 else { return }
-        if watched[1].revents != 0 { accept() }
+        // A request that is there is taken before its place is another client's.
         for (number, look) in zip(numbers, watched.dropFirst(2)) where look.revents != 0 { goOn(number) }
+        if watched[1].revents != 0 { accept() }
+    }
+
+    /// Who gives its place to the next client: whoever has its answer, or else whose request is not there; the oldest of them, however busy it is.
+    private func firstToGo(at now: ContinuousClock.Instant) -> UInt64? {
+        let candidates = connections.filter { $0.value.order != nil && $0.value.beganAt + limits.undisturbed <= now }
+        return candidates.min { ($0.value.order ?? 0, $0.key) < ($1.value.order ?? 0, $1.key) }?.key
+    }
+
+    /// When somebody may have to give its place; `nil` where all wait for their answers.
+    private var nextRoom: ContinuousClock.Instant? {
+        connections.values.filter { $0.order != nil }.map { $0.beganAt + limits.undisturbed }.min()
     }
 
     private func accept() {
+        if connections.count >= limits.connections {
+            guard let first = firstToGo(at: .now) else { return }
+            end(first)
+        }
         let descriptor = Glibc.accept(listener, nil, nil)
         guard descriptor >= 0 else {
             // Without a free descriptor the client stays in the queue: not asked again at once.
@@ -207,6 +235,7 @@ private final class ListenerLoop: @unchecked Sendable {
         next += 1
         connections[next] = Connection(
             descriptor: descriptor,
+            beganAt: .now,
             phase: .reading(RequestParser()),
             deadline: .now + limits.patience
         )

@@ -22,6 +22,8 @@ struct SignInProgram: Sendable {
 
     let bus: Bus
     var loginHint: String?
+    /// What the app wants to get tokens for: a provider may grant later only what the sign-in has asked for (RFC 6749, section 6).
+    var scopes: [String] = []
     var patience = Duration.seconds(15)
     var showsPage = false
 
@@ -47,9 +49,23 @@ struct SignInProgram: Sendable {
         return try Self.result(status: end.status, text: end.text, attempted: attempted)
     }
 
+    /// The same, also where the provider refuses the scopes: who may have no such token may be signed in all the same. The request for the token says then
+    /// what is refused.
+    func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
+        do throws(SharedDeviceError) {
+            return try await run(attempted: attempted)
+        } catch {
+            guard error.code == .scopesDeclined, !scopes.isEmpty, !Task.isCancelled else { throw error }
+        }
+        var program = self
+        program.scopes = []
+        return try await program.run(attempted: attempted)
+    }
+
     private var arguments: [String] {
         var arguments = ["--json", "--bus", "\(bus)", "--wait", "\(patience / .seconds(1))"]
         if let loginHint, !loginHint.isEmpty { arguments += ["--login-hint=\(loginHint)"] }
+        arguments += scopes.map { "--scope=\($0)" }
         if showsPage { arguments.append("--page") }
         return arguments
     }
@@ -99,10 +115,11 @@ extension SharedDeviceApplication {
         let program = SignInProgram(
             bus: broker.bus,
             loginHint: parameters.loginHint,
+            scopes: parameters.scopes,
             patience: patience,
             showsPage: parameters.showsPage
         )
-        let person = try await program.run(attempted: attempted)
+        let person = try await program.runInAnyCase(attempted: attempted)
         let account = try await keeper.current()
         guard let account, try await keeper.session(of: account) == person.epoch else {
             throw SharedDeviceError(

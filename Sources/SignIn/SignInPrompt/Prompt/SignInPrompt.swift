@@ -15,15 +15,19 @@ package struct SignInPrompt: Sendable {
         /// The ways that this prompt can go; the broker chooses.
         package var methods: [BrokerProtocol.SignInMethod]
         package var loginHint: String?
+        /// What the app that has it asked wants to get tokens for. The broker leaves out what no manifest has.
+        package var scopes: [String]
         package var surface: Surface
 
         package init(
             methods: [BrokerProtocol.SignInMethod] = BrokerProtocol.SignInMethod.allCases,
             loginHint: String? = nil,
+            scopes: [String] = [],
             surface: Surface
         ) {
             self.methods = methods
             self.loginHint = loginHint
+            self.scopes = scopes
             self.surface = surface
         }
 

@@ -1,0 +1,115 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("How often an app has the provider asked")
+struct ProviderPaceTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+    private let till: VirtualDevice.App
+
+    init() throws {
+        try device.useOrganisation()
+        (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
+        try device.signInAtProvider("ada", by: prompt)
+    }
+
+    private var questions: Int { device.provider.renewals.count }
+
+    @Test("an app that wants a new token again and again gets the one that is there, and the provider few questions")
+    func refreshes() throws {
+        let (before, written) = (questions, device.batches.count)
+        var tokens: Set<String> = []
+        for _ in 1...600 {
+            tokens.insert(try device.token(for: "ada", ["orders"], refresh: true, by: till))
+            device.advance(by: .milliseconds(100))
+        }
+        // At first 16, and one more in each 15 s.
+        #expect((16...20).contains(questions - before) && tokens.count == questions - before)
+        #expect(device.batches.count - written < 100)
+        // Another app's questions are its own.
+        let other = device.app("org.example.till", user: 1001)
+        #expect(try !tokens.contains(device.token(for: "ada", ["orders"], refresh: true, by: other)))
+    }
+
+    @Test("an app that has waited gets a new token where it wants one")
+    func restored() throws {
+        var last = ""
+        for _ in 1...20 { last = try device.token(for: "ada", ["orders"], refresh: true, by: till) }
+        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) == last)
+        device.advance(by: .seconds(15))
+        #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != last)
+    }
+
+    @Test("an app that asks again and again for scopes that the provider refuses hears so, and the provider does not")
+    func refused() throws {
+        device.provider.refusedScopes = ["orders"]
+        let before = questions
+        func refusal() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
+        for _ in 1...100 { #expect(refusal() == .scopesNotGranted) }
+        #expect(questions == before + 16)
+        // What was refused to Ada says nothing of Grace.
+        try device.signOut(by: till)
+        try device.signInAtProvider("grace", by: prompt)
+        device.provider.refusedScopes = []
+        #expect(try !device.token(for: "grace", ["orders"], by: till).isEmpty)
+    }
+
+    @Test("questions that are not put, because the disk is full, count for nothing")
+    func fullDisk() throws {
+        device.advance(by: .seconds(1))
+        let before = questions
+        device.diskMode = .fails("the disk is full")
+        for _ in 1...100 { device.send(till, device.acquireToken(for: "ada", ["orders"])) }
+        #expect(questions == before)
+        device.diskMode = .commits
+        device.advance(by: .seconds(2))
+        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+    }
+
+    @Test("an app that asks for ever other scopes is told how long to wait")
+    func combinations() throws {
+        var rights = TokenRights()
+        rights.scopes = Set((0..<8).map { "orders.\($0)" })
+        let program = AppManifest.Identity(executable: "/usr/bin/app")
+        device.use(AppManifest(identifier: "org.example.till", identity: program, tokens: rights))
+        let (before, names) = (questions, rights.scopes.sorted())
+        var last: Refusal?
+        for mask in 1..<256 {
+            let scopes = Set(names.enumerated().filter { mask & (1 << $0.offset) != 0 }.map(\.element))
+            last = device.refusal(device.send(till, device.acquireToken(for: "ada", scopes)))
+        }
+        #expect(questions == before + 16)
+        #expect(last?.code == .tooManyAttempts && last?.description.contains("try again in 15 s") == true)
+    }
+
+    @Test("requests that wait for the same token count once")
+    func together() throws {
+        let before = questions
+        device.holdsProvider = true
+        let call = device.acquireToken(for: "ada", ["orders"], refresh: true)
+        let numbers = (1...40).map { _ in device.send(till, call) }
+        device.letProviderAnswer()
+        #expect(try Set(numbers.map { try WireToken(device.answer($0)["token"]).value }).count == 1)
+        #expect(questions == before + 1)
+        for _ in 1...20 { _ = try device.token(for: "ada", ["orders"], refresh: true, by: till) }
+        #expect(questions == before + 16)
+    }
+
+    @Test("an app that asks no more is forgotten")
+    func memory() {
+        var pace = QuestionPace()
+        func asker(_ user: UInt32) -> QuestionPace.Asker {
+            QuestionPace.Asker(participant: Participant(app: "till", user: user), generation: 1)
+        }
+        for user: UInt32 in 0..<100 { pace.take(asker(user), at: .zero) }
+        #expect(pace.count == 100)
+        pace.take(asker(100), at: .seconds(15))
+        #expect(pace.count == 1)
+    }
+}

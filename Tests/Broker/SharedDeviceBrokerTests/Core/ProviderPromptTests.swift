@@ -1,0 +1,70 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Who may have the person asked again")
+struct ProviderPromptTests {
+    /// Grace is signed in, and the provider wants her again. The till owes the cleanup of Ada's data.
+    private struct Scene {
+        let device = VirtualDevice(CleanupPolicy(.advisory))
+        let prompt: VirtualDevice.App
+        let till: VirtualDevice.App
+
+        init() throws {
+            try device.useOrganisation()
+            (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
+            try device.signInAtProvider("ada", by: prompt)
+            _ = try device.session(for: till)
+            try device.signOut(by: prompt)
+            try device.signInAtProvider("grace", by: prompt)
+            let service = device.app(nil, user: 0, isAdministrator: true)
+            let event = ProviderEvent(
+                .reauthenticate,
+                issuer: VirtualProvider.issuer,
+                subject: "grace",
+                date: device.now.wall
+            )
+            try device.ask(service, .providerEvents([event]))
+        }
+
+        /// From now on an app that owes a cleanup does not learn who is signed in.
+        func becomeStrict() { device.configure { $0.cleanup = CleanupPolicy(.strict) } }
+    }
+
+    @Test("not an app that owes a cleanup under a strict policy: the page's address would tell it who is signed in")
+    func begin() throws {
+        let scene = try Scene()
+        let device = scene.device
+        scene.becomeStrict()
+        let before = device.provider.starts.count
+        #expect(throws: Refusal.cleanupRequired) { try device.beginPage(scene.till) }
+        #expect(device.provider.starts.count == before)
+        let page = try device.beginPage(scene.prompt)
+        #expect(device.provider.starts.last?.loginHint == "grace")
+        #expect(try device.ask(scene.prompt, device.answerPage(page, "grace"))["username"] == .string("grace"))
+    }
+
+    @Test("nor one that has begun before the policy became strict", arguments: [true, false])
+    func complete(isLate: Bool) throws {
+        let scene = try Scene()
+        let device = scene.device
+        let page = try device.beginPage(scene.till)
+        let number: UInt64
+        if isLate {
+            device.holdsProvider = true
+            number = device.send(scene.till, device.answerPage(page, "grace"))
+            scene.becomeStrict()
+            device.letProviderAnswer()
+        } else {
+            scene.becomeStrict()
+            number = device.send(scene.till, device.answerPage(page, "grace"))
+        }
+        #expect(device.refusal(number) == .cleanupRequired)
+        #expect(device.state.provider.needsPerson)
+    }
+}

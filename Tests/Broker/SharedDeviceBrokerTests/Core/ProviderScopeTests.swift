@@ -1,0 +1,51 @@
+import DBusTransport
+import Foundation
+import Identity
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What a sign-in asks the provider for")
+struct ProviderScopeTests {
+    private let device = VirtualDevice()
+    private let prompt: VirtualDevice.App
+
+    init() throws {
+        try device.useOrganisation()
+        prompt = device.app("org.example.prompt")
+    }
+
+    private func begin(_ scopes: Set<String>) -> UInt64 {
+        var wish = Request.PromptWish()
+        wish.scopes = scopes
+        return device.send(prompt, .beginSignIn(wish))
+    }
+
+    @Test("what the prompt names reaches the provider, but for what no manifest has")
+    func asked() {
+        _ = begin(["orders", "mail"])
+        #expect(device.provider.starts.last?.scopes == ["orders"])
+        _ = begin([])
+        #expect(device.provider.starts.last?.scopes == [])
+    }
+
+    @Test(
+        "a provider that refuses the scopes: who has named some may name fewer; otherwise the configuration is wrong",
+        arguments: [true, false]
+    )
+    func refused(atOnce: Bool) throws {
+        let error = IdentityError(.invalidScope, "refuses the scopes")
+        func refusal(_ scopes: Set<String>) throws -> Refusal? {
+            device.provider.error = atOnce ? error : nil
+            device.provider.polled = .failure(error)
+            let begun = begin(scopes)
+            if atOnce { return device.refusal(begun) }
+            let name = try #require(try device.answer(begun)["request"]?.stringValue)
+            return device.refusal(device.send(prompt, .awaitSignIn(name: name, patience: .zero)))
+        }
+        #expect(try refusal(["orders"]) == Refusal(.scopesDeclined, error.description))
+        #expect(try refusal([]) == Refusal(.providerMisconfigured, error.description))
+        #expect(device.state.prompts.isEmpty)
+    }
+}
