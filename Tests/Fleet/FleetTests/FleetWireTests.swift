@@ -77,7 +77,7 @@ struct FleetWireTests {
             var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
             return poll(&watched, 1, 40_000) > 0 ? Listener.read(connection) : []
         }
-        #expect(said == [0xC0, 0], "a ping")
+        #expect(said.prefix(2) == [0xC0, 0], "a ping")
         withExtendedLifetime(client) {}
     }
 

@@ -104,15 +104,16 @@ struct BoundTests {
             }
         }
         #expect(try await eventually { refused.withLock { $0 } == 1 })
+        func starts() -> Int {
+            ((try? String(contentsOfFile: marks, encoding: .utf8)) ?? "").split(separator: "\n").count
+        }
+        #expect(try await eventually { starts() == 1 })
         client.close()
         let next = Task { () async throws -> Double? in
             while true {
                 let answer = try await device.call("acquireTokenInteractively", Device.parameters(), correlation: "n")
                 if answer.status != 15 { return answer.status }
             }
-        }
-        func starts() -> Int {
-            ((try? String(contentsOfFile: marks, encoding: .utf8)) ?? "").split(separator: "\n").count
         }
         #expect(try await eventually { starts() == 2 })
         _ = try await device.call("cancelInteractiveFlow", .object([:]), correlation: "n")

@@ -274,9 +274,9 @@ class Connection:
             # An address that is wrong, or a bus that refuses: jeepney has many exceptions for them.
             raise BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {error}") from error
         try:
-            for rule in self._rules:
+            for rule in list(self._rules):
                 await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
-            for name in self._names:
+            for name in list(self._names):
                 try:
                     await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
                 except BusError as error:

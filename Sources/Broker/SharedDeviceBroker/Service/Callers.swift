@@ -181,6 +181,8 @@ final class Callers: Sendable {
             }
         }
         for (body, answer) in waiting { body(answer) }
+        // It is gone, and was so before it was answered.
+        if caller == nil { unread.gone(sender) }
     }
 
     /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
@@ -208,14 +210,15 @@ final class Callers: Sendable {
             arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
             arguments[2].stringValue == ""
         else { return }
-        unread.gone(name)
-        guard let connection = global(name) else { return }
+        let connection = global(name)
         let isFollowed = state.withLock { state in
             state.admitted[name] = nil
             let wasKnown = state.known.removeValue(forKey: name) != nil
-            return state.followed.remove(connection) != nil || wasKnown
+            return connection.map { state.followed.remove($0) != nil } == true || wasKnown
         }
-        if isFollowed { left(connection) }
+        // After that, so that an answer of another thread either comes before this, or sees that nobody is there.
+        unread.gone(name)
+        if isFollowed, let connection { left(connection) }
     }
 }
 
@@ -265,6 +268,9 @@ extension Callers: CallScheduler {
         // The end of a connection is heard on the reading thread, perhaps before this.
         let isLate = user == nil && !connection.isOnReadingThread
         unread.sent(bytes, to: caller, user, isLate: isLate)
+        guard user != nil, !connection.isOnReadingThread, state.withLock({ $0.known[caller] == nil }) else { return }
+        // It has gone meanwhile.
+        unread.gone(caller)
     }
 
     func carryOut() -> Bool { false }

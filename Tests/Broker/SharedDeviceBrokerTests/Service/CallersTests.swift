@@ -194,18 +194,25 @@ struct CallersTests {
         var peers: [DBusConnection] = []
         let answers = Shared<[Bool]>([])
         let ends = Shared<[@Sendable () -> Void]>([])
-        var asked = 0
         for _ in 0..<40 {
             let peer = try await peer()
             peers.append(peer.connection)
-            for _ in 0..<10 {
-                guard case .take(let ended?) = callers.admit(call(peer.name)) else { continue }
-                asked += 1
-                ends.withLock { $0.append(ended) }
-                callers.identify(peer.name) { answer in answers.withLock { $0.append((try? answer.get()) != nil) } }
+            let header = call(peer.name)
+            // Both on the reading thread, as calls are.
+            connection.perform {
+                for _ in 0..<10 {
+                    guard case .take(let ended?) = callers.admit(header) else {
+                        answers.withLock { $0.append(false) }
+                        continue
+                    }
+                    ends.withLock { $0.append(ended) }
+                    callers.identify(header.sender) { answer in
+                        answers.withLock { $0.append((try? answer.get()) != nil) }
+                    }
+                }
             }
         }
-        try await eventually("the bus has told of all") { answers.withLock { $0.count } == asked }
+        try await eventually("the bus has told of all") { answers.withLock { $0.count } == 400 }
         #expect(answers.withLock { $0.count { $0 } } == UserBudget.calls)
         for ended in ends.withLock({ $0 }) { ended() }
         let last = try await peer()

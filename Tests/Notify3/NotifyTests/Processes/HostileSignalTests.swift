@@ -170,7 +170,7 @@ struct HostileSignalTests {
             try stranger.send(message)
             try await expectHeard()
         }
-        #expect(try peakResidentKiB() <= usual + 8 << 10, "KiB; before \(usual)")
+        #expect(try peakResidentKiB() <= usual + 12 << 10, "KiB; before \(usual)")
     }
 
     private func peakResidentKiB() throws -> Int {
