@@ -137,7 +137,7 @@ final class Machine {
             var samples: [Int] = []
             while !Task.isCancelled {
                 samples.append(try notifyd.memory().resident)
-                try? await Task.sleep(for: .milliseconds(5))
+                try? await Task.sleep(for: .milliseconds(25))
             }
             return samples.sorted()
         }

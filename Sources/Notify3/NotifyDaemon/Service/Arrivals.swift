@@ -82,7 +82,7 @@ struct Arrivals<Call> {
     private var reported: Set<String> = []
     private(set) var isGathering = true
 
-    // MARK: Events; next(user:limit:) follows each
+    // MARK: Events; next(now:user:limits:) follows each
 
     /// - Parameter user: the caller's; `nil` where the bus has not been asked.
     mutating func called(_ call: Call, _ kind: Kind, bytes: Int = 0, by connection: String, user: UInt32? = nil) {
@@ -164,18 +164,22 @@ struct Arrivals<Call> {
     /// How many users have calls that can be carried out now.
     var waitingUsers: Int { turns.userCount }
 
-    /// Whether there may be a step now. It costs less than to ask for one.
-    var hasSteps: Bool { waitingUsers > 0 || !superseded.isEmpty || (asked == nil && !arrivals.isEmpty) }
+    /// When there may be a step, by the clock of `next`; `nil` where nothing waits. It costs less than to ask for one.
+    func timeOfNext(limits: (UInt32) -> Limits) -> UInt64? {
+        guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return 0 }
+        return turns.time { limits($0).pace }
+    }
 
     /// - Parameters:
+    ///   - now: in nanoseconds, of a clock that goes on.
     ///   - user: the user of a connection; `nil` where the bus has not been asked.
-    ///   - limit: how much of a user's may wait.
-    mutating func next(user: (String) -> UInt32?, limit: (UInt32) -> WaitingCalls) -> Step? {
+    ///   - limits: of a user.
+    mutating func next(now: UInt64, user: (String) -> UInt32?, limits: (UInt32) -> Limits) -> Step? {
         if let call = superseded.popLast() { return .superseded(call) }
         while asked == nil, let arrival = arrivals.popFirst() {
-            if let step = sort(arrival, user(arrival.connection), limit) { return step }
+            if let step = sort(arrival, user(arrival.connection), limits) { return step }
         }
-        guard let arrival = turns.next() else { return nil }
+        guard let arrival = turns.next(now: now, pace: { limits($0).pace }) else { return nil }
         count(arrival, -1)
         return step(arrival)
     }
@@ -189,7 +193,7 @@ struct Arrivals<Call> {
     }
 
     /// Returns what has to be done before anything else; `nil` where the arrival waits for its turn.
-    private mutating func sort(_ arrival: Arrival, _ user: UInt32?, _ limit: (UInt32) -> WaitingCalls) -> Step? {
+    private mutating func sort(_ arrival: Arrival, _ user: UInt32?, _ limits: (UInt32) -> Limits) -> Step? {
         var arrival = arrival
         if case .departure = arrival.event {
             unknown.remove(arrival.connection)
@@ -207,7 +211,8 @@ struct Arrivals<Call> {
         if arrival.user == nil, case .call(let call, _) = arrival.event {
             count(arrival, -1)
             arrival.user = user
-            guard hasRoom(for: arrival.bytes, of: arrival.connection, user, limit(user)) else { return .refuse(call) }
+            let limit = limits(user).waiting
+            guard hasRoom(for: arrival.bytes, of: arrival.connection, user, limit) else { return .refuse(call) }
             count(arrival, 1)
         }
         guard isGathering, case .call(_, .report) = arrival.event else { return enqueue(arrival, user) }

@@ -40,8 +40,16 @@ struct Queue<Element> {
     }
 }
 
-/// What waits for its turn: the oldest first, but of one user no more than a few before all others had a turn. Each user's stays in order.
-/// Pure.
+/// How fast the calls of a user have their turn: so many at once, then one in each interval. The bus lets a connection have 128 unanswered calls,
+/// so a user who gets its answers later floods the bus less: otherwise dbus-daemon's own queue for notifyd would be where everybody waits.
+struct CallPace: Sendable, Hashable {
+    var atOnce: Int
+    /// In nanoseconds.
+    var interval: UInt64
+}
+
+/// What waits for its turn: the oldest first, but of one user no more than a few before all others had a turn, and no faster than the user's pace.
+/// Each user's stays in order. Times are in nanoseconds, of a clock that goes on. Pure.
 struct Turns<Element> {
     /// How much of one user has its turn before the others'.
     static var lap: Int { 8 }
@@ -54,6 +62,8 @@ struct Turns<Element> {
     /// Of users with something that waits.
     private var lines: [UInt32: Line] = [:]
     private var lastNumber: UInt64 = 0
+    /// Up to when the turns that users with a pace have had take, one in each interval.
+    private var taken: [UInt32: UInt64] = [:]
 
     var userCount: Int { lines.count }
 
@@ -62,16 +72,30 @@ struct Turns<Element> {
         lines[user, default: Line()].elements.append((lastNumber, element))
     }
 
-    mutating func next() -> Element? {
-        guard !lines.isEmpty else { return nil }
-        if lines.values.allSatisfy({ $0.turnsOfLap >= Self.lap }) {
-            for user in lines.keys { lines[user]?.turnsOfLap = 0 }
+    /// When the next turn is; `nil` where nothing waits.
+    func time(of pace: (UInt32) -> CallPace?) -> UInt64? { lines.keys.map { time(of: $0, pace($0)) }.min() }
+
+    private func time(of user: UInt32, _ pace: CallPace?) -> UInt64 {
+        guard let pace, let taken = taken[user] else { return 0 }
+        let ahead = UInt64(max(pace.atOnce - 1, 0)) * pace.interval
+        return taken > ahead ? taken - ahead : 0
+    }
+
+    /// The next that has its turn by now.
+    mutating func next(now: UInt64, pace: (UInt32) -> CallPace?) -> Element? {
+        let users = lines.keys.filter { time(of: $0, pace($0)) <= now }
+        guard !users.isEmpty else { return nil }
+        if users.allSatisfy({ lines[$0]?.turnsOfLap ?? 0 >= Self.lap }) {
+            for user in users { lines[user]?.turnsOfLap = 0 }
         }
-        let next = lines.lazy.filter { $0.value.turnsOfLap < Self.lap }
-            .min { $0.value.elements.first?.number ?? 0 < $1.value.elements.first?.number ?? 0 }
-        guard let user = next?.key, let (_, element) = lines[user]?.elements.popFirst() else { return nil }
+        let next = users.filter { lines[$0]?.turnsOfLap ?? 0 < Self.lap }
+            .min { lines[$0]?.elements.first?.number ?? 0 < lines[$1]?.elements.first?.number ?? 0 }
+        guard let user = next, let (_, element) = lines[user]?.elements.popFirst() else { return nil }
         lines[user]?.turnsOfLap += 1
         if lines[user]?.elements.isEmpty == true { lines[user] = nil }
+        if let pace = pace(user) { taken[user] = max(taken[user] ?? 0, now) + pace.interval }
+        // Those whose pace is whole again.
+        if lines.isEmpty { taken = taken.filter { $0.value > now } }
         return element
     }
 }

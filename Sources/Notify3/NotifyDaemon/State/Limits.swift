@@ -11,6 +11,8 @@ package struct Limits: Sendable, Hashable {
     package var lists = 32
     /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.
     var waiting = WaitingCalls(calls: 65_536, bytes: 24 << 20)
+    /// How fast a user's calls are carried out; `nil` for as fast as they come.
+    var pace: CallPace?
     /// What a connection and its user may leave unread.
     var unread = UnreadAnswers.Room(connection: 16 << 20, user: 64 << 20)
     /// How often a process may be suspended; each is one message to each of its connections. As on Darwin.
@@ -37,6 +39,7 @@ package struct Limits: Sendable, Hashable {
         limits.user = Amount(names: 16_384, bytes: 1 << 20, registrations: 65_536)
         limits.lists = 8
         limits.waiting = .init(calls: 8192, bytes: 2 << 20)
+        limits.pace = CallPace(atOnce: 1024, interval: 10_000_000)
         limits.unread = .init(connection: 1 << 20, user: 2 << 20)
         return limits
     }

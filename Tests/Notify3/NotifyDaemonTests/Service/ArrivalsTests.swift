@@ -6,12 +6,16 @@ import Testing
     private var arrivals = Arrivals<String>()
     /// By connection: their users.
     private var known: [String: UInt32] = ["a": 1, "b": 2]
-    private var limit = WaitingCalls(calls: 3, bytes: 100)
+    private var limits = Limits()
+    /// In nanoseconds.
+    private var now: UInt64 = 1_000_000
+
+    init() { limits.waiting = WaitingCalls(calls: 3, bytes: 100) }
 
     /// What is to be done, up to the first newcomer.
     private mutating func steps() -> [String] {
         var steps: [String] = []
-        while let step = arrivals.next(user: { known[$0] }, limit: { _ in limit }) {
+        while let step = arrivals.next(now: now, user: { known[$0] }, limits: { _ in limits }) {
             switch step {
             case .identify(let connection): steps.append("who is \(connection)")
             case .call(let call, of: let connection): steps.append("\(call) of \(connection)")
@@ -130,7 +134,7 @@ import Testing
     // Who calls without end waits for its own calls.
     @Test mutating func manyCallsOfOneUserHoldUpNobodyElse() {
         arrivals.gathered()
-        limit.calls = 200
+        limits.waiting.calls = 200
         for _ in 0..<100 { arrivals.called("many", .other, by: "a") }
         for number in 1...2 { arrivals.called("\(number)", .other, by: "b") }
         let steps = steps()
@@ -139,8 +143,32 @@ import Testing
         #expect(steps.count == 102)
     }
 
+    // In dbus-daemon's queue for notifyd the calls of one user would be before those of others.
+    @Test mutating func whoCallsFasterThanItsPaceIsAnsweredLater() {
+        arrivals.gathered()
+        limits.waiting.calls = 200
+        limits.pace = CallPace(atOnce: 3, interval: 1000)
+        for number in 1...6 { arrivals.called("\(number)", .other, by: "a") }
+        arrivals.called("7", .other, by: "b")
+        let atOnce = steps()
+        #expect(atOnce == ["1 of a", "2 of a", "3 of a", "7 of b"])
+        #expect(arrivals.timeOfNext { _ in limits } == now + 1000)
+        now += 999
+        let early = steps()
+        #expect(early.isEmpty)
+        now += 1001
+        let later = steps()
+        #expect(later == ["4 of a", "5 of a"])
+        // What was not used comes back, and no more than that.
+        now += 1_000_000
+        for number in 8...10 { arrivals.called("\(number)", .other, by: "a") }
+        let rested = steps()
+        #expect(rested == ["6 of a", "8 of a", "9 of a"])
+        #expect(arrivals.timeOfNext { _ in limits } == now + 1000)
+    }
+
     private func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32?) -> Bool {
-        arrivals.hasRoom(for: bytes, of: connection, user, limit)
+        arrivals.hasRoom(for: bytes, of: connection, user, limits.waiting)
     }
 
     @Test mutating func whatWaitsCountsForItsUserUntilItsTurn() {
