@@ -15,8 +15,10 @@ PACKAGES += iproute2
 PACKAGES += python3-cryptography python3-jwt python3-prometheus-client
 # For the sign-in: a browser, and a reader of QR codes. Their tests are skipped without them.
 PACKAGES += chromium zbar-tools curl
+# For the tests of apps in a sandbox, and of the Python package's installation.
+PACKAGES += bubblewrap xdg-dbus-proxy python3-venv python3-setuptools python3-wheel
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -42,6 +44,7 @@ help:
 	@echo 'make test-readme  the blocks of the README, each as a reader would paste it'
 	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
 	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
+	@echo 'make test-session  clipboards, keyrings, print queue, LibreOffice, Firefox, Flatpak, and test-kiosk: it installs the real programs'
 	@echo 'make test-console  the console in a browser, against Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
 	@echo 'make test-msal  Microsoft’s own library, from PyPI, asks shared-device-microsoft-broker for accounts and tokens'
 	@echo 'make test-django  Django OAuth Toolkit, from PyPI, as the provider that people sign in with'
@@ -98,12 +101,12 @@ MODEL_CACHE ?= .build/model
 # with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy. The hostile
 # tests run alone, because they measure how long things take.
 test test-dbus-broker: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
-# The hostile tests need a notifyd that reads as fast as the bus writes.
+# The hostile tests judge services as they are installed: what is not optimized reads more slowly than the bus writes.
 test test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
+test test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
 test: setup
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
-	$(SWIFT) build --configuration release --product simulate
-	$(SWIFT) build --configuration release --product notifyd
+	for product in simulate notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --disable-xctest --skip '(SharedDevice|Notifyd)HostileTests'
@@ -119,7 +122,7 @@ test-dbus-broker:
 		echo 'not tested on dbus-broker: it is not installed, or this user may not start it'; exit 0; \
 	fi; \
 	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
-	$(SWIFT) build --configuration release --product notifyd; \
+	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product; done; \
 	$(SWIFT) test --disable-xctest \
 		--filter DBusTransportTests --filter NotifyTests --filter NotifyDaemonTests --filter NotifyutilTests --filter NotifyCenterCommandTests \
 		--filter NotifyCenterTests --filter NotificationsTests \
@@ -139,8 +142,19 @@ test-booted: build
 		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
 	done
 
-test-kiosk: build
+KIOSK := cage xwayland
+test-kiosk: PACKAGES += $(KIOSK)
+test-kiosk: setup build
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
+
+# What a desktop session has, and `test` leaves out where it is missing: some hundred packages, a print service among them, so that it is not part
+# of `setup`. As root everything of it is run.
+SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libglib2.0-bin cups cups-client libreoffice-writer-nogui firefox-esr
+SESSION += bubblewrap xdg-dbus-proxy flatpak
+test-session: PACKAGES += $(SESSION) $(KIOSK)
+test-session: setup build
+	$(SWIFT) test --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
+	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
 # playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
 CONSOLE_VENV ?= .build/console-venv
@@ -257,7 +271,7 @@ STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
 # swift-argument-parser writes the completions of its programs.
-notify-center: COMPLETIONS := yes
+notify-center shared-device: COMPLETIONS := yes
 notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller: static-libs
 	flags="$(LINK_FLAGS)" && \
 	PKG_CONFIG_PATH="$(if $(LINK_FLAGS),$(QUICK_START):)$$PKG_CONFIG_PATH" \
@@ -311,7 +325,7 @@ deb:
 rpm:
 	Packaging/build-packages rpm
 
-test-packages: PACKAGES += debhelper lintian appstream $(COCKPIT)
+test-packages: PACKAGES += debhelper lintian appstream rpm rpmlint $(COCKPIT)
 # Needs root and namespaces, as test-booted does.
 test-packages: setup deb
 	$(SWIFT) build --product listener-app

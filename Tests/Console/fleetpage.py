@@ -99,7 +99,10 @@ def tests_of_fleet(device, pages):
         page = pages["fleet"]
         page.locator("#device-text").fill("ward-")
         page.locator("#device-list [data-name='ward-1']").click()
+        # It says so also while it is closed.
+        expect(page.locator("#device")).to_be_visible()
         expect(page.locator("#device")).to_have_attribute("data-link", "known")
+        expect(page.locator("#device-facts")).not_to_contain_text("session ")
         page.evaluate("""async () => {
             const { Controller } = await import('./controller.js');
             window.answer = (original => () => { Controller.prototype.device = original; })(Controller.prototype.device);
@@ -195,7 +198,8 @@ def draw_fleet(device, page):
     """An order that one device is about to have carried out, and of which the others have never heard."""
     fleet = Fleet(device, 8)
     device.go_on("org.example.photos")
-    wait_for("the round", lambda: not device.holders())
+    # Without an answer nobody holds anything, as far as is known.
+    wait_for("the round", lambda: device.call("GetRunningApps") and not device.holders())
     device.sign_in("ada", "org.example.orders")
     wait_for("apps to hold data", lambda: len(device.holders()) == 4)
     device.stop("org.example.photos")

@@ -10,6 +10,8 @@ import tempfile
 import unittest
 from datetime import datetime, timedelta, timezone
 
+from jeepney import DBusAddress, HeaderFields, Message, new_method_return, new_signal
+
 from device import PROGRAMS, needs_programs
 from notify_center import Center, Notification, UserInfo, darwin, distributed
 from notify_center import _wire
@@ -159,6 +161,22 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                         await asker.call(name, "/", "i.i", "M", timeout=30)
                     self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
 
+    async def test_a_message_that_cannot_be_read_is_passed_over(self) -> None:
+        observer, hostile = self.center(), self.center()
+        lost: list[bool] = []
+        observer.connection.on_change.append(lost.append)
+        async with observer.observe("com.example.hello") as posts:
+            link = await hostile.connection.open()
+            names = (await hostile.connection.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
+            place = DBusAddress(_wire.PATH, interface=_wire.interface_name("com.example.hello", _wire.DARWIN))
+            for name in [None, *(name for name in names if name.startswith(":"))]:
+                link._connection.writer.write(_descriptor_without_one(place, name, next(link._connection.outgoing_serial)))
+            await hostile.post("com.example.hello")
+            heard = await asyncio.wait_for(anext(posts), 30)
+            self.assertEqual((heard.name, lost), ("com.example.hello", []))
+            # It has read them, too, and its calls are answered still.
+            self.assertTrue(await hostile.connection.owner(BUS))
+
     async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
         center = self.center(distributed)
         async with center.observe("n", limit=3) as posts:
@@ -170,6 +188,37 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(posts.dropped, 7)
             heard: list[Notification] = [await anext(posts) for _ in range(3)]
             self.assertEqual([one.user_info for one in heard], [{"number": number} for number in (7, 8, 9)])
+
+
+class GreetingTests(unittest.IsolatedAsyncioTestCase):
+    async def test_a_message_that_cannot_be_read_may_follow_the_greeting(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n")
+            writer.write(b"OK 0123456789abcdef0123456789abcdef\r\n")
+            await reader.readuntil(b"BEGIN\r\n")
+            for serial, answer in enumerate([":1.1", ":1.2"], 1):
+                call = Message.from_buffer(await reader.read(4096))
+                call.header.serial = serial
+                hostile = _descriptor_without_one(DBusAddress("/a", interface="a.b"), None, 1)
+                writer.write(new_method_return(call, "s", (answer,)).serialise(serial) + hostile)
+            await reader.read()
+            writer.close()
+
+        with tempfile.TemporaryDirectory() as folder:
+            server = await asyncio.start_unix_server(serve, f"{folder}/bus")
+            center = darwin(f"unix:path={folder}/bus")
+            self.assertEqual(await asyncio.wait_for(center.connection.owner("a.b"), 30), ":1.2")
+            await center.close()
+            server.close()
+
+
+def _descriptor_without_one(place: DBusAddress, name: str | None, serial: int) -> bytes:
+    """A signal with the number of a descriptor, and no descriptor. Without a name it is for whoever listens."""
+    message: Message = new_signal(place, _wire.MEMBER, "u", (0,))
+    if name is not None:
+        message.header.fields[HeaderFields.destination] = name
+    signature = b"\x01g\0\x01%b\0"
+    return bytes(message.serialise(serial).replace(signature % b"u", signature % b"h"))
 
 
 if __name__ == "__main__":

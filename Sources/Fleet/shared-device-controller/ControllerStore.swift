@@ -33,6 +33,7 @@ package final class ControllerStore {
         ) WITHOUT ROWID;
         """,
         "ALTER TABLE fleet_order ADD COLUMN counted TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE device ADD COLUMN left_behind INTEGER NOT NULL DEFAULT 0",
     ]
     /// "SDF1" in SQLite's header: tells our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4631
@@ -113,6 +114,7 @@ package final class ControllerStore {
             }
             device.reportedAt = row["reported_at"]
             device.unchangedSince = row["unchanged_since"]
+            device.leftBehind = row["left_behind"] ?? 0
             return (name, device)
         }
         return Dictionary(rows.compactMap { $0 }) { first, _ in first }
@@ -234,8 +236,9 @@ package final class ControllerStore {
     private static func save(_ name: String, _ device: FleetDevice, _ db: SQLiteConnection) throws {
         try db.run(
             """
-            INSERT OR REPLACE INTO device (name, listed, groups, desired, desired_session, desired_reason, report, reported_at, unchanged_since)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            INSERT OR REPLACE INTO device
+                (name, listed, groups, desired, desired_session, desired_reason, report, reported_at, unchanged_since, left_behind)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             name,
             Int64(device.isListed ? 1 : 0),
@@ -245,7 +248,8 @@ package final class ControllerStore {
             device.desired?.reason,
             device.report?.json.text,
             device.reportedAt,
-            device.unchangedSince
+            device.unchangedSince,
+            device.leftBehind
         )
     }
 }

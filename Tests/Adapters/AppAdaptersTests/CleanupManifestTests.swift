@@ -83,6 +83,19 @@ struct CleanupManifestTests {
         #expect(command.contains("--user-data-dir=/var/lib/kiosk/web/profile"))
     }
 
+    @Test("of a Flatpak its data goes, and the /tmp that Flatpak keeps for it outside of its sandbox")
+    func flatpak() throws {
+        let cleanup = try #require(try manifest(#"{"preset": "flatpak", "flatpak": "org.example.Orders"}"#).cleanup)
+        let home = try #require(cleanup.user.home)
+        #expect(
+            cleanup.delete == [
+                "\(home)/.var/app/org.example.Orders",
+                "/run/user/\(cleanup.user.number)/.flatpak/org.example.Orders",
+                "\(home)/.cache/.flatpak/org.example.Orders",
+            ]
+        )
+    }
+
     @Test(
         "what is wrong is refused with what helps",
         arguments: [

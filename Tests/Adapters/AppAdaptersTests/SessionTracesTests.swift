@@ -80,6 +80,34 @@ struct SessionTracesTests {
         #expect(FileManager.default.fileExists(atPath: "/etc/passwd"), "no link is followed")
     }
 
+    @Test("sparse files whose lengths have no sum are counted with the most there is, and deleted")
+    func sparseFiles() async throws {
+        // A file system in memory takes files of any length. Where there is none, the others take less, and the sum is checked by itself.
+        let memory = "/dev/shm/traces-\(UUID().uuidString)"
+        let directory = try TemporaryDirectory("traces")
+        let place = mkdir(memory, 0o700) == 0 ? memory : "\(directory.path)/Downloads"
+        defer { try? FileManager.default.removeItem(atPath: place) }
+        if place != memory { #expect(mkdir(place, 0o700) == 0) }
+        var expected = UserDataDirectory.Removed()
+        for name in ["1", "2", "3"] {
+            let file = "\(place)/\(name)"
+            #expect(FileManager.default.createFile(atPath: file, contents: nil))
+            var one = UserDataDirectory.Removed()
+            (one.files, one.bytes) = (1, .max)
+            while truncate(file, off_t(one.bytes)) != 0 { one.bytes /= 2 }
+            expected.add(one)
+        }
+        #expect(TraceFiles.count(at: [place]) == expected)
+        #expect(try await Deletion(paths: [place], user: geteuid()).run() == expected)
+        #expect(TraceFiles.count(at: [place]) == UserDataDirectory.Removed())
+        #expect(FileManager.default.fileExists(atPath: place), "it is empty, and stays")
+
+        var sum = UserDataDirectory.Removed()
+        sum.bytes = .max
+        sum.add(sum)
+        #expect(sum.bytes == .max)
+    }
+
     @Test("a directory that is a link, and a home directory as downloads, are failures, and nothing behind them goes")
     func refused() async throws {
         let directory = try TemporaryDirectory("traces")

@@ -25,6 +25,12 @@ struct HostileTests {
         "never-reads-description", "squats", "half-open", "enforces", "watches-strangers",
     ]
 
+    /// How long a sign-out may take at the median and at most. It is a dozen messages, so that it is judged by what the bus takes to answer for itself
+    /// where that is much. A message of 15 MB is read whole before it is refused.
+    private static func limits(_ deed: String, bus: Duration) -> (median: Duration, worst: Duration) {
+        (max(.milliseconds(deed == "bodies" ? 250 : 50), bus * 12), .seconds(1))
+    }
+
     // S1 to S6, S10, S14
     @Test("cannot hold up a sign-out, learn anything, or fill memory and disk", arguments: deeds)
     func flood(deed: String) async throws {
@@ -36,10 +42,16 @@ struct HostileTests {
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
         let waits = try await signOutTimes(8, on: device)
-        print("hostile \(deed): sign-out median \(waits[4]), worst \(waits[7]), without the client \(calm)")
-        // The figures of the broker alone are 50 ms and 1 s; the hostile client and the bus share two processors with it here.
-        #expect(waits[4] < max(.milliseconds(400), calm * 20), "\(waits)")
-        #expect(waits[7] < max(.seconds(2), calm * 100), "\(waits)")
+        let bus = try await busTime(on: device)
+        print(
+            "hostile \(deed): sign-out median \(waits[4]), worst \(waits[7]), without the client \(calm); bus \(bus)"
+        )
+        // A broker without optimization is no broker that anybody installs.
+        if Device.releasedProgram != nil {
+            let limits = Self.limits(deed, bus: bus)
+            #expect(waits[4] < limits.median, "\(waits)")
+            #expect(waits[7] < limits.worst, "\(waits)")
+        }
         let grown = try device.brokerMemory() - before
         print(
             "hostile \(deed): the broker grew by \(grown / 1024) kB; its files have \(try device.filesSize() / 1024) kB"
@@ -95,6 +107,18 @@ struct HostileTests {
             times.append(.now - start)
         }
         return times.sorted()
+    }
+
+    /// How long the bus takes to answer for itself, at the median.
+    private func busTime(on device: Device) async throws -> Duration {
+        let connection = try DBusConnection.open(device.bus.bus)
+        var times: [Duration] = []
+        for _ in 0..<9 {
+            let start = ContinuousClock.now
+            _ = try await connection.callBus("GetId")
+            times.append(.now - start)
+        }
+        return times.sorted()[4]
     }
 
     // S9

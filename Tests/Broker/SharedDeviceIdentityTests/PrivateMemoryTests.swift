@@ -1,7 +1,9 @@
 import FoundationEssentials
 import Glibc
+import Identity
 import NotifyCenterTestKit
 import SharedDevice
+import TestProviders
 import Testing
 
 /// Programs as an ordinary user runs them: root reads all memory, and here it is without its rights.
@@ -21,10 +23,13 @@ private struct OrdinaryUser {
         try text.write(toFile: "\(directory.path)/\(name)", atomically: true, encoding: .utf8)
     }
 
+    /// What takes root's rights from a program. setpriv becomes that program, and keeps its number.
+    static var rights: [String] {
+        geteuid() == 0 ? ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] : []
+    }
+
     func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
-        // setpriv becomes the program, and keeps its number.
-        let rights = geteuid() == 0 ? ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] : []
-        let words = rights + [program] + arguments
+        let words = Self.rights + [program] + arguments
         return try ChildProcess(
             words[0],
             Array(words.dropFirst()),
@@ -36,10 +41,12 @@ private struct OrdinaryUser {
         )
     }
 
-    func service(_ program: String, _ more: [String] = []) async throws -> ChildProcess {
+    /// - Parameter wrapper: the words of a command that starts the program.
+    func service(_ program: String, _ more: [String] = [], wrapper: [String] = []) async throws -> ChildProcess {
         let configuration = directory.path + "/managed-configuration.json"
         let arguments = ["--bus", bus.address, "--configuration", configuration]
-        let process = try start(ChildProcess.built(program), arguments + more)
+        let words = wrapper + [ChildProcess.built(program)] + arguments + more
+        let process = try start(words[0], Array(words.dropFirst()))
         _ = try await process.line { $0 == "ready" }
         return process
     }
@@ -50,6 +57,91 @@ private struct OrdinaryUser {
         let status = await reader.exitStatus()
         #expect(status == 0 || reader.errorText.contains("ermission denied"), "\(reader.errorText)")
         return status == 0
+    }
+}
+
+/// A machine that keeps cores, as large as they become, in a folder of the test's.
+private struct CoreFolder {
+    /// Starts a program, tells its number, and how it ended. The program ends with it.
+    private static let script = """
+        import ctypes, os, resource, sys
+        limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+        os.chdir(sys.argv[1])
+        child = os.fork()
+        if child == 0:
+            ctypes.CDLL(None).prctl(1, 9)
+            os.environ["SWIFT_BACKTRACE"] = "enable=no"
+            os.execvp(sys.argv[2], sys.argv[2:])
+        print("process", child, flush=True)
+        status = os.waitpid(child, 0)[1]
+        print("signal", os.WTERMSIG(status), "core", int(os.WCOREDUMP(status)), flush=True)
+        """
+
+    let directory: TemporaryDirectory
+
+    init() throws { directory = try TemporaryDirectory("cores") }
+
+    /// The words of a command that starts a program.
+    var wrapper: [String] { ["/usr/bin/python3", "-c", Self.script, directory.path] }
+
+    var files: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: directory.path) } }
+
+    /// The number of the program that was started so.
+    func program(of process: ChildProcess) async throws -> Int32 {
+        let line = try await process.line { $0.hasPrefix("process ") }
+        return try #require(Int32(line.dropFirst("process ".count)))
+    }
+
+    /// Has a program end as one with a mistake does.
+    ///
+    /// - Returns: whether the kernel has kept its memory.
+    func leavesCore(_ process: ChildProcess) async throws -> Bool {
+        let number = try await program(of: process)
+        #expect(kill(number, SIGABRT) == 0)
+        let line = try await process.line { $0.hasPrefix("signal ") }
+        #expect(line.hasPrefix("signal \(SIGABRT) core "))
+        return line.hasSuffix(" 1")
+    }
+}
+
+/// Looks into the memory of another program, as gcore(1) does.
+private enum MemorySearch {
+    static let script = """
+        import sys
+        try:
+            memory = open(f"/proc/{sys.argv[1]}/mem", "rb", 0)
+            maps = open(f"/proc/{sys.argv[1]}/maps").read()
+        except PermissionError:
+            sys.exit(print("refused"))
+        found = False
+        for line in maps.splitlines():
+            place, rights = line.split()[:2]
+            if not rights.startswith("rw"):
+                continue
+            start, end = (int(word, 16) for word in place.split("-"))
+            try:
+                memory.seek(start)
+                found |= sys.argv[2].encode() in memory.read(end - start)
+            except (OSError, OverflowError):
+                pass
+        print("found" if found else "absent")
+        """
+
+    /// `found`, `absent` or `refused`.
+    ///
+    /// - Parameter rights: the words of a command that changes the rights of who looks.
+    static func look(for text: String, in process: Int32, rights: [String]) async throws -> String {
+        let words = rights + ["/usr/bin/python3", "-c", script, "\(process)", text]
+        let search = try ChildProcess(words[0], Array(words.dropFirst()))
+        #expect(await search.exitStatus() == 0, "\(search.errorText)")
+        return search.lines.last ?? ""
+    }
+
+    /// Whether this machine lets a user's programs look into each other at all (Yama).
+    static var isCommon: Bool {
+        let scope = try? String(contentsOfFile: "/proc/sys/kernel/yama/ptrace_scope", encoding: .utf8)
+        return scope.map { $0.hasPrefix("0") } ?? true
     }
 }
 
@@ -97,5 +189,59 @@ struct PrivateMemoryTests {
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         withExtendedLifetime(broker) {}
+    }
+
+    /// The client's secret, which the process has in its memory from its start on.
+    private static let secret = "s&cret +%/"
+
+    @Test("after a sign-in only root sees the memory of what speaks to the provider, and its crash leaves no core")
+    func crashOfIdentity() async throws {
+        let cores = try CoreFolder()
+        let wrapper = OrdinaryUser.rights + cores.wrapper
+        let device = try await IdentityDevice(fault: "core", wrapper: wrapper)
+        let test = try await FaultyProvider.shared.value.client("core")
+        let signIn = try await device.signIn(test.browse)
+        #expect(signIn.account.username == "ada@example.com")
+        let program = try await cores.program(of: device.process)
+
+        let limits = try String(contentsOfFile: "/proc/\(program)/limits", encoding: .utf8).split(separator: "\n")
+        let ofCores = limits.first { $0.hasPrefix("Max core file size") }?.split(separator: " ").dropFirst(4).prefix(2)
+        #expect(ofCores == ["0", "0"], "\(limits)")
+        var file = stat()
+        let isFile = lstat("/proc/\(program)/mem", &file) == 0
+        #expect(isFile && file.st_uid == 0)
+        let seen = try await MemorySearch.look(for: Self.secret, in: program, rights: OrdinaryUser.rights)
+        #expect(seen == "refused")
+        if geteuid() == 0 {
+            // It is there to be found, and a core would have it. In some containers root may not look either.
+            let byRoot = try await MemorySearch.look(for: Self.secret, in: program, rights: [])
+            #expect(byRoot == "found" || byRoot == "refused")
+        }
+        #expect(try await !cores.leavesCore(device.process))
+        #expect(try cores.files.isEmpty)
+        let left = try FileManager.default.contentsOfDirectory(atPath: device.directory.path)
+        #expect(left.sorted() == ["managed-configuration.json", "oidc-client-secret"])
+    }
+
+    @Test("no core of broker and Microsoft's bridge either; one of a program that does nothing against it is there")
+    func crashes() async throws {
+        let user = try OrdinaryUser()
+        let (cores, others) = (try CoreFolder(), try CoreFolder())
+        for (program, folder) in [("shared-device-broker", "state"), ("shared-device-microsoft-broker", "bridge")] {
+            let state = ["--state", "\(user.directory.path)/\(folder)"]
+            let process = try await user.service(program, state, wrapper: cores.wrapper)
+            #expect(try await !cores.leavesCore(process), "\(program)")
+        }
+        #expect(try cores.files.isEmpty)
+        let idle = ["/usr/bin/python3", "-c", "import time; print('up', flush=True); time.sleep(1000)"]
+        let words = others.wrapper + idle
+        let other = try user.start(words[0], Array(words.dropFirst()))
+        try await other.line { $0 == "up" }
+        if MemorySearch.isCommon {
+            let number = try await others.program(of: other)
+            let seen = try await MemorySearch.look(for: "time.sleep(1000)", in: number, rights: OrdinaryUser.rights)
+            #expect(seen == "found")
+        }
+        if try await !others.leavesCore(other) { print("this machine keeps nobody's core: crashes have shown nothing") }
     }
 }

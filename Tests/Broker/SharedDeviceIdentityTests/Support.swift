@@ -20,12 +20,14 @@ final class IdentityDevice: Sendable {
     ///   - issuer: the provider; `nil` for a device without one.
     ///   - more: further members of the managed configuration, each with a comma before it.
     ///   - passed: the path of a socket that listens, and that the process gets as a service manager passes it.
+    ///   - wrapper: the words of a command that starts the program.
     init(
         issuer: String?,
         secret: String? = "s&cret +%/",
         trustAnchors: String? = nil,
         more: String = "",
-        passed: String? = nil
+        passed: String? = nil,
+        wrapper: [String] = []
     ) async throws {
         bus = try PrivateBus()
         directory = try TemporaryDirectory("shared-device-identity")
@@ -36,15 +38,25 @@ final class IdentityDevice: Sendable {
         broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         provider = RemoteProvider(connection: broker)
-        process = try Self.start(bus, directory, passed: passed)
+        process = try Self.start(bus, directory, passed: passed, wrapper: wrapper)
         _ = try await process.line { $0 == "ready" }
     }
 
     /// With the provider that makes this mistake.
-    convenience init(fault: String, more: String = "", passed: String? = nil) async throws {
+    convenience init(
+        fault: String,
+        more: String = "",
+        passed: String? = nil,
+        wrapper: [String] = []
+    ) async throws {
         let faulty = try await FaultyProvider.shared.value
-        let issuer = faulty.issuer(fault)
-        try await self.init(issuer: issuer, trustAnchors: faulty.trustAnchors, more: more, passed: passed)
+        try await self.init(
+            issuer: faulty.issuer(fault),
+            trustAnchors: faulty.trustAnchors,
+            more: more,
+            passed: passed,
+            wrapper: wrapper
+        )
     }
 
     /// What a service manager does between fork and exec (sd_listen_fds(3)).
@@ -62,17 +74,20 @@ final class IdentityDevice: Sendable {
     /// - Parameters:
     ///   - environment: further variables.
     ///   - passed: the path of a socket that it gets as descriptor 3.
+    ///   - wrapper: the words of a command that starts the program.
     static func start(
         _ bus: PrivateBus,
         _ directory: TemporaryDirectory,
         environment: [String: String] = [:],
-        passed: String? = nil
+        passed: String? = nil,
+        wrapper: [String] = []
     ) throws -> ChildProcess {
         var command = [
             ChildProcess.built("shared-device-identity"), "--bus", bus.address, "--configuration",
             directory.path + "/managed-configuration.json",
         ]
         if let passed { command = ["/usr/bin/python3", "-c", Self.passing, passed] + command }
+        command = wrapper + command
         return try ChildProcess(
             command[0],
             Array(command.dropFirst()),

@@ -311,4 +311,49 @@ struct ControllerTests {
         )
         #expect(controller.devices["a"]?.clockOffset == -500)
     }
+
+    /// The first report of an agent without a file.
+    private static func firstReport(of view: DeviceView, at wall: Double) throws -> DeviceReport {
+        let now = Moment.at(1, wall: wall)
+        var agent = AgentState(policy: .init(), memory: AgentMemory(), now: now)
+        _ = agent.handle(.connected, now: now)
+        return try #require(agent.handle(.device(view), now: now).report)
+    }
+
+    @Test(
+        "FL-15: a device whose clock was far ahead, and that lost its file, is heard when the clock is right; nothing old is"
+    )
+    func clockFarAhead() throws {
+        let directory = try TemporaryDirectory("controller-clock")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try store.load()
+        func hear(_ report: DeviceReport, sent: Double?, now: Double) -> Bool {
+            controller.received(.reported(device: "a"), .reported(report), sent: sent, now: now)
+            return controller.devices["a"]?.report == report
+        }
+        let early = try Self.firstReport(of: .nobody(1), at: 990)
+        let far = try Self.firstReport(of: .nobody(2), at: 900_000_000)
+        let right = try Self.firstReport(of: .nobody(3), at: 2000)
+        let isFarHeard = hear(far, sent: 900_000_000, now: 1000)
+        #expect(isFarHeard)
+        let isReplayHeard = hear(early, sent: 990, now: 1001)
+        #expect(!isReplayHeard, "it is from before the last report")
+        let isKeptHeard = hear(right, sent: nil, now: 2000)
+        #expect(!isKeptHeard, "the server had kept it")
+        let isWrongHeard = hear(right, sent: 5000, now: 2000)
+        #expect(!isWrongHeard, "its time is wrong")
+        let isHeard = hear(right, sent: 2000, now: 2001)
+        #expect(isHeard && controller.devices["a"]?.clockOffset == nil && controller.oldCount == 3)
+        // What the clock had numbered before is old, however it comes, and for a controller that starts again, too.
+        let isHeardAgain = ([nil, 900_000_000] as [Double?]).map { hear(far, sent: $0, now: 2002) }
+        #expect(isHeardAgain == [false, false] && controller.oldCount == 5)
+        try store.store(controller.takeUnstored(atMost: 9))
+        controller = try store.load()
+        let isHeardLater = hear(far, sent: nil, now: 2003)
+        #expect(!isHeardLater && controller.devices["a"]?.report == right)
+        // Wrong once more, and put right with its file: its numbers stay ahead, below those that were left behind.
+        let less = try Self.firstReport(of: .nobody(4), at: 800_000_000)
+        let isLessHeard = ([nil, 800_000_000, 3000] as [Double?]).map { hear(less, sent: $0, now: 3001) }
+        #expect(isLessHeard == [false, false, true])
+    }
 }

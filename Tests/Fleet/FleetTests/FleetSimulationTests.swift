@@ -1,5 +1,7 @@
+import DBusTransport
 import Fleet
 import FleetLoad
+import Synchronization
 import Testing
 
 @Suite("A fleet in memory")
@@ -122,7 +124,25 @@ struct FleetLoadTests {
     )
     func states() async throws {
         // It throws where that does not hold, or where not all are done within two heartbeats.
-        try await StateLoad(devices: 2000, connections: 10).run { _ in }
+        let lines = Locked<[String]>([])
+        try await StateLoad(devices: 2000, connections: 10, limit: TimeLimit(seconds: 3600)).run { line in
+            lines.withLock { $0.append(line) }
+        }
+        let last = lines.withLock { $0.last ?? "" }
+        #expect(last.hasPrefix("in time: ") && last.hasSuffix("the limit is 3600.0 s"), "\(last)")
+    }
+
+    @Test(
+        "a simulation that takes too long fails, unless other programs have used the processors; if it has used too much, anyway",
+        arguments: [
+            (60, 37, 40, .kept), (59, 37, 400, .kept), (61, 37, 40, .exceeded), (61, 37, 48, .exceeded),
+            (61, 37, 50, .notJudged), (300, 119, 600, .notJudged), (300, 121, 600, .exceeded), (61, 40, 37, .exceeded),
+        ] as [(Double, Double, Double, TimeLimit.Verdict)]
+    )
+    func timeLimit(taken: Double, own: Double, all: Double, verdict: TimeLimit.Verdict) throws {
+        #expect(TimeLimit(seconds: 60).verdict(taken: taken, own: own, all: all) == verdict)
+        let machine = try TimeLimit.machineTime()
+        #expect(machine > 0 && machine.isFinite)
     }
 
     @Test("FL-13: devices with a connection and a certificate each carry orders out, also when the server lost all")

@@ -62,6 +62,25 @@ struct GlewlwydTests {
         #expect(signedIn.tokens.refreshToken != nil)
     }
 
+    @Test("a device whose clock is hours off signs nobody in, and says so; one that is less than a minute off does")
+    func wrongClock() async throws {
+        let glewlwyd = try await Glewlwyd()
+        func client(_ offset: Double) -> OpenIDConnectClient {
+            glewlwyd.client(clock: .init(date: { Date() + offset })).client
+        }
+        // glewlwyd's ID tokens count for an hour.
+        for offset in [-7200.0, 90_000] {
+            let error = await #expect(throws: SignInError.self) { try await glewlwyd.signIn(client(offset)) }
+            #expect(error?.code == .authenticationFailed, "\(offset)")
+            let words = error?.description ?? ""
+            #expect(words.contains("is from 20") && words.hasSuffix("set the clock, and sign in again"), "\(words)")
+        }
+        for offset in [-45.0, 45] {
+            let signedIn = try await glewlwyd.signIn(client(offset))
+            #expect(signedIn.identity.claims["name"]?.string == "Ada", "\(offset)")
+        }
+    }
+
     @Test("after a change of its keys, tokens are checked with the new ones a minute later")
     func keyRotation() async throws {
         let glewlwyd = try await Glewlwyd()

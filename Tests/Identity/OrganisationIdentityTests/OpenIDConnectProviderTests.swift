@@ -136,6 +136,31 @@ struct OpenIDConnectProviderTests {
         }
     }
 
+    @Test(
+        "a kept sign-in renews with a clock less than a minute off; hours off, the person is asked, and what came is revoked",
+        arguments: [(-1.0, "none.slow"), (1.0, "none.fast")]
+    )
+    func wrongClock(direction: Double, fault: String) async throws {
+        let (provider, test) = try await make(fault)
+        let signIn = try await signIn(provider, test)
+        func renew(_ record: ProviderRecord, offset: Double) async throws -> RenewalOutcome {
+            let (other, _) = try await make(fault, clock: .init(date: { Date() + offset }))
+            return await other.renew(record, scopes: [], mayBeUsed: false)
+        }
+        guard case .renewed(_, let record?) = try await renew(signIn.record, offset: 45 * direction) else {
+            Issue.record("not renewed")
+            return
+        }
+        #expect(try await test.page("ended").isEmpty)
+        guard case .reauthenticationNeeded = try await renew(record, offset: 7200 * direction) else {
+            Issue.record("a token of another time was taken")
+            return
+        }
+        try await eventually("the revocation") {
+            try await test.page("ended") == "revoke refresh_token\nrevoke access_token"
+        }
+    }
+
     @Test("a handle counts once, and for nobody who guesses; a redirect elsewhere is refused")
     func handles() async throws {
         let (provider, test) = try await make("none")

@@ -15,7 +15,9 @@ import Testing
             "notifyd", "notifyutil", "notify-center", "shared-device", "shared-device-broker", "shared-device-cleanup",
             "shared-device-sign-in", "shared-device-identity", "shared-device-microsoft-broker",
         ]
-        let completions = ["notify-center.bash", "_notify-center", "notify-center.fish"].map { "completions/\($0)" }
+        let completions = ["notify-center", "shared-device"].flatMap { program in
+            ["\(program).bash", "_\(program)", "\(program).fish"].map { "completions/\($0)" }
+        }
         for file in ["release/libdarwin-notify.so"] + programs.map({ "release/\($0)" }) + completions {
             let url = URL(fileURLWithPath: "\(built)/\(file)")
             try FileManager.default.createDirectory(

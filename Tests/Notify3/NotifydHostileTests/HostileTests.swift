@@ -176,4 +176,33 @@ struct NotifydHostileTests {
         #expect(unit["RestartSec"] == "2")
         #expect(unit.memoryMax == 256 << 20)
     }
+
+    private static let isJudgeThere: Bool = {
+        guard let judge = try? ChildProcess("systemd-analyze", ["--help"]) else { return false }
+        judge.waitUntilExit()
+        return judge.lines.contains { $0.contains("--offline") }
+    }()
+
+    // The limits are what systemd 252 finds, in tenths: 0 is nothing, 100 everything.
+    @Test(
+        "units get no more rights than they need",
+        .enabled(if: UnitTests.isJudgeThere, "there is no systemd-analyze that reads a unit's file"),
+        arguments: [
+            ("systemd-system/notifyd", 3), ("systemd-user/notifyd", 7), ("systemd-system/shared-device-broker", 9),
+            ("systemd-system/shared-device-identity", 11), ("systemd-system/shared-device-enforcement", 25),
+            ("systemd-system/shared-device-cleanup@", 73),
+        ]
+    )
+    func rights(unit: String, limit: Int) async throws {
+        let directory = try TemporaryDirectory("unit")
+        let file = "\(directory.path)/\(unit.split(separator: "/").last ?? "").service"
+        let text = try String(contentsOfFile: shippedFile("\(unit).service"), encoding: .utf8)
+        // A unit whose program has no absolute path is not judged.
+        try text.replacing("@BINDIR@", with: "/usr/bin").write(toFile: file, atomically: true, encoding: .utf8)
+        let judge = try ChildProcess(
+            "systemd-analyze",
+            ["security", "--no-pager", "--offline=yes", "--threshold=\(limit)", file]
+        )
+        #expect(await judge.exitStatus() == 0, "\(judge.lines.last ?? judge.errorText)")
+    }
 }

@@ -16,12 +16,14 @@ private struct Sandbox {
 
     /// Starts the proxy and waits until it takes connections.
     ///
-    /// - Parameter owns: the bus name that the app has.
-    init(_ flatpak: String, on device: TestDevice, owns: String) async throws {
+    /// - Parameters:
+    ///   - flatpak: its id; `nil` for a file that does not say it.
+    ///   - owns: the bus name that the app has.
+    init(_ flatpak: String?, on device: TestDevice, owns: String) async throws {
         directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         information = "\(directory)/flatpak-info"
-        let text = "[Application]\nname=\(flatpak)\n\n[Instance]\ninstance-id=1\n"
+        let text = (flatpak.map { "[Application]\nname=\($0)\n\n" } ?? "") + "[Instance]\ninstance-id=1\n"
         try text.write(toFile: information, atomically: true, encoding: .utf8)
         let socket = "\(directory)/bus"
         address = "unix:path=\(socket)"
@@ -101,14 +103,17 @@ struct SandboxedAppTests {
         try await log.line { $0.contains("finished") && $0.contains(identifier) }
     }
 
-    @Test("a program outside of the sandbox is not the Flatpak, nor is one in another's sandbox")
+    @Test("a program outside of the sandbox is not the Flatpak, nor is one in another's sandbox, or in nobody's")
     func others() async throws {
         let device = try await device()
         try await device.application("control").signIn("ada")
         let other = try await Sandbox("org.example.Other", on: device, owns: identifier)
+        let nobody = try await Sandbox(nil, on: device, owns: identifier)
         // The proxy's program is enrolled, by which no program in a sandbox may be known.
         try device.enrol("org.example.proxy", "/usr/bin/xdg-dbus-proxy")
-        for (launcher, bus) in [([], nil), (other.launcher, other.address)] as [([String], String?)] {
+        for (launcher, bus) in [
+            ([], nil), (other.launcher, other.address), (nobody.launcher, nobody.address),
+        ] as [([String], String?)] {
             let app = try ListenerApp(Self.name, on: device, launcher: launcher, bus: bus)
             let mark = try app.events().count
             try app.start()
@@ -118,9 +123,10 @@ struct SandboxedAppTests {
             #expect(try !app.events().dropFirst(mark).contains(where: isOpen))
             app.kill()
         }
-        try await eventually("both refusals are in the log") { try device.audit("refused").count == 2 }
+        try await eventually("the refusals are in the log") { try device.audit("refused").count == 3 }
         let journal = try #require(device.broker).errorText
         #expect(journal.contains("in no Flatpak's sandbox"), "\(journal)")
         #expect(journal.contains("in the sandbox of the Flatpak org.example.Other"), "\(journal)")
+        #expect(journal.contains("it names no application"), "\(journal)")
     }
 }

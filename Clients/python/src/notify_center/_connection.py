@@ -18,7 +18,9 @@ from jeepney import (
     new_method_call,
     new_method_return,
 )
-from jeepney.io.asyncio import DBusConnection, open_dbus_connection
+from jeepney.auth import BEGIN, Authenticator
+from jeepney.bus import get_bus
+from jeepney.io.asyncio import DBusConnection
 
 DAEMON = "org.freedesktop.DBus"
 
@@ -72,6 +74,26 @@ def plain(signature: str, value: Any) -> Any:
     if signature.startswith("a") and signature != "ay":
         return [plain(signature[1:], element) for element in value]
     return value
+
+
+async def _open(address: str) -> DBusConnection:
+    """A connection that has not greeted the bus. jeepney's own greeting fails if the next message is one that jeepney cannot read."""
+    reader, writer = await asyncio.open_unix_connection(get_bus(address))
+    try:
+        authenticator = Authenticator()
+        for line in authenticator:
+            writer.write(line)
+            await writer.drain()
+            answer = await reader.read(1024)
+            if not answer:
+                raise EOFError("it has hung up")
+            authenticator.feed(answer)
+        writer.write(BEGIN)
+        await writer.drain()
+    except BaseException:
+        writer.close()
+        raise
+    return DBusConnection(reader, writer)
 
 
 class _Link:
@@ -129,11 +151,25 @@ class _Link:
         self.reading.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
 
+    async def _receive(self) -> Message:
+        """The next message that can be read. Anybody on the bus may send one that cannot, such as a descriptor's number without the descriptor."""
+        while True:
+            try:
+                message: Message = await self._connection.receive()
+                return message
+            except (EOFError, OSError):
+                raise
+            except Exception:
+                # jeepney has taken the message from what has arrived, and would look for its end again.
+                if self._connection.parser.next_msg_size is None:
+                    raise
+                self._connection.parser.next_msg_size = None
+
     async def _read(self) -> None:
         reason: BaseException = EOFError("it has hung up")
         try:
             while True:
-                message = await self._connection.receive()
+                message = await self._receive()
                 fields = message.header.fields
                 if message.header.message_type is MessageType.signal:
                     self._on_signal(
@@ -154,7 +190,7 @@ class _Link:
                 if answer is not None and not answer.done():
                     answer.set_result(message)
         except Exception as error:
-            # The end of the connection, or a message that cannot be read: after that nothing can.
+            # The end of the connection, or bytes of which nobody knows where the next message begins.
             reason = error
         finally:
             for answer in self._waiting.values():
@@ -269,11 +305,15 @@ class Connection:
 
     async def _connect(self) -> _Link:
         try:
-            link = _Link(await asyncio.wait_for(open_dbus_connection(self.address), 25), self._receive)
+            link = _Link(await asyncio.wait_for(_open(self.address), 25), self._receive)
         except Exception as error:
             # An address that is wrong, or a bus that refuses: jeepney has many exceptions for them.
-            raise BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {error}") from error
+            raise self._no_bus(error) from error
         try:
+            try:
+                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "Hello", "", []), 25)
+            except BusError as error:
+                raise self._no_bus(error) from error
             for rule in list(self._rules):
                 await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
             for name in list(self._names):
@@ -287,6 +327,9 @@ class Connection:
         except BaseException:
             await link.close()
             raise
+
+    def _no_bus(self, reason: Exception) -> BusError:
+        return BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {reason}")
 
     def _receive(self, signal: Signal) -> None:
         for listener in list(self.on_signal):

@@ -18,22 +18,26 @@ struct TraceFiles: Sendable {
     func look(at paths: [String]) async throws(AdapterFailure) -> TraceFinding {
         for path in paths where Self.isThere(path) { try check(path) }
         return await onSystemThread {
-            var (files, bytes) = (0, 0)
-            for path in paths {
-                let below = (try? FileManager.default.subpathsOfDirectory(atPath: path)) ?? []
-                for file in [path] + below.map({ "\(path)/\($0)" }) {
-                    var status = stat()
-                    guard lstat(file, &status) == 0, status.st_mode & S_IFMT != S_IFDIR else { continue }
-                    files += 1
-                    // A person may make sparse files of any size.
-                    let (sum, isTooLarge) = bytes.addingReportingOverflow(
-                        status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
-                    )
-                    bytes = isTooLarge ? .max : sum
-                }
-            }
-            return .files(files, bytes)
+            let found = Self.count(at: paths)
+            return .files(found.files, found.bytes)
         }
+    }
+
+    /// Counts as the deletion does, whose sum of lengths is bounded: a person may make sparse files of any size.
+    static func count(at paths: [String]) -> UserDataDirectory.Removed {
+        var found = UserDataDirectory.Removed()
+        for path in paths {
+            let below = (try? FileManager.default.subpathsOfDirectory(atPath: path)) ?? []
+            for file in [path] + below.map({ "\(path)/\($0)" }) {
+                var status = stat()
+                guard lstat(file, &status) == 0, status.st_mode & S_IFMT != S_IFDIR else { continue }
+                var one = UserDataDirectory.Removed()
+                one.files = 1
+                one.bytes = status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0
+                found.add(one)
+            }
+        }
+        return found
     }
 
     /// Deletes what is at the paths; a directory stays, empty. All of them are tried.

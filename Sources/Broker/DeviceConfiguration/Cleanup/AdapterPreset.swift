@@ -7,7 +7,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     /// A program made with Electron.
     case electron
     case libreoffice
-    /// A program in a Flatpak, whose data is in `~/.var/app/ID`.
+    /// A program in a Flatpak, whose data is in `~/.var/app/ID`, and its `/tmp` in `/run/user/UID/.flatpak/ID`.
     case flatpak
 
     /// The words that follow the program's name so that it keeps its data below `data`.

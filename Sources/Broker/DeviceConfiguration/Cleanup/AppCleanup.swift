@@ -161,7 +161,11 @@ extension AppCleanup {
         var paths: [String] = []
         var data: String?
         switch (preset, written.data, program) {
-        case (.flatpak?, nil, .flatpak(let name)): paths.append(try check("~/.var/app/\(name)"))
+        case (.flatpak?, nil, .flatpak(let name)):
+            paths.append(try check("~/.var/app/\(name)"))
+            // Flatpak keeps the app's /tmp there until a later start of some Flatpak; in the cache where the user has no session.
+            paths.append(try check("/run/user/\(user.number)/.flatpak/\(name)"))
+            paths.append(try check("~/.cache/.flatpak/\(name)"))
         case (.flatpak?, _, _):
             throw CleanupFlaw(
                 "the preset flatpak knows where the data is, and needs the id",

@@ -7,6 +7,15 @@ package import Glibc
 /// change its own. ``executable`` and ``flatpak`` are **hints**: a process can run the app's program and make it do something else, with a
 /// debugger or a library loaded into it, or make a namespace with the file that names a Flatpak. Hints keep apps apart that mean well.
 package struct AppCredentials: Sendable, Equatable {
+    /// Whether a process is in a Flatpak's sandbox.
+    package enum Sandbox: Sendable, Equatable {
+        case absent
+        /// In that of the Flatpak with this id.
+        case flatpak(String)
+        /// In one that does not say of which Flatpak it is, and why. Such a process is no app that is known: its program is a file of the sandbox's own.
+        case unreadable(String)
+    }
+
     /// The user that its process runs as, as the bus says it.
     package let user: uid_t
     /// The program that its process runs: absolute, without symbolic links, and the same file in the broker's own view of the file system.
@@ -15,21 +24,26 @@ package struct AppCredentials: Sendable, Equatable {
     package let unit: String?
     /// The label of its security module, as the bus says it: for AppArmor `PROFILE (enforce)`.
     package let label: String?
-    /// The id of the Flatpak that its process is in.
-    package let flatpak: String?
+    /// The sandbox that its process is in.
+    package let sandbox: Sandbox
 
     package init(
         user: uid_t,
         executable: String,
         unit: String? = nil,
         label: String? = nil,
-        flatpak: String? = nil
+        sandbox: Sandbox = .absent
     ) {
         self.user = user
         self.executable = executable
         self.unit = unit
         self.label = label
-        self.flatpak = flatpak
+        self.sandbox = sandbox
+    }
+
+    /// The id of the Flatpak that its process is in.
+    package var flatpak: String? {
+        if case .flatpak(let id) = sandbox { id } else { nil }
     }
 
     /// The AppArmor profile, where it is enforced: one that only complains confines nobody.
@@ -56,7 +70,7 @@ package enum ProcessView {
             executable: executable(of: process) ?? unseen,
             unit: unit(of: process),
             label: label,
-            flatpak: flatpak(of: process)
+            sandbox: sandbox(of: process)
         )
     }
 
@@ -114,10 +128,21 @@ package enum ProcessView {
         return nil
     }
 
-    private static func flatpak(of process: UInt32) -> String? {
-        // What the process has for its root directory.
+    private static func sandbox(of process: UInt32) -> AppCredentials.Sandbox {
+        // What the process has for its root directory. Where the kernel does not show it, it does not show the program either.
         let root = "/proc/\(process)/root"
-        return read("\(root)/.flatpak-info", limit: 65_536).flatMap(flatpak(inInformation:))
+        return destination(of: root) == nil ? .absent : sandbox(atRoot: root)
+    }
+
+    /// By the file that Flatpak puts at the root of each of its sandboxes. Whatever else is there in its place says that this is a sandbox, too: a
+    /// process that could be a Flatpak's must not pass for a program of the machine.
+    static func sandbox(atRoot root: String) -> AppCredentials.Sandbox {
+        do throws(Unreadable) {
+            guard let text = try text(of: "\(root)/.flatpak-info", limit: 65_536) else { return .absent }
+            return flatpak(inInformation: text).map { .flatpak($0) } ?? .unreadable("it names no application")
+        } catch {
+            return .unreadable(error.reason)
+        }
     }
 
     private static func destination(of link: String) -> String? {
@@ -131,21 +156,38 @@ package enum ProcessView {
         }
     }
 
-    /// A regular file's text, which has at most so many bytes. It is another program's: it may be a pipe or a link.
-    private static func read(_ path: String, limit: Int) -> String? {
+    private static func read(_ path: String, limit: Int) -> String? { try? text(of: path, limit: limit) }
+
+    private struct Unreadable: Error { let reason: String }
+
+    /// A regular file's text, which has fewer bytes than the limit. It is another program's: it may be a pipe or a link.
+    ///
+    /// - Returns: `nil` where there is no such file, or its process has ended.
+    private static func text(of path: String, limit: Int) throws(Unreadable) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard descriptor >= 0 else { return nil }
+        guard descriptor >= 0 else {
+            guard errno != ENOENT && errno != ESRCH else { return nil }
+            throw Unreadable(reason: String(cString: strerror(errno)))
+        }
         defer { close(descriptor) }
         var information = stat()
-        guard fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG else { return nil }
+        guard fstat(descriptor, &information) == 0, information.st_mode & S_IFMT == S_IFREG else {
+            throw Unreadable(reason: "it is no regular file")
+        }
         var bytes = [UInt8](repeating: 0, count: limit)
         var count = 0
         while count < limit {
             let part = bytes.withUnsafeMutableBytes { Glibc.read(descriptor, $0.baseAddress! + count, limit - count) }
-            if part <= 0 { break }
-            count += part
+            if part == 0 { return String(decoding: bytes[..<count], as: UTF8.self) }
+            if part > 0 {
+                count += part
+            } else if errno == ESRCH {
+                return nil
+            } else if errno != EINTR {
+                throw Unreadable(reason: String(cString: strerror(errno)))
+            }
         }
-        return count < limit ? String(decoding: bytes[..<count], as: UTF8.self) : nil
+        throw Unreadable(reason: "it has \(limit) bytes or more")
     }
 }
 

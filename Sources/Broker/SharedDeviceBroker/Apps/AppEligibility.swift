@@ -17,6 +17,8 @@ import SharedDevice
 /// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: of others nobody could say what to stop and to delete. The
 /// prompt that comes with the broker needs none, because it gets neither account nor token.
 ///
+/// A process in a sandbox that does not say of which Flatpak it is takes no part: nobody knows whose program it is.
+///
 /// Where more than one user reaches the bus, a manifest counts only if it names what another user cannot forge: a user, a unit or an AppArmor
 /// profile.
 package struct AppEligibility: Sendable {
@@ -66,6 +68,7 @@ package struct AppEligibility: Sendable {
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
         Result { () throws(EligibilityRefusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)
+            try checkSandbox(credentials, claimed)
             try checkCleanup(app, claimed)
             if app.manifest?.supportsSharedDeviceMode != true {
                 try checkLists(app.manifest?.identifier ?? claimed, app, credentials)
@@ -156,6 +159,7 @@ package struct AppEligibility: Sendable {
                 remedy: "if it is the app, correct \"executable\" in the manifest"
             )
         case .flatpak?:
+            try checkSandbox(credentials, identifier)
             let sandbox = credentials.flatpak.map { "in the sandbox of the Flatpak \($0.forLog(200))" }
             throw EligibilityRefusal(
                 .notTheProgram,
@@ -169,6 +173,16 @@ package struct AppEligibility: Sendable {
                 remedy: "if it is the app, correct that key"
             )
         }
+    }
+
+    private func checkSandbox(_ credentials: AppCredentials, _ claimed: String?) throws(EligibilityRefusal) {
+        guard case .unreadable(let reason) = credentials.sandbox else { return }
+        let name = claimed?.forLog(200) ?? "the app"
+        throw EligibilityRefusal(
+            .unreadableSandbox,
+            "\(name) is in a sandbox whose /.flatpak-info does not say of which Flatpak it is: \(reason)",
+            remedy: "give the broker CAP_DAC_READ_SEARCH, as its unit does; Flatpak writes the file when the app starts"
+        )
     }
 
     private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
@@ -242,7 +256,12 @@ package struct AppEligibility: Sendable {
     /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.
     private static func key(_ credentials: AppCredentials, _ claimed: String?) -> String {
         // A path may contain anything, line breaks among it.
-        let program = (credentials.flatpak.map { "Flatpak \($0)" } ?? credentials.executable).forLog(500)
+        let program =
+            switch credentials.sandbox {
+            case .absent: credentials.executable.forLog(500)
+            case .flatpak(let id): "Flatpak \(id)".forLog(500)
+            case .unreadable: "unknown Flatpak"
+            }
         return claimed.map { "\($0) (\(program), uid \(credentials.user))" } ?? "\(program) (uid \(credentials.user))"
     }
 }
@@ -258,6 +277,8 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
         case notTheUser
         /// Its manifest names nothing that another user cannot forge.
         case noProof
+        /// Its process is in a sandbox that does not say of which Flatpak it is.
+        case unreadableSandbox
         /// Nobody could enforce its cleanup, and the policy wants that.
         case notEnforceable
         /// The block list has it.
@@ -285,6 +306,7 @@ extension AppManifest {
     /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
     package func mismatch(_ credentials: AppCredentials) -> Key? {
         // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
+        if case .unreadable = credentials.sandbox { return .flatpak }
         if identity.flatpak != credentials.flatpak { return .flatpak }
         if let executable = identity.executable, !executable.utf8.elementsEqual(credentials.executable.utf8) {
             return .executable

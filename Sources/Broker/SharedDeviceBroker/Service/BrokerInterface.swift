@@ -121,7 +121,7 @@ extension MethodFailure {
 }
 
 /// The fields of a request, each with its type and its bound. They come from another process.
-private struct RequestFields {
+struct RequestFields {
     /// The longest that a request may wait for something to change, in seconds.
     static let longestWait = 60.0
     /// The longest list of scopes that is taken, in bytes.
@@ -279,7 +279,7 @@ private struct RequestFields {
     func patience() throws(Refusal) -> Duration {
         guard let value = fields["wait"] else { return .zero }
         let number: Double? =
-            if case .double(let seconds) = value { seconds } else { value.wholeNumber.map(Double.init) }
+            if case .double(let seconds) = value { seconds } else { value.wholeNumber.map { Double($0) } }
         guard let seconds = number, seconds >= 0 else {
             throw .malformed("wait", "is \(value.forPeople), and has to be a number of seconds that is not negative")
         }
@@ -289,7 +289,7 @@ private struct RequestFields {
 
 extension Request.Call {
     /// - Throws: ``Refusal`` where a field lacks or has another type.
-    fileprivate init(_ method: BrokerProtocol.Method, _ fields: RequestFields) throws(Refusal) {
+    init(_ method: BrokerProtocol.Method, _ fields: RequestFields) throws(Refusal) {
         switch method {
         case .getDeviceInformation: self = .deviceInformation
         case .getCurrentAccount: self = .currentAccount

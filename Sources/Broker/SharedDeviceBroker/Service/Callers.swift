@@ -35,6 +35,17 @@ final class Callers: Sendable {
         /// What ``follow(_:)`` was given and has not ended.
         var followed: Set<String> = []
         var budget = UserBudget()
+        /// Calls whose callers are known.
+        var turns = Turns<WaitingCall>()
+        /// How many of these each connection has, by the name that it has on any bus.
+        var waiting: [String: Int] = [:]
+        /// Connections that are gone and have calls there.
+        var leaving: Set<String> = []
+    }
+
+    fileprivate struct WaitingCall {
+        let caller: Caller
+        let body: Continuation
     }
 
     private let connection: DBusConnection
@@ -122,15 +133,23 @@ final class Callers: Sendable {
     private static let longestFirstCall = 16 * 1024
     private static let firstCalls = 16
 
-    /// Finds the caller behind `sender`. `body` runs at once where it is known, otherwise later on the reading thread.
+    /// How fast the calls of a user are carried out who is no administrator: an app makes a few at a sign-in and a sign-out.
+    private static let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
+
+    /// Finds the caller behind `sender`. `body` runs on the reading thread: when the caller is known, and it is its user's turn.
     func identify(_ sender: String, _ body: @escaping Continuation) {
-        let (known, isFirst) = state.withLock { state -> (Caller?, Bool) in
+        let isFirst = state.withLock { state -> Bool in
             let call = state.admitted.removeValue(forKey: sender)
-            if let caller = state.known[sender] { return (caller, false) }
+            if let caller = state.known[sender] {
+                state.await(caller, body)
+                return false
+            }
             state.asking[sender, default: []].append((body, call))
-            return (nil, state.asking[sender]?.count == 1)
+            return state.asking[sender]?.count == 1
         }
-        if let known { body(.success(known)) } else if isFirst { ask(sender) }
+        if isFirst { return ask(sender) }
+        // It looks for turns before it sleeps.
+        if !connection.isOnReadingThread { connection.perform {} }
     }
 
     /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
@@ -163,27 +182,33 @@ final class Callers: Sendable {
                 connection: name,
                 credentials: credentials,
                 process: peer.processID,
-                isAdministrator: peer.userID == 0 || peer.userID == geteuid()
+                isAdministrator: Self.isAdministrator(peer.userID)
             )
         }
     }
 
     private func answer(_ sender: String, _ caller: Caller?) {
         if let caller { arrived(caller) }
-        let waiting = state.withLock { state -> [(body: Continuation, answer: Result<Caller, Refusal>)] in
+        let refused = state.withLock { state -> [(body: Continuation, refusal: Refusal)] in
             let waiting = state.asking.removeValue(forKey: sender) ?? []
-            guard let caller else { return waiting.map { ($0.body, .failure(.requestAbandoned)) } }
+            guard let caller else { return waiting.map { ($0.body, .requestAbandoned) } }
             state.known[sender] = caller
-            return waiting.map { waiting in
-                guard let call = waiting.call else { return (waiting.body, .success(caller)) }
-                let hasRoom = state.charge(call.number, caller, call.member, bytes: call.bytes)
-                return (waiting.body, hasRoom ? .success(caller) : .failure(.tooManyQuestions))
+            var refused: [(Continuation, Refusal)] = []
+            for (body, call) in waiting {
+                if let call, !state.charge(call.number, caller, call.member, bytes: call.bytes) {
+                    refused.append((body, .tooManyQuestions))
+                } else {
+                    state.await(caller, body)
+                }
             }
+            return refused
         }
-        for (body, answer) in waiting { body(answer) }
+        for (body, refusal) in refused { body(.failure(refusal)) }
         // It is gone, and was so before it was answered.
         if caller == nil { unread.gone(sender) }
     }
+
+    private static func isAdministrator(_ user: UInt32) -> Bool { user == 0 || user == geteuid() }
 
     /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
     private func global(_ name: String) -> String? { connection.busIdentifier.map { $0 + name } }
@@ -201,7 +226,10 @@ final class Callers: Sendable {
 
     /// The bus is gone, and all connections with it.
     func forgetAll() {
-        state.withLock { ($0.known, $0.followed, $0.admitted) = ([:], [], [:]) }
+        state.withLock {
+            ($0.known, $0.followed, $0.admitted) = ([:], [], [:])
+            ($0.turns, $0.waiting, $0.leaving) = (Turns(), [:], [])
+        }
         unread.forgetAll()
     }
 
@@ -214,7 +242,11 @@ final class Callers: Sendable {
         let isFollowed = state.withLock { state in
             state.admitted[name] = nil
             let wasKnown = state.known.removeValue(forKey: name) != nil
-            return connection.map { state.followed.remove($0) != nil } == true || wasKnown
+            guard let connection, state.followed.remove(connection) != nil || wasKnown else { return false }
+            // What it has asked for is done before it is gone: it may have meant that to be its last word.
+            guard state.waiting[connection] != nil else { return true }
+            state.leaving.insert(connection)
+            return false
         }
         // After that, so that an answer of another thread either comes before this, or sees that nobody is there.
         unread.gone(name)
@@ -223,6 +255,20 @@ final class Callers: Sendable {
 }
 
 extension Callers.State {
+    fileprivate mutating func await(_ caller: Caller, _ body: @escaping Callers.Continuation) {
+        turns.append(Callers.WaitingCall(caller: caller, body: body), of: caller.user)
+        waiting[caller.connection, default: 0] += 1
+    }
+
+    /// A call has had its turn. Returns whether its connection is gone, and this was the last of it.
+    fileprivate mutating func ended(_ call: Callers.WaitingCall) -> Bool {
+        let connection = call.caller.connection
+        waiting[connection, default: 1] -= 1
+        guard waiting[connection] == 0 else { return false }
+        waiting[connection] = nil
+        return leaving.remove(connection) != nil
+    }
+
     /// Has a user answer for a call until ``end(_:of:)``.
     ///
     /// - Returns: whether there was room.
@@ -273,5 +319,15 @@ extension Callers: CallScheduler {
         unread.gone(caller)
     }
 
-    func carryOut() -> Bool { false }
+    /// One call of each user that has one: what has arrived meanwhile is read before the next ones.
+    func carryOut() -> ContinuousClock.Instant? {
+        let now = ContinuousClock.now
+        let pace: @Sendable (UInt32) -> CallPace? = { Self.isAdministrator($0) ? nil : Self.pace }
+        for _ in 0..<state.withLock({ $0.turns.userCount }) {
+            guard let call = state.withLock({ $0.turns.next(now: now, pace: pace) }) else { break }
+            call.body(.success(call.caller))
+            if state.withLock({ $0.ended(call) }) { left(call.caller.connection) }
+        }
+        return state.withLock { $0.turns.timeOfNext(now: now, pace: pace) }
+    }
 }

@@ -145,8 +145,8 @@ extension ConnectionCore {
     private func read(_ socket: BusSocket, _ turn: consuming Turn) {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
-        let hasMore = turn.scheduler?.carryOut() == true
-        sleepAndTransfer(socket, standing, until: hasMore ? .now : turn.alarm)
+        let next = turn.scheduler?.carryOut()
+        sleepAndTransfer(socket, standing, until: [next, turn.alarm].compactMap(\.self).min())
     }
 
     /// One turn inside a wait on this very thread. What it delivers may be what is waited for, so it asks before it sleeps.

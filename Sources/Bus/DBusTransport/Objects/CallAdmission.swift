@@ -57,9 +57,9 @@ package protocol CallScheduler: AnyObject, Sendable {
     func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission
     /// An answer of about so many bytes is on its way to a connection. Called on the thread that answers.
     func answered(_ caller: String, bytes: Int)
-    /// Called on the reading thread each time before it sleeps. Returns whether there is more to do: then it does not sleep, and calls this
-    /// again when it has handed on what has arrived meanwhile.
-    func carryOut() -> Bool
+    /// Called on the reading thread each time before it sleeps. Returns when there is more to do: until then the thread sleeps, if nothing arrives,
+    /// and it calls this again when it has handed on what has arrived meanwhile. `nil`: there is nothing more to do.
+    func carryOut() -> ContinuousClock.Instant?
 }
 
 /// What becomes of a call.

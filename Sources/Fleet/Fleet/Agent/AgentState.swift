@@ -78,11 +78,11 @@ package struct AgentState: Sendable {
             self.memory.policy = policy
             effects = [.store(self.memory)]
         }
-        sequence = max(memory.sequenceLimit, Self.sequence(by: now))
+        sequence = max(memory.sequenceLimit, Self.sequence(by: now.wall))
     }
 
     /// The number of a report by the clock. Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
-    private static func sequence(by now: Moment) -> UInt64 { UInt64(min(max(now.wall, 0), 0x1p32)) * sequenceBlock }
+    static func sequence(by wall: Double) -> UInt64 { UInt64(min(max(wall, 0), 0x1p32)) * sequenceBlock }
 
     /// What the agent does about an event.
     package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
@@ -188,7 +188,7 @@ package struct AgentState: Sendable {
 
     /// The agent may have started with a clock that was behind, and without its old file. Below the numbers that the controller knows of this device, none
     /// of its reports would count.
-    private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now)) }
+    private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
     private mutating func report(_ now: Moment) {
         var content = DeviceReport()

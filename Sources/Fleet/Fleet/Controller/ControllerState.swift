@@ -179,9 +179,13 @@ package struct ControllerState: Sendable {
     ) {
         var device = entry
         // The server may have kept an old one, or lost a newer one.
-        if let last = device.report, report.sequence <= last.sequence {
-            if report.sequence < last.sequence { oldCount += 1 }
+        guard device.counts(report, sent: sent, now: now) else {
+            if report.sequence != device.report?.sequence { oldCount += 1 }
             return
+        }
+        // The clock was put right: what it numbered before is old from now on.
+        if let last = device.report, report.sequence < last.sequence {
+            device.leftBehind = max(device.leftBehind, last.sequence)
         }
         if device.report?.rounds != report.rounds { device.unchangedSince = now }
         device.report = report

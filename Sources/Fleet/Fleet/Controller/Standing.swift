@@ -68,6 +68,8 @@ package struct FleetDevice: Sendable, Hashable {
     package internal(set) var awaySince: Double?
     /// By how many seconds the device's clock was off with its last live message.
     package var clockOffset: Double?
+    /// The highest number of a report that a clock gave which was ahead, and was put right since; 0 where there is none. See ``counts(_:sent:now:)``.
+    package var leftBehind: UInt64 = 0
     /// The controller's revision as of the last change of this.
     package var changedAt: UInt64 = 0
 
@@ -106,6 +108,24 @@ package struct FleetDevice: Sendable, Hashable {
         let isNobody = result.order == number && result.outcome == .nobody
         if isNobody { return .nobody }
         return .clean(waived: rounds.reduce(0) { $0 + $1.waived }, enforced: rounds.reduce(0) { $0 + $1.enforced })
+    }
+
+    /// Whether a report is newer than the last one (FL-15).
+    ///
+    /// The numbers say so. They come from the device's clock: one that has been far ahead, and lost its agent's file, begins below its own old numbers
+    /// once its clock is right. Such a report counts where the last number is ahead of the controller's clock and the new one is not, the message is live,
+    /// its time is right, and later than the last report came. What the server had kept, and what it says again, is neither. The numbers that are left
+    /// behind then count no more, unless a live message with the right time has them.
+    ///
+    /// - Parameter sent: the time that the message names; `nil` for one that the server had kept.
+    func counts(_ new: DeviceReport, sent: Double?, now: Double) -> Bool {
+        guard let report else { return true }
+        let isRight = sent.map { abs($0 - now) <= ControllerState.clockTolerance } ?? false
+        let ahead = AgentState.sequence(by: now + ControllerState.clockTolerance)
+        if new.sequence > report.sequence { return new.sequence > leftBehind || new.sequence <= ahead || isRight }
+        guard isRight, let sent, report.sequence > ahead, new.sequence <= ahead else { return false }
+        // Also where the controller's clock was set back.
+        return reportedAt.map { sent > $0 || $0 > now } ?? true
     }
 
     /// When the session that it has reported ends by itself at the latest, if the device runs, in seconds since 1970; `nil` where that cannot be said.

@@ -1,3 +1,5 @@
+import DBusTransport
+
 /// Calls that wait, or may wait, and the bytes of their messages.
 struct WaitingCalls: Sendable, Hashable {
     var calls = 0
@@ -164,17 +166,20 @@ struct Arrivals<Call> {
     /// How many users have calls that can be carried out now.
     var waitingUsers: Int { turns.userCount }
 
-    /// When there may be a step, by the clock of `next`; `nil` where nothing waits. It costs less than to ask for one.
-    func timeOfNext(limits: (UInt32) -> Limits) -> UInt64? {
-        guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return 0 }
-        return turns.time { limits($0).pace }
+    /// When there may be a step; `now` at the earliest, and `nil` where nothing waits. It costs less than to ask for one.
+    func timeOfNext(now: ContinuousClock.Instant, limits: (UInt32) -> Limits) -> ContinuousClock.Instant? {
+        guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return now }
+        return turns.timeOfNext(now: now) { limits($0).pace }
     }
 
     /// - Parameters:
-    ///   - now: in nanoseconds, of a clock that goes on.
     ///   - user: the user of a connection; `nil` where the bus has not been asked.
     ///   - limits: of a user.
-    mutating func next(now: UInt64, user: (String) -> UInt32?, limits: (UInt32) -> Limits) -> Step? {
+    mutating func next(
+        now: ContinuousClock.Instant,
+        user: (String) -> UInt32?,
+        limits: (UInt32) -> Limits
+    ) -> Step? {
         if let call = superseded.popLast() { return .superseded(call) }
         while asked == nil, let arrival = arrivals.popFirst() {
             if let step = sort(arrival, user(arrival.connection), limits) { return step }

@@ -69,5 +69,5 @@ extension DaemonService: CallScheduler {
 
     // MARK: Turns
 
-    package nonisolated func carryOut() -> Bool { assumeIsolated { $0.proceed() } }
+    package nonisolated func carryOut() -> ContinuousClock.Instant? { assumeIsolated { $0.proceed() } }
 }

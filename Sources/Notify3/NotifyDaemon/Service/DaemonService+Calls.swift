@@ -18,29 +18,15 @@ extension DaemonService {
         proceedRounds()
     }
 
-    /// Carries out one call of each user that has one. Returns whether there are more that may be carried out now.
-    func proceed() -> Bool {
-        guard let first = arrivals.timeOfNext(limits: { state.limits(ofUser: $0) }) else { return false }
-        let now = BootClock.now
-        guard first <= now else {
-            proceed(at: first, now: now)
-            return false
-        }
+    /// Carries out one call of each user that has one. Returns when there are more to carry out; `nil`: when there are more.
+    func proceed() -> ContinuousClock.Instant? {
+        let now = ContinuousClock.now
         for _ in 0...arrivals.waitingUsers {
             let step = arrivals.next(now: now, user: { user(of: $0) }, limits: { state.limits(ofUser: $0) })
             guard let step else { break }
             carryOut(step)
         }
-        // Asked again with another time: what is left may have to wait.
-        return true
-    }
-
-    /// Wakes the reading thread when a user's next call has its turn.
-    private func proceed(at time: UInt64, now: UInt64) {
-        guard wakesAt.map({ time < $0 }) ?? true else { return }
-        wakesAt = time
-        // The reading thread calls proceed() again after this.
-        after(.nanoseconds(time - now)) { if $0.wakesAt == time { $0.wakesAt = nil } }
+        return arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) }
     }
 
     private func carryOut(_ step: Arrivals<IncomingWork>.Step) {

@@ -32,8 +32,6 @@ package actor DaemonService {
     var figures = Figures()
     var arrivals = Arrivals<IncomingWork>()
     var rounds = Rounds<ListWaiter>()
-    /// When the reading thread is woken for a call that waits for its turn.
-    var wakesAt: UInt64?
     /// What callers have not read.
     nonisolated let unread: UnreadAnswerGuard
     /// The watched paths of the configuration; the numbers are not used again.

@@ -39,7 +39,7 @@ package struct Limits: Sendable, Hashable {
         limits.user = Amount(names: 16_384, bytes: 1 << 20, registrations: 65_536)
         limits.lists = 8
         limits.waiting = .init(calls: 8192, bytes: 2 << 20)
-        limits.pace = CallPace(atOnce: 1024, interval: 10_000_000)
+        limits.pace = CallPace(atOnce: 1024, interval: .milliseconds(10))
         limits.unread = .init(connection: 1 << 20, user: 2 << 20)
         return limits
     }

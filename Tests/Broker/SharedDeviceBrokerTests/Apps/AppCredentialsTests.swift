@@ -17,7 +17,13 @@ struct AppCredentialsTests {
         label: String? = nil,
         flatpak: String? = nil
     ) -> AppCredentials {
-        AppCredentials(user: user, executable: executable, unit: unit, label: label, flatpak: flatpak)
+        AppCredentials(
+            user: user,
+            executable: executable,
+            unit: unit,
+            label: label,
+            sandbox: flatpak.map { .flatpak($0) } ?? .absent
+        )
     }
 
     private func mismatch(_ identity: AppManifest.Identity, _ credentials: AppCredentials) -> String? {
@@ -48,6 +54,34 @@ struct AppCredentialsTests {
         #expect(mismatch(.init(executable: "/usr/bin/a"), credentials(flatpak: "org.evil.A")) == "flatpak")
         #expect(mismatch(.init(flatpak: "org.example.A"), credentials("/app/bin/x", flatpak: "org.example.A")) == nil)
         #expect(mismatch(.init(flatpak: "org.example.A"), credentials("/app/bin/x")) == "flatpak")
+    }
+
+    @Test("a process in a sandbox that does not say of which Flatpak it is is no app, and takes no part")
+    func unreadableSandbox() {
+        let caller = AppCredentials(
+            user: 1000,
+            executable: "/usr/bin/a",
+            unit: "a.service",
+            label: "a (enforce)",
+            sandbox: .unreadable("Permission denied")
+        )
+        let identities: [AppManifest.Identity] = [
+            .init(executable: "/usr/bin/a"), .init(flatpak: "org.example.A"), .init(unit: "a.service"),
+            .init(appArmor: "a"), .init(user: 1000),
+        ]
+        for (index, identity) in identities.enumerated() {
+            #expect(mismatch(identity, caller) == "flatpak", "\(identity)")
+            let manifest = AppManifest(identifier: "a.b", identity: identity)
+            for claimed in ["a.b", "c.d", nil] {
+                let decision = AppEligibility(manifests: [manifest]).decide(caller, claiming: claimed)
+                guard case .failure(let refusal) = decision else {
+                    Issue.record("\(index): it takes part as \(decision)")
+                    continue
+                }
+                #expect(refusal.code == .unreadableSandbox)
+                #expect(refusal.description.contains("Permission denied; give the broker"), "\(refusal)")
+            }
+        }
     }
 
     @Test("where many users reach the bus, a manifest counts only with what another user cannot forge")
@@ -108,6 +142,33 @@ struct AppCredentialsTests {
         )
         for text in ["", "name=org.a.B", "[Context]\nname=org.a.B\n", "[Application]\n[Other]\nname=org.a.B"] {
             #expect(ProcessView.flatpak(inInformation: text) == nil)
+        }
+    }
+
+    @Test("whatever is there in place of the file that Flatpak writes is a sandbox's, and only no file is none")
+    func sandboxes() throws {
+        let root = try TemporaryDirectory()
+        let file = root.file(".flatpak-info")
+        func seen() -> AppCredentials.Sandbox { ProcessView.sandbox(atRoot: root.path) }
+        func isUnreadable() -> Bool {
+            if case .unreadable = seen() { true } else { false }
+        }
+        #expect(seen() == .absent)
+        #expect(ProcessView.sandbox(atRoot: root.file("nothing")) == .absent)
+        try "[Application]\nname=org.a.B\n".write(toFile: file, atomically: true, encoding: .utf8)
+        #expect(seen() == .flatpak("org.a.B"))
+        if geteuid() != 0 {
+            #expect(chmod(file, 0) == 0)
+            #expect(seen() == .unreadable("Permission denied"))
+        }
+        let long = "[Application]\nname=org.a.B\n" + String(repeating: "#", count: 65_536)
+        for text in ["", "[Runtime]\nname=org.a.B\n", long] {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            #expect(isUnreadable(), "\(text.prefix(40))")
+        }
+        for make in [{ symlink("/nowhere", file) }, { mkfifo(file, 0o600) }, { mkdir(file, 0o700) }] {
+            #expect(remove(file) == 0 && make() == 0)
+            #expect(isUnreadable())
         }
     }
 

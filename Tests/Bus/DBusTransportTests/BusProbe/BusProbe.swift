@@ -96,7 +96,7 @@ enum BusProbe {
     private final class Scheduler: CallScheduler {
         func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission { .take }
         func answered(_ caller: String, bytes: Int) {}
-        func carryOut() -> Bool { false }
+        func carryOut() -> ContinuousClock.Instant? { nil }
     }
 
     /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed" for each of the first that

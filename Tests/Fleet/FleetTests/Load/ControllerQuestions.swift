@@ -117,6 +117,9 @@ package struct UsageMeter: Sendable {
         }
     }
 
+    /// How many seconds of processor all of them have used.
+    package var processor: Double { processes.values.reduce(0) { $0 + $1.usage.processor } }
+
     /// All of them in a line.
     package var line: String {
         Set(processes.values.map(\.name)).sorted().map { name in

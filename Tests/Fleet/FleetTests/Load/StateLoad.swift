@@ -15,20 +15,23 @@ package struct StateLoad: Sendable {
     private let count: Int
     private let connections: Int
     private let seed: UInt64
+    private let limit: TimeLimit?
 
     /// - Parameters:
     ///   - devices: a multiple of `connections`.
     ///   - seed: decides who is away, who comes and goes, and how long apps take.
-    package init(devices: Int, connections: Int, seed: UInt64 = 1) {
-        (count, self.connections, self.seed) = (devices, connections, seed)
+    ///   - limit: how long it may take from the start until all are done.
+    package init(devices: Int, connections: Int, seed: UInt64 = 1, limit: TimeLimit? = nil) {
+        (count, self.connections, self.seed, self.limit) = (devices, connections, seed, limit)
     }
 
     /// Plays it, and tells what happens.
     ///
     /// - Throws: ``Violation`` where a device counts as done that is not, where the states do not add up, or where the devices take longer than two
-    ///   heartbeats after the last fault.
+    ///   heartbeats after the last fault; or all of it longer than the limit, and no other program is the reason.
     package func run(_ say: @escaping (String) -> Void) async throws {
         let begin = ContinuousClock.now
+        let machine = try TimeLimit.machineTime()
         let note = { (what: String) in say("\(Self.seconds(begin.duration(to: .now))): \(what)") }
         var meter = UsageMeter()
         let stage = try await FleetStage(isSimulation: true)
@@ -84,8 +87,28 @@ package struct StateLoad: Sendable {
         }
         try await check(controller, order, groups)
         note("all are done, \(Self.seconds(repaired.duration(to: .now))) after the last fault: \(progress.line)")
+        let taken = begin.duration(to: .now) / .seconds(1)
         meter.read(stage.processes + [("devices", getpid())])
         say("\(groups.reduce(0) { $0 + $1.reported }) reports; \(meter.line)")
+        guard let limit else { return }
+        let all = try TimeLimit.machineTime() - machine
+        say(try Self.judge(taken, by: limit, own: meter.processor, all: all))
+    }
+
+    /// What the time says, in words.
+    private static func judge(_ taken: Double, by limit: TimeLimit, own: Double, all: Double) throws -> String {
+        let times = "\(seconds(.seconds(taken))), the limit is \(seconds(.seconds(limit.seconds)))"
+        let others = TimeLimit.others(taken: taken, own: own, all: all)
+        let tenths = "\(Int(others * 10) / 10).\(Int(others * 10) % 10)"
+        switch limit.verdict(taken: taken, own: own, all: all) {
+        case .kept: return "in time: \(times)"
+        case .notJudged: return "the time is not judged: \(times), and other processes have used \(tenths) processors"
+        case .exceeded:
+            throw Violation(
+                description:
+                    "too slow: \(times), with \(Int(own)) s of processor; other processes have used \(tenths) processors"
+            )
+        }
     }
 
     /// The states add up to the list (FL-14).

@@ -1,3 +1,4 @@
+import DBusTransport
 import Testing
 
 @testable import NotifyDaemon
@@ -7,8 +8,7 @@ import Testing
     /// By connection: their users.
     private var known: [String: UInt32] = ["a": 1, "b": 2]
     private var limits = Limits()
-    /// In nanoseconds.
-    private var now: UInt64 = 1_000_000
+    private var now = ContinuousClock.now
 
     init() { limits.waiting = WaitingCalls(calls: 3, bytes: 100) }
 
@@ -147,24 +147,24 @@ import Testing
     @Test mutating func whoCallsFasterThanItsPaceIsAnsweredLater() {
         arrivals.gathered()
         limits.waiting.calls = 200
-        limits.pace = CallPace(atOnce: 3, interval: 1000)
+        limits.pace = CallPace(atOnce: 3, interval: .milliseconds(1))
         for number in 1...6 { arrivals.called("\(number)", .other, by: "a") }
         arrivals.called("7", .other, by: "b")
         let atOnce = steps()
         #expect(atOnce == ["1 of a", "2 of a", "3 of a", "7 of b"])
-        #expect(arrivals.timeOfNext { _ in limits } == now + 1000)
-        now += 999
+        #expect(arrivals.timeOfNext(now: now) { _ in limits } == now + .milliseconds(1))
+        now += .microseconds(999)
         let early = steps()
         #expect(early.isEmpty)
-        now += 1001
+        now += .microseconds(1001)
         let later = steps()
         #expect(later == ["4 of a", "5 of a"])
         // What was not used comes back, and no more than that.
-        now += 1_000_000
+        now += .seconds(1)
         for number in 8...10 { arrivals.called("\(number)", .other, by: "a") }
         let rested = steps()
         #expect(rested == ["6 of a", "8 of a", "9 of a"])
-        #expect(arrivals.timeOfNext { _ in limits } == now + 1000)
+        #expect(arrivals.timeOfNext(now: now) { _ in limits } == now + .milliseconds(1))
     }
 
     private func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32?) -> Bool {

@@ -78,12 +78,7 @@ extension Attacker {
     func postForbidden() {
         lanes(3) { connection, round in
             let name = Self.forbidden[round % Self.forbidden.count]
-            guard let answer = connection.call(Notifyd.post(name)) else { return false }
-            // An empty answer says that notifyd has posted nothing.
-            if answer.kind == WireMessage.Kind.answer.rawValue, !answer.text.isEmpty {
-                say("LEAK notifyd posted \(name)")
-            }
-            return true
+            return self.mustFail(connection, Notifyd.post(name), "notifyd posted \(name)")
         }
     }
 

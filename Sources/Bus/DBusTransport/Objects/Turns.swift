@@ -1,14 +1,16 @@
 /// First in, first out. It frees what was taken early: a user could keep the queue from ever being empty.
-struct Queue<Element> {
+package struct Queue<Element> {
     private var elements: [Element] = []
     private var head = 0
 
-    var isEmpty: Bool { head == elements.count }
-    var first: Element? { isEmpty ? nil : elements[head] }
+    package init() {}
 
-    mutating func append(_ element: Element) { elements.append(element) }
+    package var isEmpty: Bool { head == elements.count }
+    package var first: Element? { isEmpty ? nil : elements[head] }
 
-    mutating func popFirst() -> Element? {
+    package mutating func append(_ element: Element) { elements.append(element) }
+
+    package mutating func popFirst() -> Element? {
         guard head < elements.count else { return nil }
         defer {
             head += 1
@@ -24,13 +26,13 @@ struct Queue<Element> {
     }
 
     /// Puts the others before all that is there.
-    mutating func prepend(_ others: some Sequence<Element>) {
+    package mutating func prepend(_ others: some Sequence<Element>) {
         elements = Array(others) + Array(elements[head...])
         head = 0
     }
 
     /// Removes those that fit, and returns them in order.
-    mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
+    package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
         let removed = Array(elements[head...].filter(isRemoved))
         if !removed.isEmpty {
             elements = Array(elements[head...].filter { !isRemoved($0) })
@@ -40,19 +42,23 @@ struct Queue<Element> {
     }
 }
 
-/// How fast the calls of a user have their turn: so many at once, then one in each interval. The bus lets a connection have 128 unanswered calls,
-/// so a user who gets its answers later floods the bus less: otherwise dbus-daemon's own queue for notifyd would be where everybody waits.
-struct CallPace: Sendable, Hashable {
-    var atOnce: Int
-    /// In nanoseconds.
-    var interval: UInt64
+/// How fast the calls of a user have their turn: so many at once, then one in each interval. A bus lets a connection have 128 unanswered calls, so a
+/// user who gets its answers later floods the bus less: otherwise dbus-daemon's own queue for the service would be where everybody waits.
+package struct CallPace: Sendable, Hashable {
+    package var atOnce: Int
+    package var interval: Duration
+
+    package init(atOnce: Int, interval: Duration) {
+        self.atOnce = atOnce
+        self.interval = interval
+    }
 }
 
 /// What waits for its turn: the oldest first, but of one user no more than a few before all others had a turn, and no faster than the user's pace.
-/// Each user's stays in order. Times are in nanoseconds, of a clock that goes on. Pure.
-struct Turns<Element> {
+/// Each user's stays in order. Pure.
+package struct Turns<Element> {
     /// How much of one user has its turn before the others'.
-    static var lap: Int { 8 }
+    package static var lap: Int { 8 }
 
     private struct Line {
         var elements = Queue<(number: UInt64, Element)>()
@@ -62,28 +68,34 @@ struct Turns<Element> {
     /// Of users with something that waits.
     private var lines: [UInt32: Line] = [:]
     private var lastNumber: UInt64 = 0
-    /// Up to when the turns that users with a pace have had take, one in each interval.
-    private var taken: [UInt32: UInt64] = [:]
+    /// Up to when the turns that users with a pace have had last, one in each interval.
+    private var taken: [UInt32: ContinuousClock.Instant] = [:]
 
-    var userCount: Int { lines.count }
+    package init() {}
 
-    mutating func append(_ element: Element, of user: UInt32) {
+    /// How many users have something that waits.
+    package var userCount: Int { lines.count }
+
+    package mutating func append(_ element: Element, of user: UInt32) {
         lastNumber += 1
         lines[user, default: Line()].elements.append((lastNumber, element))
     }
 
-    /// When the next turn is; `nil` where nothing waits.
-    func time(of pace: (UInt32) -> CallPace?) -> UInt64? { lines.keys.map { time(of: $0, pace($0)) }.min() }
+    /// When the next turn is; `now` at the earliest, and `nil` where nothing waits.
+    package func timeOfNext(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> ContinuousClock.Instant? {
+        lines.keys.map { time(of: $0, pace($0), now) }.min()
+    }
 
-    private func time(of user: UInt32, _ pace: CallPace?) -> UInt64 {
-        guard let pace, let taken = taken[user] else { return 0 }
-        let ahead = UInt64(max(pace.atOnce - 1, 0)) * pace.interval
-        return taken > ahead ? taken - ahead : 0
+    private func time(of user: UInt32, _ pace: CallPace?, _ now: ContinuousClock.Instant) -> ContinuousClock.Instant {
+        guard let pace, let taken = taken[user] else { return now }
+        return max(now, taken - pace.interval * (pace.atOnce - 1))
     }
 
     /// The next that has its turn by now.
-    mutating func next(now: UInt64, pace: (UInt32) -> CallPace?) -> Element? {
-        let users = lines.keys.filter { time(of: $0, pace($0)) <= now }
+    ///
+    /// - Parameter pace: of a user; `nil` for as fast as the others permit.
+    package mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
+        let users = lines.keys.filter { time(of: $0, pace($0), now) <= now }
         guard !users.isEmpty else { return nil }
         if users.allSatisfy({ lines[$0]?.turnsOfLap ?? 0 >= Self.lap }) {
             for user in users { lines[user]?.turnsOfLap = 0 }
@@ -93,7 +105,7 @@ struct Turns<Element> {
         guard let user = next, let (_, element) = lines[user]?.elements.popFirst() else { return nil }
         lines[user]?.turnsOfLap += 1
         if lines[user]?.elements.isEmpty == true { lines[user] = nil }
-        if let pace = pace(user) { taken[user] = max(taken[user] ?? 0, now) + pace.interval }
+        if let pace = pace(user) { taken[user] = max(taken[user] ?? now, now) + pace.interval }
         // Those whose pace is whole again.
         if lines.isEmpty { taken = taken.filter { $0.value > now } }
         return element

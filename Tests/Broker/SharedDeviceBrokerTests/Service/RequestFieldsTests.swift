@@ -1,0 +1,47 @@
+import DBusTransport
+import SharedDevice
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("What a request may ask for")
+struct RequestFieldsTests {
+    private func patience(_ wait: DBusValue?) throws -> Duration {
+        let fields: BrokerProtocol.Fields = wait.map { ["wait": $0] } ?? [:]
+        return try RequestFields(fields, nil).patience()
+    }
+
+    @Test("CO-1: a request waits for 60 s at the most, whatever number it names")
+    func longestWait() throws {
+        let waits: [(DBusValue?, Double)] = [
+            (nil, 0), (.double(0), 0), (.double(0.25), 0.25), (.double(59), 59), (.double(60), 60), (.double(61), 60),
+            (.double(.greatestFiniteMagnitude), 60), (.double(.infinity), 60), (.uint32(0), 0), (.int32(59), 59),
+            (.uint32(60), 60), (.int64(61), 60), (.int64(.max), 60), (.uint64(.max), 60),
+        ]
+        for (wait, seconds) in waits {
+            let taken = try patience(wait)
+            #expect(taken == .seconds(seconds), "\(String(describing: wait))")
+        }
+        for wait: DBusValue in [.double(-1), .double(-.infinity), .double(.nan), .int32(-1), .string("1")] {
+            let refusal = #expect(throws: Refusal.self) { try patience(wait) }
+            #expect(refusal?.description.contains("wait") == true, "\(wait)")
+        }
+    }
+
+    @Test(
+        "CO-1: so does each call that waits for a change, also one for administrators",
+        arguments: [.getRound, .getStatus, .getLog, .getOverdue] as [BrokerProtocol.Method],
+        [false, true]
+    )
+    func calls(method: BrokerProtocol.Method, isAdministration: Bool) throws {
+        let wishes: BrokerProtocol.Fields = ["wait": .double(3600), "administration": .boolean(isAdministration)]
+        let call = try Request.Call(method, RequestFields(wishes, nil))
+        let taken: Duration? =
+            switch call {
+            case .round(_, _, _, let patience), .anyRound(_, _, _, let patience): patience
+            case .status(_, let patience), .log(_, _, let patience), .overdue(let patience): patience
+            default: nil
+            }
+        #expect(taken == .seconds(60.0))
+    }
+}
