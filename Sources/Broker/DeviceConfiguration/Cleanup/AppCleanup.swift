@@ -184,12 +184,15 @@ extension AppCleanup {
         case (nil, nil, _): break
         }
         self.data = data
+        let ofPreset = preset == .flatpak ? paths : []
         for text in written.delete {
             let path = try check(text)
+            // The preset may have learned of it after the manifest was written.
+            if ofPreset.contains(path) { continue }
             guard !paths.contains(path) else { throw CleanupFlaw("“\(text)” is there twice", "name each path once") }
             paths.append(path)
         }
-        guard (1...Self.mostPaths).contains(paths.count) else {
+        guard !paths.isEmpty, written.delete.count < Self.mostPaths + (data == nil && preset == nil ? 1 : 0) else {
             throw CleanupFlaw(
                 paths.isEmpty ? "nothing is deleted" : "it has more than \(Self.mostPaths) paths",
                 "write what the program keeps of its users: \"delete\": [\"/var/lib/kiosk/profile\"]"

@@ -44,6 +44,7 @@ final class Callers: Sendable {
     }
 
     fileprivate struct WaitingCall {
+        let sender: String
         let caller: Caller
         let body: Continuation
     }
@@ -141,7 +142,7 @@ final class Callers: Sendable {
         let isFirst = state.withLock { state -> Bool in
             let call = state.admitted.removeValue(forKey: sender)
             if let caller = state.known[sender] {
-                state.await(caller, body)
+                state.await(sender, caller, body)
                 return false
             }
             state.asking[sender, default: []].append((body, call))
@@ -198,7 +199,7 @@ final class Callers: Sendable {
                 if let call, !state.charge(call.number, caller, call.member, bytes: call.bytes) {
                     refused.append((body, .tooManyQuestions))
                 } else {
-                    state.await(caller, body)
+                    state.await(sender, caller, body)
                 }
             }
             return refused
@@ -226,10 +227,14 @@ final class Callers: Sendable {
 
     /// The bus is gone, and all connections with it.
     func forgetAll() {
-        state.withLock {
-            ($0.known, $0.followed, $0.admitted) = ([:], [], [:])
-            ($0.turns, $0.waiting, $0.leaving) = (Turns(), [:], [])
+        // The end of a call that waits takes the lock.
+        let abandoned = state.withLock { state in
+            let turns = state.turns
+            (state.known, state.followed, state.admitted) = ([:], [], [:])
+            (state.turns, state.waiting, state.leaving) = (Turns(), [:], [])
+            return turns
         }
+        withExtendedLifetime(abandoned) {}
         unread.forgetAll()
     }
 
@@ -255,8 +260,8 @@ final class Callers: Sendable {
 }
 
 extension Callers.State {
-    fileprivate mutating func await(_ caller: Caller, _ body: @escaping Callers.Continuation) {
-        turns.append(Callers.WaitingCall(caller: caller, body: body), of: caller.user)
+    fileprivate mutating func await(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
+        turns.append(Callers.WaitingCall(sender: sender, caller: caller, body: body), of: caller.user)
         waiting[caller.connection, default: 0] += 1
     }
 
@@ -326,7 +331,10 @@ extension Callers: CallScheduler {
         for _ in 0..<state.withLock({ $0.turns.userCount }) {
             guard let call = state.withLock({ $0.turns.next(now: now, pace: pace) }) else { break }
             call.body(.success(call.caller))
-            if state.withLock({ $0.ended(call) }) { left(call.caller.connection) }
+            let (isLast, isGone) = state.withLock { ($0.ended(call), $0.known[call.sender] == nil) }
+            // The bus keeps no answer for it.
+            if isGone { unread.gone(call.sender) }
+            if isLast { left(call.caller.connection) }
         }
         return state.withLock { $0.turns.timeOfNext(now: now, pace: pace) }
     }

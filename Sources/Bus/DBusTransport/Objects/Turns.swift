@@ -61,7 +61,8 @@ package struct Turns<Element> {
     package static var lap: Int { 8 }
 
     private struct Line {
-        var elements = Queue<(number: UInt64, Element)>()
+        var elements = Queue<(number: UInt64, isFree: Bool, element: Element)>()
+        var count = 0
         var turnsOfLap = 0
     }
 
@@ -76,9 +77,14 @@ package struct Turns<Element> {
     /// How many users have something that waits.
     package var userCount: Int { lines.count }
 
-    package mutating func append(_ element: Element, of user: UInt32) {
+    /// How much of a user waits.
+    package func count(of user: UInt32) -> Int { lines[user]?.count ?? 0 }
+
+    /// - Parameter isFree: it has its place in the order, and is not counted in the user's pace.
+    package mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false) {
         lastNumber += 1
-        lines[user, default: Line()].elements.append((lastNumber, element))
+        lines[user, default: Line()].elements.append((lastNumber, isFree, element))
+        lines[user]?.count += 1
     }
 
     /// When the next turn is; `now` at the earliest, and `nil` where nothing waits.
@@ -87,7 +93,7 @@ package struct Turns<Element> {
     }
 
     private func time(of user: UInt32, _ pace: CallPace?, _ now: ContinuousClock.Instant) -> ContinuousClock.Instant {
-        guard let pace, let taken = taken[user] else { return now }
+        guard let pace, let taken = taken[user], lines[user]?.elements.first?.isFree == false else { return now }
         return max(now, taken - pace.interval * (pace.atOnce - 1))
     }
 
@@ -102,10 +108,11 @@ package struct Turns<Element> {
         }
         let next = users.filter { lines[$0]?.turnsOfLap ?? 0 < Self.lap }
             .min { lines[$0]?.elements.first?.number ?? 0 < lines[$1]?.elements.first?.number ?? 0 }
-        guard let user = next, let (_, element) = lines[user]?.elements.popFirst() else { return nil }
+        guard let user = next, let (_, isFree, element) = lines[user]?.elements.popFirst() else { return nil }
         lines[user]?.turnsOfLap += 1
+        lines[user]?.count -= 1
         if lines[user]?.elements.isEmpty == true { lines[user] = nil }
-        if let pace = pace(user) { taken[user] = max(taken[user] ?? now, now) + pace.interval }
+        if let pace = pace(user), !isFree { taken[user] = max(taken[user] ?? now, now) + pace.interval }
         // Those whose pace is whole again.
         if lines.isEmpty { taken = taken.filter { $0.value > now } }
         return element

@@ -115,14 +115,14 @@ package struct FleetDevice: Sendable, Hashable {
     /// The numbers say so. They come from the device's clock: one that has been far ahead, and lost its agent's file, begins below its own old numbers
     /// once its clock is right. Such a report counts where the last number is ahead of the controller's clock and the new one is not, the message is live,
     /// its time is right, and later than the last report came. What the server had kept, and what it says again, is neither. The numbers that are left
-    /// behind then count no more, unless a live message with the right time has them.
+    /// behind, and those below them, then count no more, unless a live message with the right time has them.
     ///
     /// - Parameter sent: the time that the message names; `nil` for one that the server had kept.
     func counts(_ new: DeviceReport, sent: Double?, now: Double) -> Bool {
         guard let report else { return true }
         let isRight = sent.map { abs($0 - now) <= ControllerState.clockTolerance } ?? false
         let ahead = AgentState.sequence(by: now + ControllerState.clockTolerance)
-        if new.sequence > report.sequence { return new.sequence > leftBehind || new.sequence <= ahead || isRight }
+        if new.sequence > report.sequence { return new.sequence > leftBehind || isRight }
         guard isRight, let sent, report.sequence > ahead, new.sequence <= ahead else { return false }
         // Also where the controller's clock was set back.
         return reportedAt.map { sent > $0 || $0 > now } ?? true

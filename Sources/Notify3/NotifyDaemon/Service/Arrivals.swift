@@ -64,6 +64,9 @@ struct Arrivals<Call> {
         var user: UInt32?
     }
 
+    /// How much of a user waits at most before the end of a connection is no longer kept in its order. Beyond, a name that is handed on may lose its state.
+    static var longestLine: Int { 16_384 }
+
     /// What has not been looked at.
     private var arrivals = Queue<Arrival>()
     /// What waits until all have reported.
@@ -232,7 +235,14 @@ struct Arrivals<Call> {
         if isGathering {
             held.append(arrival)
         } else if let user {
-            turns.append(arrival, of: user)
+            guard case .departure = arrival.event else {
+                turns.append(arrival, of: user)
+                return nil
+            }
+            // Its place is behind what its user has asked for before, as long as that is no flood of connections that come and go: these count for
+            // no limit.
+            guard turns.count(of: user) < Self.longestLine else { return step(arrival) }
+            turns.append(arrival, of: user, isFree: true)
         } else {
             return step(arrival)
         }

@@ -87,6 +87,38 @@ struct CallersTests {
         _ = peer.connection
     }
 
+    /// As a call that nobody answers any more: its end is heard when nobody holds it.
+    private final class Held: Sendable {
+        private let ended: @Sendable () -> Void
+
+        init(_ ended: @escaping @Sendable () -> Void) { self.ended = ended }
+
+        deinit { ended() }
+    }
+
+    @Test("calls that wait for their turn when the bus is lost end with it, and hold up nobody")
+    func lostWhileCallsWait() async throws {
+        let callers = try await callers()
+        let peer = try await peer()
+        _ = try await identify(callers, peer.name).get()
+        let (header, ends) = (call(peer.name), Shared(0))
+        @Sendable func wait() {
+            guard case .take(let ended?) = callers.admit(header) else { return }
+            let held = Held {
+                ended()
+                ends.withLock { $0 += 1 }
+            }
+            callers.identify(header.sender) { _ in withExtendedLifetime(held) {} }
+        }
+        // In one go on the reading thread: no call has its turn in between.
+        connection.perform {
+            for _ in 0..<3 { wait() }
+            callers.forgetAll()
+        }
+        try await eventually("all have ended") { ends.withLock { $0 } == 3 }
+        withExtendedLifetime(peer.connection) {}
+    }
+
     @Test("the end of a connection is told once; of one that never called, it is not")
     func end() async throws {
         let callers = try await callers()

@@ -167,6 +167,31 @@ import Testing
         #expect(arrivals.timeOfNext(now: now) { _ in limits } == now + .milliseconds(1))
     }
 
+    @Test mutating func theEndOfAConnectionKeepsItsPlaceAndTakesNothingOfThePace() {
+        arrivals.gathered()
+        limits.pace = CallPace(atOnce: 1, interval: .milliseconds(1))
+        arrivals.called("1", .other, by: "a")
+        for _ in 0..<3 { arrivals.departed("a") }
+        arrivals.called("2", .other, by: "a")
+        let atOnce = steps()
+        #expect(atOnce == ["1 of a", "a left", "a left", "a left"])
+        now += .milliseconds(1)
+        let later = steps()
+        #expect(later == ["2 of a"])
+    }
+
+    // They count for no limit: a user who connects and hangs up without end would fill the line.
+    @Test mutating func endsOfConnectionsDoNotWaitWithoutBound() {
+        arrivals.gathered()
+        limits.pace = CallPace(atOnce: 1, interval: .seconds(1))
+        limits.waiting.calls = 10
+        for _ in 0..<2 { arrivals.called("call", .other, by: "a") }
+        for _ in 0..<(2 * Arrivals<String>.longestLine) { arrivals.departed("a") }
+        let steps = steps()
+        // One call had its turn; behind the other one the line is full.
+        #expect(steps.count == Arrivals<String>.longestLine + 3)
+    }
+
     private func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32?) -> Bool {
         arrivals.hasRoom(for: bytes, of: connection, user, limits.waiting)
     }
