@@ -94,6 +94,16 @@ struct CleanupManifestTests {
                 "\(home)/.cache/.flatpak/org.example.Orders",
             ]
         )
+        // A manifest may name what the preset has learned of later; the preset's paths count as one of the most that there may be.
+        func named(_ paths: [String]) throws -> [String]? {
+            let list = paths.map { #""\#($0)""# }.joined(separator: ", ")
+            let text = #"{"preset": "flatpak", "flatpak": "org.example.Orders", "delete": [\#(list)]}"#
+            return try manifest(text).cleanup?.delete
+        }
+        #expect(try named(cleanup.delete) == cleanup.delete)
+        let more = (1..<64).map { "/var/lib/orders/\($0)" }
+        #expect(try named(more) == cleanup.delete + more)
+        #expect(throws: (any Error).self) { try named(more + ["/var/lib/orders/64"]) }
     }
 
     @Test(

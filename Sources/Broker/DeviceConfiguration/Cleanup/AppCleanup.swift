@@ -192,7 +192,8 @@ extension AppCleanup {
             guard !paths.contains(path) else { throw CleanupFlaw("“\(text)” is there twice", "name each path once") }
             paths.append(path)
         }
-        guard !paths.isEmpty, written.delete.count < Self.mostPaths + (data == nil && preset == nil ? 1 : 0) else {
+        // Those of a preset count as one.
+        guard (1...Self.mostPaths).contains(paths.count - max(ofPreset.count - 1, 0)) else {
             throw CleanupFlaw(
                 paths.isEmpty ? "nothing is deleted" : "it has more than \(Self.mostPaths) paths",
                 "write what the program keeps of its users: \"delete\": [\"/var/lib/kiosk/profile\"]"

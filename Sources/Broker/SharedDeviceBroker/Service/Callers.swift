@@ -142,7 +142,7 @@ final class Callers: Sendable {
         let isFirst = state.withLock { state -> Bool in
             let call = state.admitted.removeValue(forKey: sender)
             if let caller = state.known[sender] {
-                state.await(sender, caller, body)
+                state.enqueue(sender, caller, body)
                 return false
             }
             state.asking[sender, default: []].append((body, call))
@@ -199,7 +199,7 @@ final class Callers: Sendable {
                 if let call, !state.charge(call.number, caller, call.member, bytes: call.bytes) {
                     refused.append((body, .tooManyQuestions))
                 } else {
-                    state.await(sender, caller, body)
+                    state.enqueue(sender, caller, body)
                 }
             }
             return refused
@@ -260,7 +260,7 @@ final class Callers: Sendable {
 }
 
 extension Callers.State {
-    fileprivate mutating func await(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
+    fileprivate mutating func enqueue(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
         turns.append(Callers.WaitingCall(sender: sender, caller: caller, body: body), of: caller.user)
         waiting[caller.connection, default: 0] += 1
     }

@@ -18,7 +18,7 @@ extension DaemonService {
         proceedRounds()
     }
 
-    /// Carries out one call of each user that has one. Returns when there are more to carry out; `nil`: when there are more.
+    /// Carries out one call of each user whose turn it is. Returns the time of the next turn; `nil` where nothing waits.
     func proceed() -> ContinuousClock.Instant? {
         let now = ContinuousClock.now
         for _ in 0...arrivals.waitingUsers {
