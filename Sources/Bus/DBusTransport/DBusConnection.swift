@@ -80,7 +80,8 @@ public final class DBusConnection: Sendable {
         _ = try await call(try .busCall("GetId"), timeout: timeout, waitsForHandlers: true)
     }
 
-    /// Calls a method and waits for the answer, without holding a thread.
+    /// Calls a method and waits for the answer, without holding a thread. Where the bus has to be found first, that may take 25 seconds, and both
+    /// together 30 where the timeout is not longer.
     ///
     /// - Throws: ``DBusError/Code/refused`` with the peer's error name, ``DBusError/Code/timedOut``,
     ///   ``DBusError/Code/cancelled`` when the task is, ``DBusError/Code/disconnected`` when the bus is lost meanwhile.
@@ -96,14 +97,16 @@ public final class DBusConnection: Sendable {
         timeout: Duration,
         waitsForHandlers: Bool
     ) async throws(DBusError) -> [DBusValue] {
+        let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
+        let deadline = Self.deadline(timeout, since: began)
         let (core, serial) = (core, core.takeSerial())
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let call = PendingCall(
                     held.message.sharedReference(),
-                    deadline: .now + timeout,
+                    deadline: deadline,
                     waitsForHandlers: waitsForHandlers
                 ) { continuation.resume(returning: $0) }
                 core.startCall(call, serial: serial)
@@ -116,15 +119,22 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
+    /// When an answer is waited for no longer: with the time that finding the bus took, 30 seconds at most, where not more was asked for.
+    private static func deadline(_ timeout: Duration, since began: ContinuousClock.Instant) -> ContinuousClock.Instant {
+        min(.now + timeout, began + max(timeout, .seconds(30)))
+    }
+
     /// As ``call(_:timeout:)``, but a task that is cancelled waits for the answer all the same.
     package func callUncancelled(
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
+        let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
+        let deadline = Self.deadline(timeout, since: began)
         let held = HeldMessage(message)
         let result: Result<[DBusValue], DBusError> = await withCheckedContinuation { continuation in
-            call(held.message.sharedReference(), timeout: timeout) { continuation.resume(returning: $0) }
+            call(held.message.sharedReference(), timeout: deadline - .now) { continuation.resume(returning: $0) }
         }
         return try result.get()
     }
@@ -249,18 +259,26 @@ public final class DBusConnection: Sendable {
     /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus. Blocks the calling thread, for
     /// 25 seconds at most.
     ///
-    /// - Parameter fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
+    /// - Parameters:
+    ///   - fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
+    ///   - timeout: where less than these 25 seconds are left.
     /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
     ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
-    public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) throws(DBusError) -> MatchRuleLease {
+    public func addMatch(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        timeout: Duration = .seconds(25)
+    ) throws(DBusError) -> MatchRuleLease {
         let core = core
         try core.checkProcess("add the match rule \(rule)")
         var lease: MatchRuleLease?
+        let deadline = ContinuousClock.now + min(timeout, core.state.withLock { $0.ruleTimeout })
         let error: DBusError? = core.wait(
-            until: .now + core.state.withLock { $0.ruleTimeout },
+            until: deadline,
             late: { .noAnswer("add the match rule \(rule)") },
             start: { waiter in
-                lease = core.retain(rule, fallback: fallback, waiter: waiter).map { MatchRuleLease($0, core) }
+                let handle = core.retain(rule, fallback: fallback, by: deadline, waiter: waiter)
+                lease = handle.map { MatchRuleLease($0, core) }
             }
         )
         guard error == nil, let lease else { throw error ?? .closed("add the match rule \(rule)") }

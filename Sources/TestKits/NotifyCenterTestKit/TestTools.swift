@@ -1,4 +1,5 @@
 import DBusTransport
+import Dispatch
 import FoundationEssentials
 import Glibc
 
@@ -74,15 +75,33 @@ public struct WaitFailure: Error, CustomStringConvertible {
     public var description: String { "\(what) did not come true within \(timeout)" }
 }
 
-/// Runs what blocks on a thread of its own, and not of the pool that the other tests run on.
-package func onThread<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
-    try await withCheckedThrowingContinuation { continuation in
-        detachThread { continuation.resume(with: Result { try body() }) }
+/// Runs what blocks, or computes for long, on a thread of its own: those of Dispatch's global queues are the ones that all tests' tasks run on.
+///
+/// - Throws: what `body` throws.
+package func onThread<Value: Sendable, Failure: Error>(
+    _ body: @escaping @Sendable () throws(Failure) -> Value
+) async throws(Failure) -> Value {
+    let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
+        detachThread { continuation.resume(returning: Result(catching: body)) }
     }
+    return try result.get()
 }
 
 /// Runs `body` on a thread of its own, for which nobody waits. Where the system grants no thread, the test ends here: it would wait for ever.
 func detachThread(_ body: @escaping @Sendable () -> Void) {
     guard QuietThread.start("test kit", body) == nil else { return }
     fatalError("the system grants no thread: \(String(cString: strerror(errno)))")
+}
+
+/// Runs the tasks of a test that judges how long something takes on a thread that other tests cannot keep busy: what computes in them keeps the two
+/// threads of a small machine's pool for seconds. Use it with `withTaskExecutorPreference(_:operation:)`.
+package final class OwnThread: TaskExecutor {
+    private let queue = DispatchQueue(label: "own thread")
+
+    package init() {}
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
 }

@@ -91,4 +91,76 @@ struct ConnectingTests {
         silent.hangUp()
         #expect(await opening.value == .noBus)
     }
+
+    /// Whoever stands in line at a bus that takes nobody, until it has no place left in its line.
+    private final class Line {
+        private var sockets: [CInt] = []
+
+        init(at path: String) throws {
+            while true {
+                let client = socket(
+                    AF_UNIX,
+                    CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue),
+                    0
+                )
+                sockets.append(client)
+                var address = sockaddr_un()
+                address.sun_family = sa_family_t(AF_UNIX)
+                withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+                let isTaken = withUnsafePointer(to: &address) { pointer in
+                    pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                        connect(client, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+                    }
+                }
+                if isTaken { continue }
+                try #require(errno == EAGAIN)
+                return
+            }
+        }
+
+        deinit { for client in sockets { close(client) } }
+    }
+
+    @Test(
+        "a bus that is stopped, with no place left for more connections, is waited for as long as asked, and by one thread at a time",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "systemd's socket has place for thousands")
+    )
+    func fullLine() async throws {
+        let bus = try PrivateBus()
+        let address = try bus.bus.resolvedAddress()
+        bus.suspend()
+        let start = try #require(address.firstRange(of: "path=")).upperBound
+        var line: Line? = try Line(at: String(address[start...].prefix { $0 != "," }))
+        let opener = BusOpener()
+        for _ in 0..<3 {
+            let began = ContinuousClock.now
+            let error = await onThread {
+                do throws(DBusError) {
+                    _ = try BusSocket(address: address, opener: opener, by: began + .milliseconds(100))
+                    return nil as DBusError?
+                } catch {
+                    return error
+                }
+            }
+            #expect(
+                error?.code == .noBus && error?.message.contains("taken this connection") == true,
+                "\(String(describing: error))"
+            )
+            #expect(opener.hasLeftBehind)
+        }
+        bus.resume()
+        withExtendedLifetime(line) {}
+        // The bus lets only so many wait to be admitted.
+        line = nil
+        let problem = await onThread {
+            do throws(DBusError) {
+                _ = try BusSocket(address: address, opener: opener)
+                return nil as DBusError?
+            } catch {
+                return error
+            }
+        }
+        #expect(problem == nil)
+        #expect(!opener.hasLeftBehind)
+    }
 }

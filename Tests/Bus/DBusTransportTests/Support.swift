@@ -100,14 +100,6 @@ final class HangingUpBus: Sendable {
     }
 }
 
-/// Runs blocking work on a thread of its own. The cooperative pool has only as many threads as the machine has cores, and the work may wait
-/// for something that needs one of them.
-func onThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
-    await withCheckedContinuation { continuation in
-        _ = QuietThread.start("blocking") { continuation.resume(returning: work()) }
-    }
-}
-
 /// Counts the pings that arrive, for as long as it lives.
 final class Counter: Sendable {
     private final class Count: Sendable { let value = Locked(0) }

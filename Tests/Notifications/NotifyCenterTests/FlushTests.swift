@@ -62,26 +62,17 @@ struct FlushTests {
                 _ = router.resume()
             }
         }
-        await onAThread {
+        await onThread {
             // Here the flush of a resumption comes with the next arrival.
             for number in 0..<50_000 { router.receive(.testing("n", nil, userInfo: ["post": .integer(Int64(number))])) }
             isDone.withLock { $0 = true }
         }
-        await onAThread { toggling.sync {} }
+        await onThread { toggling.sync {} }
         router.flush()
         let numbers = log.take().compactMap { Int($0) }
         #expect(numbers == numbers.sorted())
         #expect(numbers.last == 49_999)
         observer.cancel()
-    }
-
-    private func onAThread(_ work: @escaping @Sendable () -> Void) async {
-        await withCheckedContinuation { continuation in
-            DispatchQueue.global().async {
-                work()
-                continuation.resume()
-            }
-        }
     }
 
     @Test("a handler that resumes and then waits for the bus does not swallow the flush", .timeLimit(.minutes(5)))

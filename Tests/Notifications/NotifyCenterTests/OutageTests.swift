@@ -171,7 +171,9 @@ struct OutageTests {
         "on a stopped bus each function ends after the time that is documented, registers nothing by halves, and what was posted arrives in the end",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher")
     )
-    func stoppedBus() async throws {
+    func stoppedBus() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeStoppedBus() } }
+
+    private func judgeStoppedBus() async throws {
         let (bus, full) = (try PrivateBus(), try PrivateBus())
         let center = DarwinNotifyCenter(bus: bus.bus)
         let observation = try await center.observe("n", delivery: .immediate) { _ in }

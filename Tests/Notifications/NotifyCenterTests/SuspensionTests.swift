@@ -1,5 +1,5 @@
 import DBusTransport
-import Dispatch
+import NotifyCenterTestKit
 import Synchronization
 import Testing
 
@@ -64,7 +64,7 @@ struct SuspensionTests {
         arguments: Step.allCases
     )
     func everySequence(first: Step) async {
-        let sequences = await onAThread {
+        let sequences = await onThread {
             var sequences = 0
             for length in 1...6 {
                 Step.forEachSequence(beginning: first, length: length) { steps in
@@ -88,7 +88,7 @@ struct SuspensionTests {
         arguments: Step.allWithAdding
     )
     func everySequenceWithAdding(first: Step) async {
-        let sequences = await onAThread {
+        let sequences = await onThread {
             var sequences = 0
             for length in 1...5 {
                 Step.forEachSequence(beginning: first, length: length, of: Step.allWithAdding) { steps in
@@ -104,7 +104,7 @@ struct SuspensionTests {
     // The same with handlers on a queue, which may be late.
     @Test("every sequence of five steps does what the rules say, on a queue", arguments: Step.allWithJobs)
     func everySequenceOnAQueue(first: Step) async {
-        let sequences = await onAThread {
+        let sequences = await onThread {
             var sequences = 0
             for length in 1...5 {
                 Step.forEachSequence(beginning: first, length: length, of: Step.allWithJobs) { steps in
@@ -128,7 +128,7 @@ struct SuspensionTests {
         arguments: Step.allWithFlush
     )
     func everySequenceWithALateFlush(first: Step) async {
-        let sequences = await onAThread {
+        let sequences = await onThread {
             var sequences = 0
             for length in 1...6 {
                 Step.forEachSequence(beginning: first, length: length, of: Step.allWithFlush) { steps in
@@ -175,13 +175,6 @@ struct SuspensionTests {
         center.post("n", "A", immediately: true)
         center.runJobs()
         #expect(center.takeDeliveries() == ["0:0", "0:1", "0:2"])
-    }
-
-    /// Runs on its own thread, because other tests need Swift's threads for their waits.
-    private func onAThread<Value: Sendable>(_ work: @escaping @Sendable () -> Value) async -> Value {
-        await withCheckedContinuation { continuation in
-            DispatchQueue.global().async { continuation.resume(returning: work()) }
-        }
     }
 
     private func expectSame(_ center: ModelledCenter, _ model: NaiveCenter, _ steps: [Step]) {

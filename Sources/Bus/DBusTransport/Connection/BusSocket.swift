@@ -25,19 +25,20 @@ final class BusSocket: Sendable {
     }
 
     /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, which answers at once unless it is stopped, at most
-    /// 25 seconds.
-    init(address: String, meanwhile other: OtherWork? = nil) throws(DBusError) {
+    /// 25 seconds, and not beyond `limit`.
+    init(
+        address: String,
+        opener: BusOpener = BusOpener(),
+        by limit: ContinuousClock.Instant? = nil,
+        meanwhile other: OtherWork? = nil
+    ) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
         guard !address.containsNUL else {
             throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)
         }
         guard dbus_threads_init_default() != 0 else { throw DBusMessage.outOfMemory(attempted) }
-        var error = CDBus.DBusError()
-        dbus_error_init(&error)
-        defer { dbus_error_free(&error) }
-        guard let connection = dbus_connection_open_private(address, &error) else {
-            throw BusSocket.failure(error, attempted)
-        }
+        let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
+        let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)
         // Otherwise a lost bus ends the process.
         dbus_connection_set_exit_on_disconnect(connection, 0)
         // Otherwise libdbus stops reading at 63 MiB of messages that somebody still holds (architecture, D4).
@@ -46,7 +47,6 @@ final class BusSocket: Sendable {
             BusSocket.discard(connection)
             throw DBusMessage.outOfMemory(attempted)
         }
-        let deadline = ContinuousClock.now + Self.connectTimeout
         do throws(DBusError) {
             try watches.authenticate(connection, by: deadline, other, attempted)
             uniqueName = try watches.introduce(connection, by: deadline, other, attempted)
@@ -58,7 +58,7 @@ final class BusSocket: Sendable {
     }
 
     /// How long a bus that is stopped is waited for.
-    fileprivate static let connectTimeout: Duration = .seconds(25)
+    static let connectTimeout: Duration = .seconds(25)
 
     deinit {
         // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
@@ -66,7 +66,7 @@ final class BusSocket: Sendable {
         BusSocket.discard(connection)
     }
 
-    private static func discard(_ connection: OpaquePointer) {
+    static func discard(_ connection: OpaquePointer) {
         dbus_connection_close(connection)
         dbus_connection_unref(connection)
     }
@@ -190,20 +190,6 @@ final class BusSocket: Sendable {
             }
         }
     }
-
-    private static func failure(_ error: CDBus.DBusError, _ attempted: String) -> DBusError {
-        noBus(text(error.message) ?? "unknown error", name: text(error.name), attempted)
-    }
-
-    fileprivate static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
-        DBusError(
-            .noBus,
-            name: name,
-            message: message,
-            attempted: attempted,
-            remedy: "check that the bus runs and that this user may connect to it"
-        )
-    }
 }
 
 /// The watches of one connection. libdbus adds, removes and toggles them inside our calls, that is with the socket's
@@ -253,7 +239,7 @@ private final class WatchList: @unchecked Sendable {
     ) throws(DBusError) {
         while dbus_connection_get_is_authenticated(connection) == 0 {
             guard !watches.isEmpty else {
-                throw BusSocket.noBus("the bus does not admit this process", attempted)
+                throw .noBus("the bus does not admit this process", attempted)
             }
             try wait(by: deadline, other, "admitted this process", attempted)
         }
@@ -278,14 +264,14 @@ private final class WatchList: @unchecked Sendable {
                 // Nothing else can come so early: nobody knows the connection's name.
                 guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
                 if let name = answer.errorName {
-                    throw BusSocket.noBus(answer.firstString ?? "no reason was given", name: name, attempted)
+                    throw .noBus(answer.firstString ?? "no reason was given", name: name, attempted)
                 }
                 guard let name = answer.firstString else {
-                    throw BusSocket.noBus("its greeting has no name", attempted)
+                    throw .noBus("its greeting has no name", attempted)
                 }
                 return name
             }
-            guard !watches.isEmpty else { throw BusSocket.noBus("the bus has hung up", attempted) }
+            guard !watches.isEmpty else { throw .noBus("the bus has hung up", attempted) }
             try wait(by: deadline, other, "answered", attempted)
         }
     }
@@ -296,26 +282,9 @@ private final class WatchList: @unchecked Sendable {
         _ what: String,
         _ attempted: String
     ) throws(DBusError) {
-        guard ContinuousClock.now < deadline else {
-            throw DBusError(
-                .noBus,
-                message: "the bus has not \(what) within \(BusSocket.connectTimeout)",
-                attempted: attempted,
-                remedy: "find out why the bus daemon is stopped, or refuses this user"
-            )
-        }
+        guard ContinuousClock.now < deadline else { throw .stoppedBus(what, attempted) }
         let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
-        // A negative descriptor is passed over.
-        var entries = (
-            pollfd(fd: descriptor, events: events, revents: 0),
-            pollfd(fd: other?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
-        )
-        let timeout = milliseconds(until: deadline)
-        withUnsafeMutableBytes(of: &entries) { bytes in
-            _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
-        }
-        if entries.1.revents != 0 { other?.perform() }
-        handle(entries.0.revents)
+        handle(other.whileWaiting(for: events, of: descriptor, until: deadline))
     }
 
     private static func flags(_ events: CShort) -> UInt32 {
@@ -377,6 +346,28 @@ private final class WatchList: @unchecked Sendable {
 
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {
         Unmanaged<WatchList>.fromOpaque(data).takeUnretainedValue()
+    }
+}
+
+extension BusSocket.OtherWork? {
+    /// Waits until the descriptor is ready for one of the events, there is other work, which is done then, or time is over.
+    ///
+    /// - Returns: the events that the descriptor is ready for. A negative one is ready for none.
+    func whileWaiting(
+        for events: CShort,
+        of descriptor: CInt,
+        until deadline: ContinuousClock.Instant
+    ) -> CShort {
+        var entries = (
+            pollfd(fd: descriptor, events: events, revents: 0),
+            pollfd(fd: self?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
+        )
+        let timeout = milliseconds(until: deadline)
+        withUnsafeMutableBytes(of: &entries) { bytes in
+            _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
+        }
+        if entries.1.revents != 0 { self?.perform() }
+        return entries.0.revents
     }
 }
 

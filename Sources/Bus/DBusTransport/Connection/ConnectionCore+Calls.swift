@@ -126,7 +126,7 @@ extension ConnectionCore {
         _ call: PendingCall,
         serial: UInt32
     ) throws(DBusError) -> (BusSocket, wakes: Bool) {
-        _ = try socket(call.attempted)
+        _ = try socket(call.attempted, by: call.deadline)
         try startReading()
         guard let inserted = insert(call, serial: serial) else { throw .disconnected(call.attempted) }
         return inserted
@@ -193,10 +193,15 @@ extension ConnectionCore {
     // MARK: Match rules
 
     /// Adds a user of the rule, which the connection keeps until ``release(_:)``, whatever the bus says of it now. The waiter is told
-    /// once, here or on the reading thread.
+    /// once, here or on the reading thread. Looks for a bus until `limit`, where nobody did so far.
     ///
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
-    func retain(_ rule: MatchRule, fallback: MatchRule?, waiter: @escaping MatchRuleTable.Waiter) -> Int? {
+    func retain(
+        _ rule: MatchRule,
+        fallback: MatchRule?,
+        by limit: ContinuousClock.Instant? = nil,
+        waiter: @escaping MatchRuleTable.Waiter
+    ) -> Int? {
         var outage: DBusError?
         var retained: (handle: Int, MatchRuleTable.Retention, batch: RuleBatch?)?
         if !isForeign {
@@ -209,7 +214,9 @@ extension ConnectionCore {
         if retained == nil {
             do throws(DBusError) {
                 // Connects where nobody did so far.
-                do throws(DBusError) { _ = try socket("add the match rule \(rule)") } catch { outage = error }
+                do throws(DBusError) { _ = try socket("add the match rule \(rule)", by: limit) } catch {
+                    outage = error
+                }
                 if let outage, outage.code == .closed { throw outage }
                 try startReading()
             } catch {

@@ -70,11 +70,14 @@ extension ConnectionCore {
 
     // MARK: Finding it
 
-    /// Connects on the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds.
-    func connectHere(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
+    /// Connects for the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds, and not beyond `limit`.
+    func connectHere(
+        _ attempted: @autoclosure () -> String,
+        by limit: ContinuousClock.Instant? = nil
+    ) throws(DBusError) -> BusSocket {
         let fresh: BusSocket
         do throws(DBusError) {
-            fresh = try BusSocket(address: try bus.resolvedAddress())
+            fresh = try BusSocket(address: try bus.resolvedAddress(), opener: opener, by: limit)
         } catch {
             noteFailure(error)
             // A bus that was there is one that is lost; one that never was has its own reason.
@@ -149,7 +152,7 @@ extension ConnectionCore {
             performJobs()
         }
         do throws(DBusError) {
-            _ = connected(try BusSocket(address: try bus.resolvedAddress(), meanwhile: jobs))
+            _ = connected(try BusSocket(address: try bus.resolvedAddress(), opener: opener, meanwhile: jobs))
         } catch {
             noteFailure(error)
         }

@@ -73,6 +73,7 @@ final class ConnectionCore: Sendable {
     }
 
     let bus: Bus
+    let opener = BusOpener()
     let state: Locked<State>
     /// Wakes the reading thread.
     let event: EventDescriptor
@@ -91,13 +92,14 @@ final class ConnectionCore: Sendable {
     private let forkGeneration = ForkedChild.generation
 
     /// How long a sender waits for a bus that does not read before it gives up.
-    private static let writeTimeout: Duration = .seconds(30)
+    private static let sendTimeout: Duration = .seconds(30)
 
     /// - Parameter connects: whether to connect at once; otherwise the first use does.
     init(bus: Bus, connects: Bool) throws(DBusError) {
         self.bus = bus
         event = try EventDescriptor("open a D-Bus connection")
-        let phase: Phase = connects ? .connected(try BusSocket(address: try bus.resolvedAddress())) : .lost(nil)
+        let phase: Phase =
+            connects ? .connected(try BusSocket(address: try bus.resolvedAddress(), opener: opener)) : .lost(nil)
         state = Locked(State(phase: phase, wasConnected: connects))
     }
 
@@ -124,8 +126,11 @@ final class ConnectionCore: Sendable {
         return socket
     }
 
-    /// The live socket. Without a reading thread nobody else reconnects, so this does.
-    func socket(_ attempted: @autoclosure () -> String) throws(DBusError) -> BusSocket {
+    /// The live socket. Without a reading thread nobody else reconnects, so this does, until `limit` at most.
+    func socket(
+        _ attempted: @autoclosure () -> String,
+        by limit: ContinuousClock.Instant? = nil
+    ) throws(DBusError) -> BusSocket {
         try checkProcess(attempted())
         let (phase, isReading) = state.withLock { ($0.phase, $0.isReading) }
         switch phase {
@@ -133,7 +138,7 @@ final class ConnectionCore: Sendable {
         case .closed: throw .closed(attempted())
         case .lost(let error):
             guard !isReading else { throw error ?? .disconnected(attempted()) }
-            return try connectHere(attempted())
+            return try connectHere(attempted(), by: limit)
         }
     }
 
@@ -142,19 +147,25 @@ final class ConnectionCore: Sendable {
     /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
     /// write failed. If another thread's write failed, the bus may have this message already, and receivers get it twice.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
-        let socket = try socket(Self.attempt(message))
-        if try hand(message, to: socket) { return }
+        // For everything that it waits for, together.
+        let deadline = ContinuousClock.now + Self.sendTimeout
+        let socket = try socket(Self.attempt(message), by: deadline)
+        if try hand(message, to: socket, by: deadline) { return }
         guard lost(withoutReader: socket) else {
             event.signal()
             if case .closed = state.withLock({ $0.phase }) { throw .closed(Self.attempt(message)) }
             throw .disconnected(Self.attempt(message))
         }
-        let next = try connectHere(Self.attempt(message))
-        guard try hand(message.copy(), to: next) else { throw .disconnected(Self.attempt(message)) }
+        let next = try connectHere(Self.attempt(message), by: deadline)
+        guard try hand(message.copy(), to: next, by: deadline) else { throw .disconnected(Self.attempt(message)) }
     }
 
     /// - Returns: false where the bus is gone.
-    private func hand(_ message: borrowing DBusMessage, to socket: BusSocket) throws(DBusError) -> Bool {
+    private func hand(
+        _ message: borrowing DBusMessage,
+        to socket: BusSocket,
+        by deadline: ContinuousClock.Instant
+    ) throws(DBusError) -> Bool {
         if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
         guard standing.hasUnsentMessages else { return standing.isConnected }
@@ -162,14 +173,14 @@ final class ConnectionCore: Sendable {
             event.signal()
             return true
         }
-        switch socket.writeAll(by: .now + Self.writeTimeout) {
+        switch socket.writeAll(by: deadline) {
         case .done: return true
         case .busGone: return false
         case .timedOut:
             event.signal()
             throw DBusError(
                 .timedOut,
-                message: "the bus has not read for \(Self.writeTimeout); it may still get the message",
+                message: "the bus has not read within \(Self.sendTimeout); it may still get the message",
                 attempted: Self.attempt(message),
                 remedy: "find out why the bus daemon is stopped"
             )

@@ -26,11 +26,11 @@ extension NotifyClient {
 
     /// Waits until this process has seen its own posts: after a post, a call that waits for an answer finds `notify_check` true
     /// (Rules, a.8). Costs nothing while no post is on its way. Posts that an outage swallowed are waited for no longer.
-    func fence() throws(NotifyStatus) {
+    func fence(by deadline: ContinuousClock.Instant) throws(NotifyStatus) {
         let sent = postsSent.load(ordering: .acquiring)
         guard postsSeen.load(ordering: .acquiring) < sent else { return }
         do throws(DBusError) {
-            try Self.connection().flush()
+            try Self.connection().flush(timeout: deadline - .now)
         } catch {
             guard error.code == .disconnected else { throw NotifyStatus(error) }
         }

@@ -58,9 +58,11 @@ final class NotifyClient: Sendable {
         sink: () throws(NotifyStatus) -> (any NoticeSink)? = { nil }
     ) throws(NotifyStatus) -> CInt {
         let name = try Self.name(name)
-        let token = try register(name, kind, sink: sink)
+        // For all that it waits for, together.
+        let deadline = ContinuousClock.now + Self.patience
+        let token = try register(name, kind, by: deadline, sink: sink)
         do throws(NotifyStatus) {
-            if kind == .check || kind == .plain { try fence() }
+            if kind == .check || kind == .plain { try fence(by: deadline) }
             if let watched = PathName(name) { try monitor(token, watched.path, watched.flags) }
             return token
         } catch {
@@ -73,6 +75,7 @@ final class NotifyClient: Sendable {
     private func register(
         _ name: NotificationName,
         _ kind: RegistrationKind,
+        by deadline: ContinuousClock.Instant,
         sink: () throws(NotifyStatus) -> (any NoticeSink)?
     ) throws(NotifyStatus) -> CInt {
         guard NameScope(name.rawValue) != .process else { return try add(name, kind, try sink(), lease: nil) }
@@ -81,21 +84,25 @@ final class NotifyClient: Sendable {
         let sink = try sink()
         if let token = try addToKnown(name, kind, sink) { return token }
         ProcessState.isOnBus()
-        let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen() }
+        let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen(by: deadline) }
         return try link.entering(name, for: self) { () throws(NotifyStatus) in
-            let lease = try NotifyStatus.onBus { () throws(DBusError) in try self.lease(name, connection) }
+            let lease = try NotifyStatus.onBus { () throws(DBusError) in try self.lease(name, connection, by: deadline)
+            }
             return try add(name, kind, sink, lease: lease)
         }
     }
 
+    /// How long a registration waits for the bus.
+    private static let patience: Duration = .seconds(25)
+
     /// The connection, once it has reached the bus and listens to posts and to notifyd.
-    private func listen() throws(DBusError) -> DBusConnection {
+    private func listen(by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
         if let connection = link.connection { return connection }
         let connection = try Self.connection()
         // A bus that was never there fails the registration. An outage does not: see `lease`.
         if connection.uniqueName == nil {
             do throws(DBusError) {
-                try connection.flush()
+                try connection.flush(timeout: deadline - .now)
             } catch  where error.code == .disconnected {
                 // This thread has waited for the bus once.
                 try connection.reconnectOnReadingThread()
@@ -108,13 +115,18 @@ final class NotifyClient: Sendable {
     /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12).
     private func lease(
         _ name: NotificationName,
-        _ connection: DBusConnection
+        _ connection: DBusConnection,
+        by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> MatchRuleLease {
         let isOpen = rules.isOpen(.write, name.rawValue)
         let rule = isOpen ? DarwinSignal.rule(name) : DarwinSignal.rule(name, from: NotifydProtocol.busName)
         do throws(DBusError) {
-            let lease = try connection.addMatch(rule, fallback: DarwinSignal.ruleForAllNames)
-            if !isOpen { try link.waitForOwner(connection, self) }
+            let lease = try connection.addMatch(
+                rule,
+                fallback: DarwinSignal.ruleForAllNames,
+                timeout: deadline - .now
+            )
+            if !isOpen { try link.waitForOwner(connection, self, by: deadline) }
             return lease
         } catch {
             guard error.code == .disconnected else { throw error }

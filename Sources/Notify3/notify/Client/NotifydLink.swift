@@ -150,12 +150,20 @@ final class NotifydLink: Sendable {
 
     /// Returns when this process knows who notifyd is, for a registration whose posts count from notifyd alone. The rule that tells of changes
     /// is in force.
-    func waitForOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
+    func waitForOwner(
+        _ connection: DBusConnection,
+        _ client: NotifyClient,
+        by deadline: ContinuousClock.Instant
+    ) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
         do throws(DBusError) {
-            found(.success(try connection.callAndWait(question)), answering: presence.question, client)
+            found(
+                .success(try connection.callAndWait(question, timeout: deadline - .now)),
+                answering: presence.question,
+                client
+            )
         } catch {
             guard error.code == .refused else { throw error }
             found(.failure(error), answering: presence.question, client)

@@ -1,0 +1,161 @@
+import CDBus
+import Glibc
+import Synchronization
+
+/// Opens the connections of one ``ConnectionCore``, each on a thread of its own. The kernel lets a caller of `connect` wait for as long as a stopped bus
+/// has no place among those that wait to be taken, and libdbus sets it no limit. Whoever asked gives up in time, and the thread throws away what it gets
+/// later. Until then the next one waits for that thread's end before it starts another: so they do not pile up in the kernel.
+final class BusOpener: Sendable {
+    /// The attempt that was given up last, if it may be under way still.
+    private let leftBehind = Locked<BusOpening?>(nil)
+
+    /// Opens a connection that is not admitted so far.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` where the system grants no descriptor.
+    func open(
+        _ address: String,
+        by deadline: ContinuousClock.Instant,
+        meanwhile other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) -> OpaquePointer {
+        // These start a program, which would inherit the thread's signal mask, and stand in no line.
+        let startsProgram = address.contains("unixexec:") || address.contains("autolaunch:")
+        if startsProgram { return try BusOpening.open(address, attempted) }
+        if let earlier = leftBehind.withLock({ $0 }) {
+            _ = try earlier.wait(by: deadline, other, attempted)
+            leftBehind.withLock { if $0 === earlier { $0 = nil } }
+        }
+        let opening = try BusOpening(attempted)
+        guard QuietThread.start("dbus-open", { opening.run(address, attempted) }) != nil else {
+            return try BusOpening.open(address, attempted)
+        }
+        do throws(DBusError) {
+            guard let opened = try opening.wait(by: deadline, other, attempted) else { throw .disconnected(attempted) }
+            return try opened.get()
+        } catch {
+            if !opening.hasEnded { leftBehind.withLock { $0 = opening } }
+            throw error
+        }
+    }
+
+    /// Whether an attempt that was given up is under way still.
+    var hasLeftBehind: Bool { leftBehind.withLock { $0.map { !$0.hasEnded } ?? false } }
+}
+
+/// One attempt to reach a bus.
+private final class BusOpening: Sendable {
+    private enum State {
+        case underWay
+        /// Nobody waits any more.
+        case abandoned
+        case opened(Connection)
+        case failed(DBusError)
+        /// It has ended, and somebody has its result, or nobody wants it.
+        case over
+    }
+
+    /// A connection of libdbus that one side has in its hands.
+    private struct Connection: @unchecked Sendable {
+        // Unchecked: the state's lock hands it from the thread to whoever waits.
+        let pointer: OpaquePointer
+    }
+
+    private let state = Locked(State.underWay)
+    /// Readable when it has ended.
+    private let ended: EventDescriptor
+
+    init(_ attempted: String) throws(DBusError) { ended = try EventDescriptor(attempted) }
+
+    /// Opens it on the calling thread.
+    static func open(_ address: String, _ attempted: String) throws(DBusError) -> OpaquePointer {
+        var error = CDBus.DBusError()
+        dbus_error_init(&error)
+        defer { dbus_error_free(&error) }
+        guard let connection = dbus_connection_open_private(address, &error) else {
+            throw .noBus(text(error.message) ?? "unknown error", name: text(error.name), attempted)
+        }
+        return connection
+    }
+
+    func run(_ address: String, _ attempted: String) {
+        let result: State
+        do throws(DBusError) {
+            result = .opened(Connection(pointer: try Self.open(address, attempted)))
+        } catch {
+            result = .failed(error)
+        }
+        let unwanted = state.withLock { state -> Connection? in
+            guard case .abandoned = state else {
+                state = result
+                return nil
+            }
+            state = .over
+            if case .opened(let connection) = result { return connection }
+            return nil
+        }
+        if let unwanted { BusSocket.discard(unwanted.pointer) }
+        ended.signal()
+    }
+
+    var hasEnded: Bool {
+        state.withLock { state in
+            switch state {
+            case .underWay, .abandoned: false
+            case .opened, .failed, .over: true
+            }
+        }
+    }
+
+    /// Waits for its end.
+    ///
+    /// - Returns: the result for the first who asks; `nil` for whoever waits for an attempt that was given up.
+    /// - Throws: ``DBusError/Code/noBus`` when time is over. From then on nobody gets the result.
+    func wait(
+        by deadline: ContinuousClock.Instant,
+        _ other: BusSocket.OtherWork?,
+        _ attempted: String
+    ) throws(DBusError) -> Result<OpaquePointer, DBusError>? {
+        while true {
+            let isLate = ContinuousClock.now >= deadline
+            let before = state.withLock { state in
+                let before = state
+                switch state {
+                case .underWay: if isLate { state = .abandoned }
+                case .opened, .failed: state = .over
+                case .abandoned, .over: break
+                }
+                return before
+            }
+            switch before {
+            case .opened(let connection): return .success(connection.pointer)
+            case .failed(let error): return .failure(error)
+            case .over: return nil
+            case .underWay, .abandoned: break
+            }
+            if isLate { throw .stoppedBus("taken this connection", attempted) }
+            _ = other.whileWaiting(for: CShort(POLLIN), of: ended.descriptor, until: deadline)
+        }
+    }
+}
+
+extension DBusError {
+    static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
+        DBusError(
+            .noBus,
+            name: name,
+            message: message,
+            attempted: attempted,
+            remedy: "check that the bus runs and that this user may connect to it"
+        )
+    }
+
+    /// - Parameter what: the bus has not done.
+    static func stoppedBus(_ what: String, _ attempted: String) -> DBusError {
+        DBusError(
+            .noBus,
+            message: "the bus has not \(what) in time (\(BusSocket.connectTimeout) at most)",
+            attempted: attempted,
+            remedy: "find out why the bus daemon is stopped, or refuses this user"
+        )
+    }
+}
