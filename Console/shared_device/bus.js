@@ -8,7 +8,8 @@ export const flag = value => ({ t: "b", v: value });
 export class BusService {
     #client = null;
     #owner;
-    #woken = [];
+    /** Each ends a pause. */
+    #pauses = new Set();
     #name;
     #path;
 
@@ -40,15 +41,21 @@ export class BusService {
 
     /** Ends every pause. */
     wake() {
-        for (const resolve of this.#woken.splice(0))
-            resolve();
+        for (const end of [...this.#pauses])
+            end();
     }
 
     /** Waits so many seconds, or until the service's name has an owner. */
     pause(seconds) {
         return new Promise(resolve => {
-            this.#woken.push(resolve);
-            window.setTimeout(resolve, seconds * 1000);
+            // Nothing is kept of a pause that is over: a page may be open for weeks.
+            const end = () => {
+                window.clearTimeout(timer);
+                this.#pauses.delete(end);
+                resolve();
+            };
+            const timer = window.setTimeout(end, seconds * 1000);
+            this.#pauses.add(end);
         });
     }
 

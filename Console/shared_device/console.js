@@ -35,7 +35,7 @@ async function followDevice() {
             asksPerson = false;
             const round = await choice.round(device.rounds);
             if (["gone", "busy"].includes(state.link) && state.answeredAt)
-                state.outages.push({ from: state.answeredAt, to: device.time });
+                state.outages = [...state.outages, { from: state.answeredAt, to: device.time }].filter(outage => outage.to > device.time - 86400);
             revision = device.revision;
             state.skew = device.time - Date.now() / 1000;
             announce(state.link === "known" ? state.device : null, device, round);
@@ -232,9 +232,9 @@ function toggle(row) {
 let drawnDay = "";
 function drawDay() {
     const box = at("day-drawing");
-    const current = state.link === "known" ? "known" : "unknown";
     const end = Math.floor(now());
-    const segments = withOutages(segmentsOf(log.entries, end - 86400, end, state.hasWholeLog, current), current === "known" ? state.outages : [...state.outages, { from: state.answeredAt, to: end }]);
+    const outages = state.link === "known" ? state.outages : [...state.outages, { from: state.answeredAt, to: end }];
+    const segments = withOutages(segmentsOf(log.entries, end - 86400, end, state.hasWholeLog), outages);
     const key = JSON.stringify([segments.map(segment => [segment.state, Math.round(segment.from / 60), Math.round(segment.to / 60)]), box.clientWidth]);
     if (key === drawnDay)
         return;

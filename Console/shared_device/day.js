@@ -5,9 +5,9 @@ export const meanings = { "signed-in": "signed in", cleaning: "cleaning up", nob
 /**
  * The states between `from` and `now`, in seconds since 1970, without gaps.
  *
- * entries: the log's, oldest first. isWhole: whether they begin with the log's first entry, before which there was no shared device. current: the state now.
+ * entries: the log's, oldest first. isWhole: whether they begin with the log's first entry, before which there was no shared device.
  */
-export function segmentsOf(entries, from, now, isWhole, current) {
+export function segmentsOf(entries, from, now, isWhole) {
     let session = null;
     let isKnown = false;
     const open = new Set();
@@ -48,7 +48,7 @@ export function segmentsOf(entries, from, now, isWhole, current) {
         add(state, since, change.at);
         [state, since] = [change.state, change.at];
     }
-    add(current === "unknown" ? state : state, since, now);
+    add(state, since, now);
     return segments;
 }
 

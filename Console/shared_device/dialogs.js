@@ -3,7 +3,8 @@
 import { at, write } from "./dom.js";
 
 /**
- * Opens a dialog. `act` does what it is about, and its refusal is shown in the dialog, which stays open.
+ * Opens a dialog. `act` does what it is about, and its refusal is shown in the dialog, which stays open. Where the dialog was opened for something else
+ * meanwhile, what becomes of it is not said there.
  *
  * valid: whether the form may be sent.
  */
@@ -13,19 +14,23 @@ export function ask(name, act) {
     const submit = form.querySelector("[type=submit]");
     write(problem, "");
     submit.disabled = false;
-    form.onsubmit = async event => {
+    const submitted = async event => {
         event.preventDefault();
         submit.disabled = true;
         write(problem, "");
         try {
             await act();
-            dialog.close();
+            if (form.onsubmit === submitted)
+                dialog.close();
         } catch (error) {
-            write(problem, error?.message || "The broker does not answer.");
+            if (form.onsubmit === submitted)
+                write(problem, error?.message || "The broker does not answer.");
         } finally {
-            submit.disabled = false;
+            if (form.onsubmit === submitted)
+                submit.disabled = false;
         }
     };
+    form.onsubmit = submitted;
     form.querySelector(".cancel").onclick = () => dialog.close();
     dialog.showModal();
 }

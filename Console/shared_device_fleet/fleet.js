@@ -30,20 +30,32 @@ const rest = 0.5;
 /** The least time between two questions for all devices because time alone has made some late, in seconds. */
 const lateness = 20;
 
+/**
+ * Questions that nobody waits for any more, because another order was chosen. The controller has them open until something changes, and lets each caller
+ * have a few: until they are answered no further one waits.
+ */
+let left = 0;
+
 async function follow() {
     let [revision, about, highest, wholeAt] = [null, "", null, 0];
     for (;;) {
         try {
             const [owners, chosen] = [controller.owners, state.chosen];
+            // Anew each time: one promise would keep every answer that was ever raced with it.
+            wish.renew();
             if (about !== `${owners} ${chosen}`)
                 revision = null;
             const orders = revision === null ? ordersOf(await controller.orders()) : state.orders;
             const order = chosen ?? orders[0]?.number ?? null;
             // A device of which there was no answer is asked for again, and not only when something changes.
-            const asked = pages(revision, order, !state.isStale);
+            const asked = pages(revision, order, !state.isStale && left === 0);
             // Where nobody waits for it any more, nobody hears that it failed.
             asked.catch(() => {});
             const answer = await Promise.race([asked, wish.promise]);
+            if (!answer) {
+                left += 1;
+                asked.catch(() => {}).finally(() => { left -= 1; });
+            }
             const news = !answer || answer.first.highest === highest ? orders : ordersOf(await controller.orders());
             highest = answer?.first.highest ?? highest;
             // Another order is wanted, another controller answers, or an order was given while the question waited.
@@ -289,7 +301,6 @@ at("order-choice").addEventListener("change", () => {
     const number = Number(at("order-choice").value);
     state.chosen = number === state.orders[0]?.number ? null : number;
     wish.fulfil();
-    wish.renew();
     controller.wake();
 });
 

@@ -186,6 +186,24 @@ def tests(device, browser):
             assert drawing.locator(f"rect.day.{state}[height='26']").count() >= 1, (state, label)
             assert words in label.lower() and drawing.locator(".legend li", has_text=re.compile(words, re.I)).count() == 1, label
 
+    def account_is_text():
+        """CO-5: so is an account's name, also in the question before a sign-out."""
+        page = pages["root"]
+        name = Device.accounts["mallory"]
+        device.sign_out()
+        expect(page.locator("#round-summary")).to_contain_text("Every app reported its data deleted")
+        device.sign_in("mallory", "org.example.orders")
+        expect(heading(page)).to_have_text(name)
+        announced(page, f"{name} is signed in.")
+        page.locator("#sign-out").click()
+        expect(page.locator("#sign-out-question")).to_have_text(f"Sign {name} out?")
+        assert page.locator("img").count() == 0 and page.title() == "Shared device"
+        page.keyboard.press("Escape")
+        device.sign_out()
+        expect(heading(page)).to_have_text("Nobody is signed in")
+        device.sign_in("ada", "org.example.orders")
+        expect(heading(page)).to_have_text("Ada Lovelace")
+
     def too_many():
         """As many questions of a user as may be open are: the page says that it is open too often, and not that the broker is away; then it goes on."""
         page = pages["root"]
@@ -306,7 +324,7 @@ def tests(device, browser):
         errors = [error for page in pages.values() for error in getattr(page, "errors", [])]
         assert not errors, errors
 
-    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, last_day, too_many, log_of_thousands, who_may, right_withdrawn]
+    of_device = [sees_who_is_signed_in, text_is_text, second_browser, stopped_app, quickly, waiver, broker_gone, last_day, account_is_text, too_many, log_of_thousands, who_may, right_withdrawn]
     return [*of_device, *tests_of_fleet(device, pages), by_polkit, no_errors]
 
 

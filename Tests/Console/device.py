@@ -28,6 +28,7 @@ def wait_for(what, condition, seconds=20):
 
 
 class Device:
+    accounts = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "mallory": "<img/src=x/onerror=alert(2)>"}
     people = {"root": "root-secret", "visitor": "visitor-secret", "operator": "operator-secret"}
 
     def __init__(self, port, **configuration):
@@ -38,9 +39,9 @@ class Device:
             {"sharedDeviceMode": True, "passwordSignIn": True, "organization": "Contoso", "requiresEnrolment": False, "operators": ["operator"], **configuration}))
         self._put_files()
         self._start_bus()
-        for name in ("ada", "grace"):
-            subprocess.run([programs / "shared-device", "user", "add", name, "--display-name", {"ada": "Ada Lovelace", "grace": "Grace Hopper"}[name],
-                            "--password-stdin", "--state", self.folder / "state"], input=f"{name}-secret\n", text=True, check=True, stdout=self.log, stderr=self.log)
+        for name, display_name in self.accounts.items():
+            subprocess.run([programs / "shared-device", "user", "add", name, "--display-name", display_name, "--password-stdin",
+                            "--state", self.folder / "state"], input=f"{name}-secret\n", text=True, check=True, stdout=self.log, stderr=self.log)
         self.start_broker()
         self._start(["/usr/lib/cockpit/cockpit-ws", "--no-tls", "--address", "127.0.0.1", "--port", str(port)])
 

@@ -94,6 +94,33 @@ def tests_of_fleet(device, pages):
         page.locator("#order-choice").select_option(index=1)
         expect(page.locator("#order-words")).to_contain_text("1 of 10001 devices have done it")
 
+    def many_choices():
+        """However often another order is chosen, one question at the most waits with the controller, which refuses whoever has many of them open."""
+        page = pages["fleet"]
+        page.evaluate("""async () => {
+            const { Controller } = await import('./controller.js');
+            const real = Controller.prototype.devices;
+            Object.assign(window, { asked: 0, waiting: 0, most: 0, unwatch: () => { Controller.prototype.devices = real; } });
+            Controller.prototype.devices = async function (fields) {
+                window.asked += 1;
+                window.waiting += fields.waits ? 1 : 0;
+                window.most = Math.max(window.most, window.waiting);
+                try {
+                    return await real.call(this, fields);
+                } finally {
+                    window.waiting -= fields.waits ? 1 : 0;
+                }
+            };
+        }""")
+        for words in ["All 1 device have done it", "1 of 10001 devices have done it"] * 4:
+            page.locator("#order-choice").select_option(index=0 if words.startswith("All") else 1)
+            expect(page.locator("#order-words")).to_contain_text(words)
+            before = page.evaluate("window.asked")
+            wait_for("the next question", lambda: page.evaluate("window.asked") > before)
+        assert page.evaluate("window.most") <= 1
+        expect(page.locator("#notice")).to_be_hidden()
+        page.evaluate("window.unwatch()")
+
     def device_without_answer():
         """CO-4: a device of which there is no answer stays open and is grey, and is asked for again until there is one."""
         page = pages["fleet"]
@@ -178,7 +205,7 @@ def tests_of_fleet(device, pages):
         check_accessibility(page, "the report, dark, 320 px")
         picture(page, "report")
 
-    of_fleet = [fleet_of_thousands, order_of_fleet, controller_gone, device_without_answer, fleet_in_colours, fleet_for_whom] if shutil.which("mosquitto") else []
+    of_fleet = [fleet_of_thousands, order_of_fleet, controller_gone, many_choices, device_without_answer, fleet_in_colours, fleet_for_whom] if shutil.which("mosquitto") else []
     if not of_fleet:
         print("left out: the fleet; mosquitto is not installed")
     return [*of_fleet, report_page]

@@ -1,10 +1,10 @@
 // The page's pure modules, in node: node --test Tests/Console/values.test.mjs
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
 
 const source = name => import(new URL(`../../Console/shared_device/${name}.js`, import.meta.url));
-const [answers, words, rounds, day, entries, bus, choices] = await Promise.all(["answers", "words", "rounds", "day", "entries", "bus", "choice"].map(source));
+const [answers, words, rounds, day, entries, bus, choices, dialogs] = await Promise.all(["answers", "words", "rounds", "day", "entries", "bus", "choice", "dialogs"].map(source));
 
 const report = await import(new URL("../../Console/report/report.js", import.meta.url));
 const [fleet, devices] = await Promise.all(["controller", "rows"].map(name => import(new URL(`../../Console/shared_device_fleet/${name}.js`, import.meta.url))));
@@ -177,12 +177,12 @@ test("marks that would cover each other stand beside each other, on the line", (
 
 test("a day is signed in, cleaning or nobody's, and unknown before the first word of the log", () => {
     const log = [entry(100, "signed-in"), entry(200, "signed-out"), entry(260, "completed"), entry(300, "signed-in", { session: 8 })];
-    const states = isWhole => day.segmentsOf(log, 1000, 1400, isWhole, "known").map(segment => [segment.state, segment.from, segment.to]);
+    const states = isWhole => day.segmentsOf(log, 1000, 1400, isWhole).map(segment => [segment.state, segment.from, segment.to]);
     const rest = [["signed-in", 1100, 1200], ["cleaning", 1200, 1260], ["nobody", 1260, 1300], ["signed-in", 1300, 1400]];
     log.unshift(entry(40, "mode-changed", { session: null }));
     assert.deepEqual(states(true), [["unknown", 1000, 1040], ["nobody", 1040, 1100], ...rest]);
     assert.deepEqual(states(false), [["unknown", 1000, 1100], ...rest]);
-    const cut = day.segmentsOf(log.slice(2), 1000, 1400, false, "known")[0];
+    const cut = day.segmentsOf(log.slice(2), 1000, 1400, false)[0];
     assert.deepEqual([cut.state, cut.to], ["signed-in", 1200]);
 });
 
@@ -260,4 +260,70 @@ test("an order's bar is full where all are counted, and its sentence says who ha
     assert.match(devices.sentenceOf({ total: 4, undone: 1, waived: 0 }).text, /3 of 4 devices have done it, 1 has not/);
     assert.match(devices.sentenceOf({ total: 1, undone: 0, waived: 1, enforced: 2 }).text, /1 app was waived on the devices\. 2 apps were stopped by the devices/);
     assert.match(devices.sentenceOf({ total: 0, undone: 0, waived: 0 }).text, /nobody is waited for/);
+});
+
+test("CO-3, CO-5: no module makes HTML or a program of a text, and no page has a script, a style or a listener of its own", async () => {
+    for (const folder of ["shared_device", "shared_device_fleet", "report"]) {
+        const place = new URL(`../../Console/${folder}/`, import.meta.url);
+        const files = (await readdir(place)).filter(name => /\.(js|html)$/.test(name));
+        assert.ok(files.some(name => name.endsWith(".js")), folder);
+        for (const name of files) {
+            const text = await readFile(new URL(name, place), "utf8");
+            const wrong = name.endsWith(".html") ? /<script(?![^>]*\ssrc=)|<style|\s(style|on[a-z]+|srcdoc)=|javascript:/i
+                : /innerHTML|outerHTML|insertAdjacentHTML|setHTML|DOMParser|createContextualFragment|srcdoc|document\.write|\beval\(|new Function|javascript:/;
+            assert.equal(text.match(wrong)?.[0], undefined, `${folder}/${name}`);
+        }
+    }
+});
+
+test("of a pause that is over nothing is left: time ends it, or whoever wakes it, and not both", async () => {
+    const [before, timers, cleared] = [globalThis.window, [], []];
+    globalThis.window = {
+        cockpit: { permission: () => ({ addEventListener() {} }) },
+        setTimeout: end => timers.push(end), clearTimeout: timer => cleared.push(timer),
+    };
+    try {
+        const service = new bus.BusService("org.example.Service", "/");
+        const [first, second] = [service.pause(1), service.pause(30)];
+        timers[0]();
+        await first;
+        cleared.length = 0;
+        service.wake();
+        await second;
+        assert.deepEqual(cleared, [2], "the pause that is over is woken no more, and the other one's timer is gone");
+        service.wake();
+        assert.deepEqual(cleared, [2]);
+    } finally {
+        globalThis.window = before;
+    }
+});
+
+test("a late answer to a question that was left says nothing in the next one: it neither closes it nor has it tell the refusal", async () => {
+    const before = globalThis.document;
+    const submit = { disabled: false };
+    const form = { cancel: {}, querySelector: name => name === ".cancel" ? form.cancel : submit };
+    const dialog = { isOpen: false, querySelector: () => form, showModal() { this.isOpen = true; }, close() { this.isOpen = false; } };
+    const problem = { textContent: "" };
+    globalThis.document = { getElementById: name => name === "waive-dialog" ? dialog : problem };
+    const send = () => form.onsubmit({ preventDefault() {} });
+    try {
+        for (const refusal of [null, new Error("not permitted")]) {
+            let answer;
+            dialogs.ask("waive", () => new Promise((resolve, reject) => { answer = () => refusal ? reject(refusal) : resolve(); }));
+            const sent = send();
+            assert.ok(submit.disabled);
+            form.cancel.onclick();
+            dialogs.ask("waive", async () => { throw new Error("of the second one"); });
+            answer();
+            await sent;
+            assert.deepEqual([dialog.isOpen, problem.textContent, submit.disabled], [true, "", false]);
+            await send();
+            assert.deepEqual([dialog.isOpen, problem.textContent, submit.disabled], [true, "of the second one", false]);
+            dialogs.ask("waive", async () => {});
+            await send();
+            assert.ok(!dialog.isOpen);
+        }
+    } finally {
+        globalThis.document = before;
+    }
 });

@@ -12,8 +12,14 @@ final class ControllerInterface: Sendable {
     let connection: DBusConnection
     private let answers: ControllerAnswers
 
-    /// How many of the calls that write to the disk are under way, and of those that count all devices.
-    private let underWay = Locked((writing: 0, counting: 0))
+    /// What callers have it do at this moment, by connection. Entries of who has nothing under way are removed.
+    private let underWay = Locked<[String: UnderWay]>([:])
+
+    /// The calls of one connection that write to the disk, and those that count all devices.
+    private struct UnderWay {
+        var writing = 0
+        var counting = 0
+    }
 
     init(service: ControllerService, connection: DBusConnection) {
         self.service = service
@@ -29,8 +35,11 @@ final class ControllerInterface: Sendable {
         return limits
     }
 
-    /// How many orders and changes of the list wait for the disk, and how many questions about orders are open.
-    private static let most = (writing: 8, counting: 64)
+    /// How many orders and changes of the list one connection may have wait for the disk, and how many questions about orders it may have open. Few,
+    /// so that a script without end takes no more than its turns: what others ask waits for a few writes of each connection.
+    private static let most = (writing: 2, counting: 16)
+    /// How many questions about orders may be open in all: each change answers all of them.
+    private static let mostCounting = 64
 
     /// Decides on a call before anything of it is read.
     func admit(_ call: CallHeader) -> CallAdmission {
@@ -41,9 +50,16 @@ final class ControllerInterface: Sendable {
         case nil: return .take()
         }
         let hasRoom = underWay.withLock { underWay in
-            let hasRoom = isWriting ? underWay.writing < Self.most.writing : underWay.counting < Self.most.counting
-            guard hasRoom else { return false }
-            if isWriting { underWay.writing += 1 } else { underWay.counting += 1 }
+            var own = underWay[call.sender] ?? UnderWay()
+            if isWriting {
+                guard own.writing < Self.most.writing else { return false }
+                own.writing += 1
+            } else {
+                let all = underWay.values.reduce(0) { $0 + $1.counting }
+                guard own.counting < Self.most.counting, all < Self.mostCounting else { return false }
+                own.counting += 1
+            }
+            underWay[call.sender] = own
             return true
         }
         guard hasRoom else {
@@ -55,7 +71,11 @@ final class ControllerInterface: Sendable {
             )
         }
         return .take(ended: { [self] in
-            underWay.withLock { if isWriting { $0.writing -= 1 } else { $0.counting -= 1 } }
+            underWay.withLock { underWay in
+                guard var own = underWay[call.sender] else { return }
+                if isWriting { own.writing -= 1 } else { own.counting -= 1 }
+                underWay[call.sender] = own.writing + own.counting > 0 ? own : nil
+            }
         })
     }
 

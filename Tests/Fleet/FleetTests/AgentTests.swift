@@ -117,6 +117,25 @@ struct AgentTests {
         #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
     }
 
+    @Test("FL-5: each change of the session, of a round and of the mode is reported, and what is the same is not")
+    func changes() throws {
+        var agent = Self.agent(.nobody(3))
+        func owing(_ progress: String) -> DeviceView {
+            let round = DeviceReport.Round(session: 4, finished: 0, owing: [.init(app: "notes", progress: progress)])
+            return DeviceView(mode: "shared", epoch: 5, isSignedIn: false, rounds: [round])
+        }
+        let views: [DeviceView] = [
+            .signedIn(4), owing("owed"), owing("begun"), .nobody(5),
+            DeviceView(mode: "personal", epoch: 5, isSignedIn: false, rounds: []),
+        ]
+        for (view, time) in zip(views, stride(from: 10.0, to: 100, by: 10)) {
+            let report = try #require(agent.handle(.device(view), now: .at(time)).report)
+            #expect(report.mode == view.mode && report.rounds == view.rounds)
+            #expect(report.session == (view.isSignedIn ? view.epoch : nil))
+            #expect(agent.handle(.device(view), now: .at(time + 5)).report == nil)
+        }
+    }
+
     @Test("FL-6: a heartbeat above what was seen makes the device subscribe again, and not each time")
     func heartbeat() {
         var agent = Self.agent(.nobody(3), memory: .having(seen: 5))

@@ -1,3 +1,4 @@
+import DBusTransport
 import Fleet
 import FleetStage
 import Foundation
@@ -88,6 +89,40 @@ struct FleetViewTests {
         try await eventually("the order is there") { !FleetEngineTests.orders(heard).isEmpty }
         #expect(FleetEngineTests.orders(heard).allSatisfy { $0.session == 7 })
         withExtendedLifetime(a) {}
+    }
+
+    @Test(
+        "an answer with times that no clock has is shown without them",
+        arguments: [.nan, .infinity, -.infinity, 1e300] as [Double]
+    )
+    func anyTimes(time: Double) async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let device: [String: DBusValue] = [
+            "device": .string("ward-1"), "isListed": .boolean(true), "clockOffset": .double(time),
+            "reportedAt": .double(time),
+        ]
+        let method = DBusInterface.Method(
+            FleetProtocol.Method.getDevices.rawValue,
+            in: [.init("request", "a{sv}")],
+            out: [.init("answer", "a{sv}")]
+        ) { _ in
+            [.fields(["devices": .array([.fields(device)], of: "a{sv}"), "isConnected": .boolean(true)])]
+        }
+        let interface = DBusInterface(FleetProtocol.interface, methods: [method])
+        let object = try connection.export([interface], at: FleetProtocol.path)
+        try await connection.requestName(FleetProtocol.busName)
+        let forms: [([String], String)] = [([], "never"), (["--json"], "\"listed\" : true")]
+        for (words, expected) in forms {
+            let process = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["fleet", "devices", "--bus", bus.address] + words
+            )
+            #expect(await process.exitStatus() == 0, "\(process.errorText)")
+            let text = process.lines.joined(separator: "\n")
+            #expect(text.contains("ward-1") && text.contains(expected) && !text.contains("clock"), "\(text)")
+        }
+        withExtendedLifetime((bus, connection, object)) {}
     }
 
     @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")

@@ -171,9 +171,12 @@ struct OrderProgress: Encodable, Equatable {
 }
 
 extension DBusValue? {
-    /// Seconds since 1970.
-    var date: Date? {
-        guard case .double(let seconds)? = self, seconds.isFinite, abs(seconds) < 1e11 else { return nil }
-        return Date(timeIntervalSince1970: seconds)
+    /// Seconds that a whole number can hold: the answer comes from another process.
+    var seconds: Double? {
+        guard case .double(let seconds)? = self, seconds.isFinite, abs(seconds) < 1e12 else { return nil }
+        return seconds
     }
+
+    /// Seconds since 1970.
+    var date: Date? { seconds.flatMap { abs($0) < 1e11 ? Date(timeIntervalSince1970: $0) : nil } }
 }

@@ -84,7 +84,7 @@ struct FleetDevicesCommand: ParsableCommand {
             mode = fields["mode"]?.stringValue
             session = fields["session"]?.unsignedValue
             owes = fields["owes"]?.unsignedValue
-            clockOffset = if case .double(let seconds)? = fields["clockOffset"] { seconds } else { nil }
+            clockOffset = fields["clockOffset"].seconds
             problems = fields["problems"]?.stringsValue ?? []
         }
 
