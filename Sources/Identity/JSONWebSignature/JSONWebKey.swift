@@ -53,10 +53,8 @@ package struct JSONWebKey: Sendable {
             (material, fitting) = (.rsa(try Self.rsa(json)), [.rs256, .ps256])
         case "EC":
             guard json["crv"]?.string == "P-256" else { throw .otherPurpose }
-            let (x, y) = (try Self.bytes(json, "x"), try Self.bytes(json, "y"))
-            guard x.count == 32, y.count == 32, let key = try? P256.Signing.PublicKey(rawRepresentation: x + y) else {
-                throw .weak
-            }
+            let point = try Self.coordinate(json, "x") + Self.coordinate(json, "y")
+            guard let key = try? P256.Signing.PublicKey(rawRepresentation: point) else { throw .weak }
             (material, fitting) = (.p256(key), [.es256])
         case "OKP":
             guard json["crv"]?.string == "Ed25519" else { throw .otherPurpose }
@@ -74,6 +72,13 @@ package struct JSONWebKey: Sendable {
             throw .contradiction
         }
         algorithms = [algorithm]
+    }
+
+    /// 32 bytes (RFC 7518, section 6.2.1.2). Some providers leave zeros in front out, as one key in 128 has them, and the number is the same without.
+    private static func coordinate(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
+        let bytes = try bytes(json, name)
+        guard (1...32).contains(bytes.count) else { throw .weak }
+        return [UInt8](repeating: 0, count: 32 - bytes.count) + bytes
     }
 
     private static func rsa(_ json: JSONValue) throws(Flaw) -> _RSA.Signing.PublicKey {

@@ -56,7 +56,8 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     func run() async throws {
         // Tokens of a person are in memory for a while.
         CLinux_keepMemoryPrivate()
-        var none = rlimit(rlim_cur: 0, rlim_max: 0)
+        // Not 0, from which the prompt that is started here could not go up to what it wants for its browser.
+        var none = rlimit(rlim_cur: 1, rlim_max: 1)
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
         signal(SIGPIPE, SIG_IGN)
         let end = try EndSignals()

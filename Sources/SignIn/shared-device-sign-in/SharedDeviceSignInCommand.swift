@@ -100,8 +100,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
-        // A core would have the password in it.
-        var none = rlimit(rlim_cur: 0, rlim_max: 0)
+        // A core would have the password in it; so would one of the browser, which inherits this. Not 0: where the machine hands cores to a program
+        // (a core_pattern with “|”), the kernel does so whatever the limit is, but for 1.
+        var none = rlimit(rlim_cur: 1, rlim_max: 1)
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
         if isGuard {
             let root = BrowserProfile.root(environment: ProcessInfo.processInfo.environment, user: geteuid())

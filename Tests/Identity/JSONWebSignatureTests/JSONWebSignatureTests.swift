@@ -142,6 +142,16 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: try signer.token(alg: "ES256"), by: onlyPSS) == .unknownKey(.es256, identifier: "1"))
     }
 
+    @Test("a point without the zeros in front of its numbers, as some providers give it, is the same point")
+    func zerosInFront() throws {
+        var signer = signer
+        // One key in 256.
+        while signer.p256.publicKey.rawRepresentation.first != 0 { signer.p256 = P256.Signing.PrivateKey() }
+        let point = [UInt8](signer.p256.publicKey.rawRepresentation)
+        let key = signer.key("ES256").with("kid", "1").with("x", Base64URL.encode(point[1..<32]))
+        #expect(refusal(of: try signer.token(), by: try keySet(key)) == nil)
+    }
+
     @Test("keys that are not for signatures, too weak, contradictory or published whole are not used")
     func keysThatAreRefused() throws {
         let (rsa, point) = (signer.key("RS256"), signer.key("ES256"))

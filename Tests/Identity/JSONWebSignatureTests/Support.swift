@@ -7,7 +7,7 @@ import StrictJSON
 /// A signer of tokens with a key of each kind.
 struct Signer {
     let rsa: _RSA.Signing.PrivateKey
-    let p256 = P256.Signing.PrivateKey()
+    var p256 = P256.Signing.PrivateKey()
     let ed25519 = Curve25519.Signing.PrivateKey()
 
     /// Made once: an RSA key takes seconds in a debug build.

@@ -65,7 +65,7 @@ struct FaultyProviderTests {
         #expect(error.description.contains("is not acceptable: it"), "\(error)")
     }
 
-    @Test("tokens of another time name both clocks", arguments: ["expired", "of-the-future"])
+    @Test("tokens of another time name both clocks", arguments: ["expired", "of-the-future", "not-yet"])
     func time(fault: String) async throws {
         let error = try #require(try await client(fault).refusal())
         #expect(error.code == .authenticationFailed)
@@ -111,6 +111,7 @@ struct FaultyProviderTests {
             ("authorize-error-access-denied", SignInError.Code.userCanceled),
             ("authorize-error-login-required", .interactionRequired),
             ("authorize-error-invalid-scope", .invalidScope),
+            ("authorize-error-unauthorized-client", .providerMisconfigured),
             ("authorize-error-temporarily-unavailable", .providerUnavailable),
             ("token-error-invalid-grant", .authenticationFailed),
             ("token-error-invalid-client", .providerMisconfigured),
@@ -121,6 +122,13 @@ struct FaultyProviderTests {
     )
     func answers(fault: String, code: SignInError.Code) async throws {
         #expect(try await client(fault).refusal()?.code == code)
+    }
+
+    @Test("a provider that refuses the redirect: the address to register is named")
+    func redirectRefused() async throws {
+        let error = try #require(try await client("authorize-error-redirect-uri-mismatch").refusal())
+        #expect(error.code == .providerMisconfigured)
+        #expect(error.description.hasPrefix("register http://127.0.0.1:8976/callback with https://localhost:"))
     }
 
     @Test("a wrong client secret is named as such")
@@ -285,8 +293,11 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a refresh that answers for another issuer or person renews nothing",
-        arguments: ["refresh-token-invalid-issuer", "refresh-token-invalid-sub"]
+        "a refresh that answers for another issuer, person or sign-in renews nothing",
+        arguments: [
+            "refresh-token-invalid-issuer", "refresh-token-invalid-sub", "refresh-token-other-time",
+            "refresh-token-other-nonce", "refresh-token-new-party",
+        ]
     )
     func refreshOfOthers(fault: String) async throws {
         let test = try await client(fault)

@@ -136,24 +136,42 @@ struct OpenIDConnectProviderTests {
         }
     }
 
+    /// Renews as a device does whose wall clock is off by this many seconds.
+    private func renew(_ record: ProviderRecord, _ fault: String, offset: Double) async throws -> RenewalOutcome {
+        let (provider, _) = try await make(fault, clock: .init(date: { Date() + offset }))
+        return await provider.renew(record, scopes: [], mayBeUsed: false)
+    }
+
     @Test(
-        "a kept sign-in renews with a clock less than a minute off; hours off, the person is asked, and what came is revoked",
+        "a wrong clock costs nobody the sign-in: it renews, revokes nothing, and takes no ID token that is hours off",
         arguments: [(-1.0, "none.slow"), (1.0, "none.fast")]
     )
     func wrongClock(direction: Double, fault: String) async throws {
         let (provider, test) = try await make(fault)
         let signIn = try await signIn(provider, test)
-        func renew(_ record: ProviderRecord, offset: Double) async throws -> RenewalOutcome {
-            let (other, _) = try await make(fault, clock: .init(date: { Date() + offset }))
-            return await other.renew(record, scopes: [], mayBeUsed: false)
-        }
-        guard case .renewed(_, let record?) = try await renew(signIn.record, offset: 45 * direction) else {
-            Issue.record("not renewed")
-            return
+        var (record, identity) = (signIn.record, try #require(signIn.token.identity))
+        // With the clock put right in the end, the ID token counts again.
+        for (offset, isTaken) in [(45.0, true), (7200, false), (7200, false), (0, true)] {
+            let outcome = try await renew(record, fault, offset: offset * direction)
+            guard case .renewed(let token, let next?) = outcome else {
+                Issue.record("not renewed by a clock that is \(offset * direction) s off: \(outcome)")
+                return
+            }
+            #expect((token.identity != identity) == isTaken, "\(offset * direction)")
+            (record, identity) = (next, try #require(token.identity))
         }
         #expect(try await test.page("ended").isEmpty)
-        guard case .reauthenticationNeeded = try await renew(record, offset: 7200 * direction) else {
-            Issue.record("a token of another time was taken")
+    }
+
+    @Test(
+        "by a wrong clock, too, tokens of another person renew nothing, and are revoked",
+        arguments: [(-7200.0, "refresh-token-invalid-sub.slow"), (7200, "refresh-token-invalid-sub.fast")]
+    )
+    func anotherPersonByWrongClock(offset: Double, fault: String) async throws {
+        let (provider, test) = try await make(fault)
+        let signIn = try await signIn(provider, test)
+        guard case .reauthenticationNeeded = try await renew(signIn.record, fault, offset: offset) else {
+            Issue.record("the other one's tokens were taken")
             return
         }
         try await eventually("the revocation") {

@@ -22,6 +22,7 @@ CLAIMS = {
     "invalid-athash": lambda claims: claims.update(at_hash="AAAAAAAAAAAAAAAAAAAAAA"),
     "expired": lambda claims: claims.update(exp=time.time() - 90, iat=time.time() - 4000),
     "of-the-future": lambda claims: claims.update(iat=time.time() + 90),
+    "not-yet": lambda claims: claims.update(nbf=time.time() + 90),
     "several-audiences": lambda claims: claims.update(aud=[CLIENT, "another-client"]),
     "several-audiences-azp": lambda claims: claims.update(aud=["another-client", CLIENT], azp=CLIENT),
     "wrong-azp": lambda claims: claims.update(azp="another-client"),

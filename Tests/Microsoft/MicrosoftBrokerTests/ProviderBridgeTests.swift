@@ -107,13 +107,16 @@ final class ProviderDevice: Sendable {
     }
 
     /// What the bridge answers a client that asks for a token.
-    func token(by method: String = "acquireTokenSilently") async throws -> JSONValue {
+    func token(
+        by method: String = "acquireTokenSilently",
+        scopes: [String] = ["https://graph.microsoft.com/.default"]
+    ) async throws -> JSONValue {
         let message = try DBusMessage.methodCall(
             destination: BrokerContract.busName,
             path: BrokerContract.path,
             interface: "com.microsoft.identity.Broker1",
             member: method,
-            arguments: [.string("0.0"), .string("c"), .string(Device.parameters().text)]
+            arguments: [.string("0.0"), .string("c"), .string(Device.parameters(scopes: scopes).text)]
         )
         let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
         return try JSONValue(
@@ -153,6 +156,36 @@ struct ProviderBridgeTests {
         let token = try #require(response["accessToken"]?.string)
         #expect(try await test.page("secrets").contains("access-token \(token)"))
         #expect(response["account"]?["username"]?.string == "ada@example.com")
+    }
+
+    @Test("a provider that wants the person again is 13, has an interactive client ask them, and is content then")
+    func personWanted() async throws {
+        let fault = "refresh-token-invalid-sub.bridge"
+        let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
+        let test = try await FaultyProvider.shared.value.client(fault)
+        try await device.signIn(test)
+        // The sign-in's own token does not permit this: the provider is asked, and its answer is of another person.
+        let first = try await device.token(scopes: ["orders.read"])
+        #expect(first.status == 13 && first.context.contains("sign in again"), "\(first.text)")
+        // From then on nobody gets a token, whatever it permits.
+        #expect(try await device.token().status == 13)
+        let asking = try await device.token(by: "acquireTokenInteractively")
+        #expect(asking.status == 9 && asking.context.contains("no display"), "\(asking.text)")
+        try await device.signIn(test)
+        #expect(try await device.token()["brokerTokenResponse"]?["accessToken"]?.string != nil)
+    }
+
+    @Test("a provider that is away is 3 for a client that asks anew, interactively too: no person could help")
+    func providerAway() async throws {
+        let fault = "refresh-html.bridge"
+        let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
+        try await device.signIn(try await FaultyProvider.shared.value.client(fault))
+        for method in ["acquireTokenSilently", "acquireTokenInteractively"] {
+            let answer = try await device.token(by: method, scopes: ["orders.read"])
+            #expect(answer.status == 3 && answer.context.contains("cannot be reached"), "\(method): \(answer.text)")
+        }
+        // What is there already serves on.
+        #expect(try await device.token()["brokerTokenResponse"]?["accessToken"]?.string != nil)
     }
 
     @Test("a bridge whose manifest lacks what the ID token tells gets none, and says what to write")

@@ -27,6 +27,38 @@ struct TestBrowser: Sendable {
     var isThere: Bool { BrowserChoice.isInPath(program) }
 }
 
+/// How large the core of a process may be, in bytes.
+struct CoreLimits: Equatable {
+    let soft, hard: String
+
+    /// The one limit by which the kernel neither writes a core nor hands it to a program; 0 where the tests have it and may not raise it.
+    static let ofPrompts: CoreLimits = {
+        // In a process of its own, because what is taken from a process does not come back.
+        let raised = try? ChildProcess(
+            "/bin/sh",
+            ["-c", "ulimit -c 0; ulimit -c 1 2>/dev/null && ulimit -c; ulimit -H -c"]
+        )
+        raised?.waitUntilExit()
+        var own = rlimit()
+        getrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &own)
+        let mayRaise = own.rlim_max > 0 || raised?.lines.count == 2
+        let limit = mayRaise ? "1" : "0"
+        return CoreLimits(soft: limit, hard: limit)
+    }()
+
+    var permitNone: Bool { [soft, hard].allSatisfy { ["0", "1"].contains($0) } }
+}
+
+extension CoreLimits {
+    /// - Returns: `nil` where the process has ended.
+    init?(of process: Int32) {
+        let limits = try? String(contentsOfFile: "/proc/\(process)/limits", encoding: .utf8)
+        let line = limits?.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
+        guard let words = line?.split(separator: " "), words.count > 5 else { return nil }
+        self.init(soft: String(words[4]), hard: String(words[5]))
+    }
+}
+
 /// A prompt that signs in by a browser at a provider's page, and what they talk to.
 final class BrowserSignIn {
     let directory: TemporaryDirectory

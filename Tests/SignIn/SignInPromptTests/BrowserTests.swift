@@ -32,6 +32,9 @@ struct BrowserTests {
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
         try signIn.checkSecrets()
+        // What is typed at the provider's page is in the browser's memory.
+        let limits = try signIn.browsers().compactMap(CoreLimits.init(of:))
+        #expect(limits.contains(CoreLimits.ofPrompts) && limits.allSatisfy(\.permitNone), "\(limits)")
         let profile = try #require(signIn.profiles.first)
         for path in ["sign-in", "sign-in/\(profile)"] {
             let attributes = try FileManager.default.attributesOfItem(atPath: "\(signIn.directory.path)/\(path)")

@@ -134,6 +134,13 @@ extension IDToken {
         if let earlier = expected.earlier { try checkAgreement(with: earlier) }
     }
 
+    /// Whether a token's times are the only thing that is wrong with it: then a clock is, the provider's or this device's.
+    static func isOfAnotherTimeAlone(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) -> Bool {
+        func isFine(at time: Date) -> Bool { (try? IDToken(token, expected, now: time)) != nil }
+        guard let issued = token.claims["iat"]?.number else { return false }
+        return !isFine(at: now) && isFine(at: Date(timeIntervalSince1970: issued))
+    }
+
     /// A refresh renews the session of the same person, and of no other sign-in.
     private func checkAgreement(with earlier: IDToken) throws(SignInError) {
         let isSamePerson = issuer == earlier.issuer && isSame(subject, earlier.subject)

@@ -8,7 +8,7 @@ package struct TokenAnswer: Sendable {
     /// `nil` where the provider gives none, or leaves the old one in force.
     package let refreshToken: Secret?
     /// As it came.
-    package let idToken: String?
+    package private(set) var idToken: String?
     /// What was granted; `nil` where the answer does not say it, which means all that was asked for.
     package let scopes: Set<String>?
     /// How long the access token counts, from now on.
@@ -44,6 +44,13 @@ package struct TokenAnswer: Sendable {
         let seconds = json["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) } ?? Self.usualLifetime
         guard seconds >= 0, seconds.isFinite else { throw .unreachable(issuer, "its “expires_in” is no time") }
         lifetime = .seconds(min(seconds, 366 * 86_400))
+    }
+
+    /// The same as from a provider that gives no ID token.
+    var withoutIDToken: TokenAnswer {
+        var answer = self
+        answer.idToken = nil
+        return answer
     }
 
     /// RFC 6749, section 3.3: a text of scopes with blanks between. Without one, all is granted that was asked for (section 5.1); what is of any other form
