@@ -76,7 +76,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                 ),
             configurationFile: common.configurationFile,
             loginBus: Bus(name: loginBus),
-            hasManyUsers: manyUsers ? true : nil
+            hasManyUsers: manyUsers ? true : nil,
+            runtimeDirectory: KeyFile.runtimeDirectory(environment: environment)
         )
         let end = try EndSignals()
         let keyTroubles = KeyTroubles()

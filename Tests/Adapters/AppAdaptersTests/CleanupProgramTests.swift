@@ -9,47 +9,7 @@ import Testing
 
 @Suite("shared-device-cleanup: the adapter that a manifest describes")
 struct CleanupProgramTests {
-    private static let identifier = "org.example.kiosk"
-
-    /// A device with a manifest of the kiosk, and the program that follows it.
-    private struct Kiosk {
-        let device: TestDevice
-        let directory: TemporaryDirectory
-        var data: String { "\(directory.path)/data" }
-        var manifests: String { "\(device.directory)/configuration/apps" }
-
-        init() async throws {
-            device = try await TestDevice(cleanup: .strict)
-            directory = try TemporaryDirectory("kiosk")
-            // The kiosk's user passes through, and owns its data alone.
-            #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/data", 0o700) == 0)
-        }
-
-        func enrol(_ cleanup: String, user: UInt32) throws { try enrol(cleanup, user: "\(user)", quoted: false) }
-
-        func enrol(_ cleanup: String, user: String, quoted: Bool = true) throws {
-            let user = quoted ? "\"\(user)\"" : user
-            let program = ChildProcess.built("shared-device-cleanup")
-            let text =
-                #"{"id": "\#(identifier)", "user": \#(user), "executable": "\#(program)", "cleanup": \#(cleanup)}"#
-            try text.write(toFile: "\(manifests)/kiosk.json", atomically: true, encoding: .utf8)
-            #expect(chmod("\(manifests)/kiosk.json", 0o644) == 0)
-        }
-
-        func adapter(_ environment: [String: String] = [:]) throws -> ChildProcess {
-            try ChildProcess(
-                ChildProcess.built("shared-device-cleanup"),
-                [identifier, "--bus", device.bus.address, "--apps", manifests, "--state", "\(directory.path)/state"],
-                environment: environment
-            )
-        }
-
-        /// The app's line in the last round.
-        func part() async throws -> CleanupReport.App? {
-            let report = try await device.application("org.example.control").cleanupReport()
-            return report?.apps.first { $0.identifier == identifier }
-        }
-    }
+    private static let identifier = Kiosk.identifier
 
     @Test(
         "root starts the command and deletes as the app's user; the broker counts the app although no adapter ran during the session",
@@ -65,11 +25,7 @@ struct CleanupProgramTests {
         #expect(chown(kiosk.data, user, user) == 0)
         try "marker-of-ada".write(toFile: "\(kiosk.data)/secret", atomically: true, encoding: .utf8)
         #expect(chown("\(kiosk.data)/secret", user, user) == 0)
-        try await eventually("the broker has read the manifest", within: .seconds(60)) {
-            try await kiosk.device.signIn("ada")
-            try await kiosk.device.beginSignOut(copies: false)
-            return try await kiosk.part() != nil
-        }
+        try await kiosk.endSession()
         #expect(try await kiosk.part()?.user == user)
         let adapter = try kiosk.adapter()
         try await eventually("the receipt is there", within: .seconds(60)) {
@@ -108,34 +64,6 @@ struct CleanupProgramTests {
         }
         adapter.send(SIGTERM)
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
-    }
-
-    @Test(
-        "what cannot be deleted is a failure with its path and the remedy, and the debt stays",
-        .enabled(if: geteuid() == 0, "only root")
-    )
-    func notItsOwn() async throws {
-        let kiosk = try await Kiosk()
-        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(kiosk.data)"]}"#, user: 65534)
-        let adapter = try kiosk.adapter()
-        var detail = ""
-        try await eventually("the failure is on record", within: .seconds(60)) {
-            if try await kiosk.part() == nil {
-                try await kiosk.device.signIn("ada")
-                try await kiosk.device.beginSignOut(copies: false)
-            }
-            // Looked at once: the next try begins a second later.
-            guard let part = try await kiosk.part(), part.progress == .failed else { return false }
-            detail = part.detail ?? ""
-            return true
-        }
-        #expect(detail.contains(kiosk.data) && detail.contains("chown"), "\(detail)")
-        #expect(chown(kiosk.data, 65534, 65534) == 0)
-        try await eventually("the next try succeeds", within: .seconds(60)) {
-            try await kiosk.part()?.progress == .finished
-        }
-        adapter.kill()
-        await _ = adapter.exitStatus()
     }
 
     @Test("the unit's adapter asks systemctl; a unit that does not exist is a failure that says so")

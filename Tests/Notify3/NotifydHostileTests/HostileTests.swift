@@ -189,7 +189,7 @@ struct NotifydHostileTests {
         .enabled(if: UnitTests.isJudgeThere, "there is no systemd-analyze that reads a unit's file"),
         arguments: [
             ("systemd-system/notifyd", 3), ("systemd-user/notifyd", 7), ("systemd-system/shared-device-broker", 9),
-            ("systemd-system/shared-device-identity", 11), ("systemd-system/shared-device-enforcement", 25),
+            ("systemd-system/shared-device-identity", 11), ("systemd-system/shared-device-enforcement", 27),
             ("systemd-system/shared-device-cleanup@", 73),
         ]
     )

@@ -1,5 +1,8 @@
 import DBusTransport
+import FoundationEssentials
+import Glibc
 import NotifyCenterTestKit
+import SQLite
 import SharedDevice
 import Testing
 
@@ -79,5 +82,38 @@ struct BrokerStartTests {
         #expect(try await second.ask().owed.map(\.epoch) == [session])
         try await second.finish(session)
         #expect(try await second.progress(.uint64(session))?.isSettled == true)
+    }
+
+    @Test(
+        "a broker that starts on a disk which took nothing of a sign-out, and no note of it either, signs nobody in again"
+    )
+    func signOutInMemory() async throws {
+        let device = try await TestDevice(starts: false)
+        let memory = try TemporaryDirectory("memory")
+        device.brokerCommand = ["env", "RUNTIME_DIRECTORY=\(memory.path)"]
+        try await device.startBroker()
+        let app = device.application()
+        try await app.signIn("ada")
+        // In order, so that all of it is in the files.
+        if let broker = device.broker { kill(broker.identifier, SIGTERM) }
+        device.broker?.waitUntilExit()
+        let before = device.directory.path + "/before"
+        try FileManager.default.copyItem(atPath: device.state, toPath: before)
+        try await device.startBroker()
+        #expect(try await app.getCurrentAccount().current?.username == "ada")
+        try await app.signOutCurrent()
+        device.killBroker()
+        try FileManager.default.removeItem(atPath: device.state)
+        try FileManager.default.moveItem(atPath: before, toPath: device.state)
+        try await device.startBroker()
+        #expect(try await device.application("control").getCurrentAccount().current == nil)
+        // The disk has it now.
+        try FileManager.default.removeItem(atPath: memory.path + "/signed-out")
+        try await eventually("it is written") {
+            try device.database().value("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1
+        }
+        device.killBroker()
+        try await device.startBroker()
+        #expect(try await device.application("control").getCurrentAccount().current == nil)
     }
 }

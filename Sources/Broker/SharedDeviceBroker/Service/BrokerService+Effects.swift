@@ -82,15 +82,21 @@ extension BrokerService {
     /// The only effect that may wait, on the engine's own thread: after the broadcast, no start of the broker may bring the session back.
     private func note(_ state: DeviceState) {
         let isNoted = DispatchSemaphore(value: 0)
+        // On a thread of its own, too: what is not used for long may be swapped to a disk that stands still.
+        let isRemembered = memoryNotes.submit { [store] in
+            store.notes.noteInMemory(state, at: Date())
+            isNoted.signal()
+        }
         let isTaken = notes.submit { [store, log] in
-            if let problem = store.note(state, at: Date()) {
-                log.error("a sign-out is not noted: a restart may undo it", metadata: ["reason": "\(problem)"])
+            if let problem = store.notes.note(state, at: Date()) {
+                log.error("a sign-out is not noted: \(store.notes.undoing)", metadata: ["reason": "\(problem)"])
             }
             isNoted.signal()
         }
-        guard isTaken, isNoted.wait(timeout: .now() + Self.notePatience) == .success else {
+        let patience = DispatchTime.now() + Self.notePatience
+        for isAwaited in [isRemembered, isTaken] where !isAwaited || isNoted.wait(timeout: patience) != .success {
             let reason = "the disk does not keep up"
-            return log.error("a sign-out is not noted yet: a restart may undo it", metadata: ["reason": "\(reason)"])
+            return log.error("a sign-out is not noted yet: \(store.notes.undoing)", metadata: ["reason": "\(reason)"])
         }
     }
 

@@ -21,14 +21,18 @@ package final class BrokerService: Sendable {
         package var loginBus: Bus
         /// Whether more than one user reaches the bus: then only apps with a manifest take part, unless the configuration says otherwise.
         package var hasManyUsers: Bool
+        /// In memory, and the broker's own; `nil` where it has none.
+        package var runtimeDirectory: String?
 
         package init(
             bus: Bus,
             stateDirectory: String,
             configurationFile: String,
             loginBus: Bus = .system,
-            hasManyUsers: Bool? = nil
+            hasManyUsers: Bool? = nil,
+            runtimeDirectory: String? = nil
         ) {
+            self.runtimeDirectory = runtimeDirectory
             self.bus = bus
             self.loginBus = loginBus
             self.stateDirectory = stateDirectory
@@ -50,6 +54,7 @@ package final class BrokerService: Sendable {
     /// One thread, so that batches are written in their order.
     let disk = Workers(label: "disk", count: 1, capacity: 64)
     let notes = Workers(label: "notes", count: 1, capacity: 64)
+    let memoryNotes = Workers(label: "notes in memory", count: 1, capacity: 64)
     /// For those who read the log.
     let reads = Workers(label: "reads", count: 1, capacity: 64)
     let activity: ActivityFile
@@ -85,7 +90,7 @@ package final class BrokerService: Sendable {
         self.log = log
         // A second broker would change the state unseen by this one, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
-        store = try DeviceStore(database: database, sealer: sealer)
+        store = try DeviceStore(database: database, runtimeDirectory: options.runtimeDirectory, sealer: sealer)
         activity = ActivityFile(directory: options.stateDirectory)
         let now = Moment.now
         let content = try store.load(at: now)

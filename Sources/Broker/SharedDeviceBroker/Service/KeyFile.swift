@@ -12,7 +12,13 @@ package struct KeyFile: Sendable {
 
     /// `keys.json` in the directory that systemd has made for the service (`RuntimeDirectory=`); `nil` where it has made none.
     package static func path(environment: [String: String]) -> String? {
-        environment["RUNTIME_DIRECTORY"].flatMap { $0.hasPrefix("/") ? $0 + "/keys.json" : nil }
+        runtimeDirectory(environment: environment).map { $0 + "/keys.json" }
+    }
+
+    /// The directory itself: the first, where there are several.
+    package static func runtimeDirectory(environment: [String: String]) -> String? {
+        let first = environment["RUNTIME_DIRECTORY"]?.split(separator: ":").first.map(String.init)
+        return first.flatMap { $0.hasPrefix("/") ? $0 : nil }
     }
 
     /// Puts a new content in the place of the old one, so that a reader finds the one or the other. Blocks its thread for the file system.

@@ -38,22 +38,25 @@ package final class DeviceStore: Sendable {
     private static let entriesBetweenCuts = 1000
 
     package let database: DeviceDatabase
-    private let reserve: SignOutReserve
+    package let notes: SignOutNotes
     private let longestLog: Int
     private let provider: ProviderRows
     private let sinceCut = Locked(0)
 
-    /// - Parameter sealer: for the provider's records; `nil`: they are kept in memory only.
+    /// - Parameters:
+    ///   - runtimeDirectory: is in memory and outlives the broker, but not the device's next start (systemd's `RuntimeDirectory=`).
+    ///   - sealer: for the provider's records; `nil`: they are kept in memory only.
     /// - Throws: ``StoreError`` where no space can be kept for a sign-out.
     package init(
         database: DeviceDatabase,
         longestLog: Int = DeviceStore.longestLog,
+        runtimeDirectory: String? = nil,
         sealer: (any RecordSealer)? = nil
     ) throws(StoreError) {
         provider = ProviderRows(sealer: sealer)
         self.database = database
         self.longestLog = longestLog
-        reserve = try SignOutReserve(beside: database.path)
+        notes = try SignOutNotes(beside: database.path, runtimeDirectory: runtimeDirectory)
     }
 
     /// What was committed last.
@@ -66,7 +69,7 @@ package final class DeviceStore: Sendable {
         }
         (content.provider, content.outbox, content.recordProblems) = (rows.session, rows.outbox, rows.problems)
         content.compliance = rows.compliance
-        if let noted = reserve.noted, noted.state.epoch > content.device.epoch { content.noted = noted }
+        content.noted = notes.latest(after: content.device.epoch)
         return content
     }
 
@@ -120,16 +123,10 @@ package final class DeviceStore: Sendable {
             }
             if isCutDue { sinceCut.withLock { $0 = 0 } }
         } catch {
-            if batch.device != nil { reserve.sync() }
+            if batch.device != nil { notes.sync() }
             throw StoreError(error, attempted: attempted, path: path)
         }
     }
-
-    /// Notes a state without an account, so that a restarted broker knows of it although no transaction has it yet.
-    ///
-    /// - Returns: the reason if it cannot be noted, for the log; `nil` if it was.
-    @discardableResult
-    package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
     /// Keeps a configuration that was found valid.
     ///

@@ -1,9 +1,44 @@
 import DeviceConfiguration
 import DeviceStorage
-import FoundationEssentials
+package import FoundationEssentials
 import Glibc
 
 // What has to be written without a transaction: each is a file of its own beside the database.
+
+/// Where a sign-out is noted: on the disk, and in memory, which takes it while the disk takes nothing.
+package struct SignOutNotes: Sendable {
+    private let reserve: SignOutReserve
+    /// `nil` where no directory was named, or it takes no file.
+    private let memory: SignOutReserve?
+
+    init(beside database: String, runtimeDirectory: String?) throws(StoreError) {
+        reserve = try SignOutReserve(path: database + ".signed-out")
+        // The device does without: it is told of a note that is not made, and the disk has its own.
+        memory = runtimeDirectory.flatMap { try? SignOutReserve(path: $0 + "/signed-out") }
+    }
+
+    /// Notes a state without an account on the disk, so that a restarted broker knows of it although no transaction has it yet.
+    ///
+    /// - Returns: the reason if it cannot be noted, for the log; `nil` if it was.
+    @discardableResult
+    package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
+
+    /// Notes it in memory, if there is a place for it.
+    package func noteInMemory(_ state: DeviceState, at date: Date) { _ = memory?.note(state, at: date) }
+
+    /// What may undo a sign-out that the disk has not noted, for the log.
+    package var undoing: String { "a start of the \(memory == nil ? "broker" : "device") may undo it" }
+
+    /// On return what was noted is on the disk, if the disk takes anything at all.
+    func sync() { reserve.sync() }
+
+    /// The latest note, if no transaction has it.
+    func latest(after epoch: UInt64) -> (state: DeviceState, date: Date)? {
+        [reserve.noted, memory?.noted].compactMap(\.self)
+            .filter { $0.state.epoch > epoch }
+            .max { $0.state.epoch < $1.state.epoch }
+    }
+}
 
 /// A small file of fixed length, in which a state without an account is noted before all apps are told of it: a broker that is killed before
 /// its transaction does not bring a session back. It is written in place, so that a full disk has room for it.
@@ -12,8 +47,8 @@ struct SignOutReserve: Sendable {
     private let path: String
 
     /// Makes the file where it is missing, or too short.
-    init(beside database: String) throws(StoreError) {
-        path = database + ".signed-out"
+    init(path: String) throws(StoreError) {
+        self.path = path
         _ = try PrivateFiles.prepareFile(path, create: true)
         var information = stat()
         guard stat(path, &information) == 0, information.st_size < Self.length else { return }

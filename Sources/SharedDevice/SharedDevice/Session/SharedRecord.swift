@@ -1,3 +1,4 @@
+import DBusTransport
 import Dispatch
 package import FoundationEssentials
 import Glibc
@@ -114,14 +115,16 @@ final class HeldFile: Sendable {
     }
 }
 
-/// Runs `body`, which may wait for the disk or for another process, on a thread of the system's: Swift's own are few.
+/// Runs `body`, which may wait for the disk or for another process, on a thread of its own: those of Dispatch's global queues are Swift's, and few. Where
+/// the system grants no thread, it is one of those.
 ///
 /// - Throws: what `body` throws.
 package func onSystemThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let result: Result<Value, Failure> = await withCheckedContinuation { continuation in
-        DispatchQueue.global().async { continuation.resume(returning: Result(catching: body)) }
+        let work: @Sendable () -> Void = { continuation.resume(returning: Result(catching: body)) }
+        if QuietThread.start("blocking", work) == nil { DispatchQueue.global().async(execute: work) }
     }
     return try result.get()
 }

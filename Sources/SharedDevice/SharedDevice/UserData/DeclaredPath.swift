@@ -176,7 +176,7 @@ package struct DeclaredPath: Sendable {
             path,
             code: errno,
             reason: "a part of it is a symbolic link, or no directory",
-            remedy: "Write the path in the manifest without links (realpath shows it)"
+            remedy: "Write the path in the manifest without links (realpath shows it), or mount what it leads to in its place"
         )
     }
 }

@@ -1,4 +1,3 @@
-import Dispatch
 import FoundationEssentials
 import Glibc
 
@@ -188,24 +187,13 @@ public struct UserDataDirectory: Sendable {
     /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk. If there is
     /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later.
     ///
-    /// It runs on a queue of the system's, and is not cancelled with its task.
+    /// It runs on a thread of its own, and is not cancelled with its task.
     ///
     /// - Returns: how much this call deleted, without what another process deletes at the same time.
     /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed then, and the next call tries again.
     @discardableResult
     public func remove(_ accounts: [Account]) async throws(UserDataError) -> Removed {
-        let result = await withCheckedContinuation { continuation in
-            DispatchQueue.global().async {
-                let result: Result<Removed, UserDataError>
-                do throws(UserDataError) {
-                    result = .success(try removeHere(accounts))
-                } catch {
-                    result = .failure(error)
-                }
-                continuation.resume(returning: result)
-            }
-        }
-        return try result.get()
+        try await onSystemThread { () throws(UserDataError) in try removeHere(accounts) }
     }
 
     private func removeHere(_ accounts: [Account]) throws(UserDataError) -> Removed {
@@ -327,6 +315,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         case EBUSY: "Unmount what is mounted there"
         case EXDEV: "Keep “users” and “tombstones” on one file system"
         case ENOSPC, EDQUOT: "Free some space on its file system"
+        case ENOSYS: "Allow the system call openat2, which needs Linux 5.6; RestrictSUIDSGID= takes it from a unit"
         case ENOTDIR, ELOOP: "Move away what is there in the place of a directory"
         case EMFILE, ENFILE: "Close files that are not needed, or raise the limit of open files"
         case EIO: "Check the disk"

@@ -56,7 +56,7 @@ private final class LoopDevice {
     private func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): answers[number] = result
-        case .noteState(let state): store.note(state, at: Date())
+        case .noteState(let state): store.notes.note(state, at: Date())
         case .commit(let batch):
             do {
                 try store.commit(batch)

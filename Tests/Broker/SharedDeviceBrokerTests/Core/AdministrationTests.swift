@@ -27,7 +27,7 @@ struct AdministrationTests {
 
     // MARK: Rights (CO-2)
 
-    @Test("an operator sees the device and signs out, and waives, joins and configures nothing")
+    @Test("FL-8, CO-2: an operator sees the device and signs out, and waives, joins and configures nothing")
     func operators() throws {
         device.configure { $0.operators = [1001] }
         let (person, stranger) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
@@ -43,6 +43,7 @@ struct AdministrationTests {
         #expect(device.refusal(device.send(person, Self.waiver)) == .notPermitted)
         let credentials = Request.Credentials(username: "ada", password: nil)
         #expect(device.refusal(device.send(person, .join(credentials))) == .notPermitted)
+        #expect(device.refusal(device.send(person, .leave(credentials))) == .notPermitted)
         device.configure { $0.operators = [] }
         #expect(device.refusal(device.send(person, Self.status)) == .notPermitted)
     }

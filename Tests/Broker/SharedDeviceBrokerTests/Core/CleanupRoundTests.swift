@@ -145,7 +145,7 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
-    @Test("whoever waits for a round hears of each change, and at the end that it is complete")
+    @Test("CO-1: whoever waits for a round hears of each change, and at the end that it is complete")
     func waitForRound() throws {
         let session = try adaWasHere()
         let first = try device.ask(desk, round())
@@ -162,7 +162,7 @@ struct CleanupRoundTests {
         #expect(try device.ask(desk, round(999)).isEmpty)
     }
 
-    @Test("whoever waits for a round that does not change is answered when its time is over")
+    @Test("CO-1: whoever waits for a round that does not change is answered when its time is over")
     func waitInVain() throws {
         let session = try adaWasHere()
         let revision = try device.ask(desk, round())["revision"]?.unsignedValue

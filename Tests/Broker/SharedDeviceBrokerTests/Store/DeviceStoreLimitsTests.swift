@@ -217,7 +217,7 @@ struct DeviceStoreLimitsTests {
         try fillDisk()
         var batch = Batch(number: 1)
         batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: before)
+        store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: before)
         #expect(throws: StoreError.self) { try store.commit(batch) }
         let content = try DeviceStore(database: DeviceDatabase(directory: directory.state)).load(at: .now)
         #expect(content.device.account == .ada)
@@ -231,13 +231,31 @@ struct DeviceStoreLimitsTests {
         #expect(try store.load(at: .now).noted == nil)
     }
 
+    @Test(
+        "a sign-out that the disk takes in no way is noted in memory, which a start heeds until the disk has a later session"
+    )
+    func inMemory() throws {
+        try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
+        let store = { try DeviceStore(database: self.database, runtimeDirectory: self.directory.path) }
+        try store().notes.noteInMemory(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
+        let content = try store().load(at: .now)
+        #expect(content.device.account == .ada)
+        #expect(content.noted?.state == DeviceState(mode: .shared, account: nil, epoch: 3))
+        #expect(mode(of: directory.path + "/signed-out") == 0o600)
+        try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
+        #expect(try store().load(at: .now).noted == nil)
+        // The device does without.
+        let none = try DeviceStore(database: database, runtimeDirectory: directory.path + "/missing")
+        #expect(try none.notes.undoing.contains("broker") && store().notes.undoing.contains("device"))
+    }
+
     @Test("a note of an earlier session ends no later one")
     func oldNote() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         try fillDisk()
         var batch = Batch(number: 1)
         batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
+        store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date())
         #expect(throws: StoreError.self) { try store.commit(batch) }
         try emptyDisk()
         try store.commit(batch)
@@ -280,7 +298,7 @@ struct DeviceStoreLimitsTests {
         #expect(try store.load(at: .now).device.account == .ada)
         var batch = Batch(number: 1)
         batch.device = DeviceState(mode: .shared, account: nil, epoch: 3)
-        #expect(store.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date()) == nil)
+        #expect(store.notes.note(DeviceState(mode: .shared, account: nil, epoch: 3), at: Date()) == nil)
         let error = #expect(throws: StoreError.self) { try store.commit(batch) }
         #expect(error?.code == .noSpace, "\(error.map { "\($0)" } ?? "")")
         #expect(try store.load(at: .now).noted?.state.epoch == 3)

@@ -1,0 +1,141 @@
+import AppAdapters
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite("What keeps an adapter's cleanup from its end")
+struct ObstacleTests {
+    private static let user: UInt32 = 65534
+
+    /// What is in the way of the kiosk's cleanup.
+    enum Obstacle: String, CaseIterable, Sendable {
+        case dataOfAnotherUser, linkOnTheWay, otherFileSystem, fullDisk, missingUnit
+    }
+
+    private struct Planted {
+        var cleanup: String
+        /// What people have to read of it.
+        var words: [String]
+        /// Takes it out of the way.
+        var clear: () throws -> Void
+    }
+
+    private func plant(_ obstacle: Obstacle, in kiosk: Kiosk) throws -> Planted {
+        let (data, place) = (kiosk.data, kiosk.directory.path)
+        func deleting(_ path: String) -> String { #"{"command": ["/bin/sleep", "1000"], "delete": ["\#(path)"]}"# }
+        func own(_ path: String) { #expect(chown(path, Self.user, Self.user) == 0) }
+        if obstacle != .dataOfAnotherUser { own(data) }
+        switch obstacle {
+        case .dataOfAnotherUser:
+            return Planted(cleanup: deleting(data), words: [data, "chown"]) { own(data) }
+        case .linkOnTheWay:
+            // As a folder of caches that leads to another disk.
+            #expect(mkdir("\(data)/profile", 0o700) == 0 && symlink(data, "\(place)/link") == 0)
+            own("\(data)/profile")
+            return Planted(cleanup: deleting("\(place)/link/profile"), words: ["\(place)/link", "symbolic link"]) {
+                #expect(FileManager.default.fileExists(atPath: "\(data)/profile"), "nothing behind the link goes")
+                #expect(unlink("\(place)/link") == 0)
+            }
+        case .otherFileSystem:
+            #expect(mkdir("\(data)/disk", 0o700) == 0)
+            own("\(data)/disk")
+            #expect(mount("none", "\(data)/disk", "tmpfs", 0, nil) == 0)
+            return Planted(cleanup: deleting(data), words: ["\(data)/disk", "Unmount"]) {
+                #expect(umount2("\(data)/disk", 0) == 0)
+            }
+        case .fullDisk:
+            #expect(mkdir("\(place)/disk", 0o755) == 0)
+            // There is no room for a fifth file or directory.
+            #expect(mount("none", "\(place)/disk", "tmpfs", 0, "nr_inodes=4") == 0)
+            let full = "\(place)/disk/data"
+            #expect(mkdir(full, 0o700) == 0)
+            for file in ["\(full)/secret", "\(place)/disk/other"] {
+                try "ada".write(toFile: file, atomically: false, encoding: .utf8)
+            }
+            for path in [full, "\(full)/secret"] { own(path) }
+            let words = [full, "No space left on device", "Free some space"]
+            return Planted(cleanup: deleting(full), words: words) { #expect(unlink("\(place)/disk/other") == 0) }
+        case .missingUnit:
+            let answer = "\(place)/answer"
+            try "not-found".write(toFile: answer, atomically: true, encoding: .utf8)
+            _ = try kiosk.directory.writeScript(
+                "systemctl",
+                #"printf 'LoadState=%s\nActiveState=inactive\nControlGroup=\n' "$(cat \#(answer))""#
+            )
+            return Planted(
+                cleanup: #"{"unit": "kiosk.service", "delete": ["\#(data)"]}"#,
+                words: ["kiosk.service", "no such unit", "correct the name in the app's manifest"]
+            ) { try "loaded".write(toFile: answer, atomically: true, encoding: .utf8) }
+        }
+    }
+
+    @Test(
+        "is in status and log, with what helps; the debt stays, and is paid as soon as it is out of the way",
+        .enabled(if: Mounts.areAllowed, "this user may not mount"),
+        arguments: Obstacle.allCases
+    )
+    func told(obstacle: Obstacle) async throws {
+        let kiosk = try await Kiosk()
+        let place = kiosk.directory.path
+        defer { for path in [kiosk.data, place] { umount2("\(path)/disk", Int32(MNT_DETACH)) } }
+        let planted = try plant(obstacle, in: kiosk)
+        try kiosk.enrol(planted.cleanup, user: Self.user)
+        try await kiosk.endSession()
+        let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
+        let adapter = try kiosk.adapter(["PATH": "\(place):\(path)"])
+        func isTold(_ text: String) -> Bool { planted.words.allSatisfy { text.contains($0) } }
+        try await eventually("it is in the status", within: .seconds(60)) { isTold(try await kiosk.status()) }
+        try await eventually("it is in the device's log", within: .seconds(60)) { isTold(try await kiosk.log()) }
+        try await eventually("it is in the adapter's log", within: .seconds(60)) { isTold(adapter.errorText) }
+        #expect(try await kiosk.device.application("org.example.control").currentRoundOwes())
+        try planted.clear()
+        try await eventually("the debt is paid", within: .seconds(60)) {
+            try await kiosk.part()?.progress == .finished
+        }
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+
+    @Test("a unit that outlives its kill is an error that names it, and says what a person can do")
+    func outlivesKill() async throws {
+        let directory = try TemporaryDirectory("outlives-kill")
+        let program = try directory.writeScript(
+            "systemctl",
+            #"case "$*" in *show*) printf 'LoadState=loaded\nActiveState=active\nControlGroup=\n' ;; esac"#
+        )
+        var patience = StopPatience()
+        (patience.asked, patience.killed) = (.milliseconds(100), .milliseconds(100))
+        let control = UnitControl("kiosk.service", isSystem: true, patience: patience, systemctl: program)
+        let failure = await #expect(throws: AdapterFailure.self) { try await control.stop() }
+        let text = failure?.description ?? ""
+        #expect(
+            text.contains("kiosk.service") && text.contains("although it was killed") && text.contains("restart"),
+            "\(text)"
+        )
+        #expect(try await !control.isStopped())
+    }
+
+    @Test(
+        "a manifest that deletes what is not the app's is refused with the reason, by broker and adapter",
+        .enabled(if: geteuid() == 0, "only root becomes another user"),
+        arguments: [
+            ("/", "is the whole file system"), ("~", "is the home directory as a whole"),
+            ("/home/grace/notes", "the home directory of another user"), ("/tmp", "others use that"),
+            ("/etc/kiosk", "is not the app's"),
+        ]
+    )
+    func refusedManifest(path: String, reason: String) async throws {
+        let kiosk = try await Kiosk()
+        try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(path)"]}"#, user: "nobody")
+        let adapter = try kiosk.adapter()
+        try await eventually("both say so", within: .seconds(60)) {
+            [adapter.errorText, kiosk.device.brokerText].allSatisfy { $0.contains(reason) && $0.contains("kiosk.json") }
+        }
+        #expect(adapter.isRunning, "it waits for a better one")
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+}
