@@ -30,7 +30,7 @@ export function deviceOf(answer) {
         policy: text(fields.cleanupPolicy),
         timeout: number(fields.cleanupTimeout),
         heldFor: list(fields.signInHeldFor).map(text),
-        problems: [fields.configurationProblem, fields.storeProblem, fields.keyProblem, fields.enforcementProblem, fields.loginProblem].map(text).concat(list(fields.enforcementProblems).map(text)).filter(Boolean),
+        problems: [fields.configurationProblem, fields.storeProblem, fields.keyProblem, fields.enforcementProblem, fields.loginProblem].map(text).concat(list(fields.enforcementProblems).map(text), list(fields.manifestProblems).map(text)).filter(Boolean),
         rounds: list(fields.rounds).filter(round => number(round) !== null),
         apps: list(fields.apps).map(app => ({
             identifier: text(app.identifier),

@@ -20,8 +20,8 @@ test("an answer is read whatever is in it", () => {
     });
     assert.equal(device.account.name, "ada");
     assert.deepEqual(device.apps[0].owes, [3]);
-    const broken = answers.deviceOf({ storeProblem: v("s", "full"), enforcementProblems: v("as", ["a cannot be stopped", "b has no manifest"]) });
-    assert.deepEqual(broken.problems, ["full", "a cannot be stopped", "b has no manifest"]);
+    const broken = answers.deviceOf({ storeProblem: v("s", "full"), enforcementProblems: v("as", ["a cannot be stopped", "b has no manifest"]), manifestProblems: v("as", ["c deletes /"]) });
+    assert.deepEqual(broken.problems, ["full", "a cannot be stopped", "b has no manifest", "c deletes /"]);
     for (const wrong of [{}, { apps: v("s", "x"), account: v("u", 0), rounds: v("as", ["a"]), revision: v("s", "") }]) {
         const empty = answers.deviceOf(wrong);
         assert.deepEqual([empty.account, empty.apps, empty.rounds, empty.revision], [null, [], [], 0]);

@@ -23,7 +23,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// Something that is wrong.
     package struct Problem: Sendable, Equatable, Encodable {
         package enum Kind: String, Sendable, CaseIterable, Encodable {
-            case configuration, store, key, enforcement, login
+            case configuration, store, key, enforcement, login, manifest
         }
 
         package let kind: Kind
@@ -70,7 +70,10 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
             fields["\(kind.rawValue)Problem"]?.stringValue.map { Problem(kind: kind, text: $0) }
         }
         let notEnforced = fields["enforcementProblems"]?.stringsValue ?? []
-        problems = single + notEnforced.map { Problem(kind: .enforcement, text: $0) }
+        let refused = fields["manifestProblems"]?.stringsValue ?? []
+        problems =
+            single + notEnforced.map { Problem(kind: .enforcement, text: $0) }
+            + refused.map { Problem(kind: .manifest, text: $0) }
         rounds = fields["rounds"]?.numbers ?? []
         apps = (fields["apps"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap(App.init)
     }

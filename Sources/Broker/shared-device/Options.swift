@@ -114,6 +114,8 @@ struct BrokerView {
     private(set) var startProblems: [String]?
     /// What keeps the cleanup of apps that are late from being enforced.
     private(set) var enforcementProblems: [String]?
+    /// Which manifests of apps are refused, and why.
+    private(set) var manifestProblems: [String]?
     /// Why the broker gave no answer.
     private(set) var problem: String?
 
@@ -126,6 +128,7 @@ struct BrokerView {
             running = answer["apps"]?.stringsValue.map { Set($0) }
             startProblems = answer["startProblems"]?.stringsValue
             enforcementProblems = answer["enforcementProblems"]?.stringsValue
+            manifestProblems = answer["manifestProblems"]?.stringsValue
         } catch {
             problem = error.message
         }

@@ -60,6 +60,8 @@ struct DeviceStatus: Encodable {
     let startProblems: [String]?
     /// What keeps the cleanup of apps that are late from being enforced; `nil` if no broker answers.
     let enforcementProblems: [String]?
+    /// Which manifests of apps are refused, and why; `nil` if no broker answers.
+    let manifestProblems: [String]?
     /// The round that is open, else the last one.
     let round: Round?
 
@@ -84,6 +86,7 @@ struct DeviceStatus: Encodable {
         signInHeldFor = broker.information.map { $0["signInHeldFor"]?.stringsValue ?? [] }
         startProblems = broker.startProblems
         enforcementProblems = broker.enforcementProblems
+        manifestProblems = broker.manifestProblems
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
         round = epoch.flatMap { ledger.report(of: $0) { broker.running?.contains($0.app) ?? false } }
             .map { Round($0, knowsRunning: broker.running != nil) }
@@ -110,6 +113,7 @@ struct DeviceStatus: Encodable {
                 )
             )
         }
+        for problem in manifestProblems ?? [] { facts.append(("manifest", problem)) }
         for problem in startProblems ?? [] {
             // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers have no blank.
             let words = problem.split(separator: " ", maxSplits: 1).map(String.init)

@@ -14,6 +14,7 @@ struct DeviceMetricsTests {
                 "account": account("ada"), "signedInAt": .double(1_000_000.5),
                 "brokerVersion": .string("1 \"a\\b\"\nc"),
                 "storeProblem": .string("full"), "enforcementProblems": .array([.string("a"), .string("b")], of: "s"),
+                "manifestProblems": .array([.string("c")], of: "s"),
             ],
             apps: [app("notes", holds: true), app("mail", runs: false, owes: [3])]
         )
@@ -32,6 +33,7 @@ struct DeviceMetricsTests {
             "shared_device_up 1", "shared_device_signed_in 1", "shared_device_session_start_seconds 1000000.5",
             #"shared_device_apps{state="running"} 1"#, #"shared_device_apps{state="owing"} 1"#,
             #"shared_device_problems{kind="store"} 1"#, #"shared_device_problems{kind="enforcement"} 2"#,
+            #"shared_device_problems{kind="manifest"} 1"#,
             #"shared_device_problems{kind="login"} 0"#, #"shared_device_cleanup_apps{progress="finished"} 1"#,
             "shared_device_cleanup_start_seconds 1000000", "shared_device_cleanup_duration_seconds 1.25",
         ] { #expect(lines.contains(line[...]), "\(line)") }

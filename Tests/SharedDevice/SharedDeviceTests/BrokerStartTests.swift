@@ -24,6 +24,18 @@ struct BrokerStartTests {
         try await application.signIn("ada")
     }
 
+    @Test("a manifest that deletes the whole device is not in force, and the status says which and why")
+    func manifestOfTheDevice() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.enrol("org.example.sweeper", "/usr/bin/true", more: #", "cleanup": {"by": "app", "delete": ["/"]}"#)
+        try await device.startBroker()
+        let status = try await AdministrationCommand("status", on: device).output
+        let line = status.split(separator: "\n").first { $0.hasPrefix("manifest ") }
+        #expect(line?.contains("org.example.sweeper.json") == true && line?.contains("/") == true, "\(status)")
+        // The others are.
+        try await device.application().signIn("ada")
+    }
+
     // S7
     @Test("the last valid configuration stays in force when the broker starts with a broken one")
     func brokenConfigurationAtStart() async throws {

@@ -152,7 +152,7 @@ package enum Event: Sendable {
     /// A managed configuration is in force.
     case configured(DevicePolicy)
     /// These manifests are in force.
-    case manifests([AppManifest])
+    case manifests([AppManifest], problems: [String] = [])
     /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
     /// polkit has said whether the caller of this request may have what it asks for.

@@ -111,7 +111,7 @@ extension BrokerState {
     mutating func noteProblems() {
         let starts = wakes.sorted { $0.key < $1.key }.map(\.value.problem)
         let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
-        let next = (single + starts).compactMap(\.self) + enforcementProblems
+        let next = (single + starts).compactMap(\.self) + enforcementProblems + manifestProblems
         guard next != problems else { return }
         problems = next
         touch()
@@ -140,6 +140,7 @@ extension BrokerState {
         fields["rounds"] = .array(ledger.rounds.suffix(Self.keptRounds).map { .uint64($0) }, of: "t")
         fields["apps"] = .array(apps, of: "a{sv}")
         fields["enforcementProblems"] = .array(enforcementProblems.map { .string($0) }, of: "s")
+        fields["manifestProblems"] = .array(manifestProblems.map { .string($0) }, of: "s")
         return fields
     }
 

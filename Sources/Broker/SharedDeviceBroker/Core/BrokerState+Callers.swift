@@ -71,8 +71,9 @@ extension BrokerState {
         connected.values.contains { $0.apps.values.contains(participant) }
     }
 
-    mutating func use(_ manifests: [AppManifest]) {
+    mutating func use(_ manifests: [AppManifest], _ problems: [String]) {
         self.manifests = manifests
+        manifestProblems = problems
         identifyAnew()
         wakeDebtors()
     }

@@ -206,6 +206,7 @@ extension BrokerState {
         return [
             "startProblems": .array(problems.sorted().map { .string($0) }, of: "s"),
             "enforcementProblems": .array(enforcementProblems.map { .string($0) }, of: "s"),
+            "manifestProblems": .array(manifestProblems.map { .string($0) }, of: "s"),
             "apps": .array(running.sorted().map { .string($0) }, of: "s"),
             "holding": .array(holding.sorted().map { .string($0) }, of: "s"),
         ]

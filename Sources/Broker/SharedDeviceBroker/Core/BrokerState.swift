@@ -17,6 +17,8 @@ package struct BrokerState: Sendable {
     package internal(set) var membership: Membership?
     package internal(set) var policy = DevicePolicy()
     package internal(set) var manifests: [AppManifest] = []
+    /// Why others are not in force.
+    var manifestProblems: [String] = []
     var eligibility = AppEligibility()
     let requiresProof: Bool
     package internal(set) var ledger: CleanupLedger
@@ -167,7 +169,7 @@ package struct BrokerState: Sendable {
             isTouched = true
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
-        case .manifests(let manifests): use(manifests)
+        case .manifests(let manifests, let problems): use(manifests, problems)
         case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
         case .authorised(let number, let isGranted): authorised(number, isGranted)
         case .logRead(let number, let result): logRead(number, result)

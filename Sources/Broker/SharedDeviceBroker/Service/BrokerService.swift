@@ -170,7 +170,9 @@ package final class BrokerService: Sendable {
 
     private func use(_ manifests: AppManifests) {
         for problem in manifests.problems { log.error("app manifest", metadata: ["problem": "\(problem)"]) }
-        engine.submit(.manifests(manifests.manifests))
+        // An answer has to hold them, and people to read them.
+        let problems = manifests.problems.prefix(20).map { String("\($0)".prefix(500)) }
+        engine.submit(.manifests(manifests.manifests, problems: problems))
         for warning in engine.read({ $0.warnings }) { log.warning("apps", metadata: ["warning": "\(warning)"]) }
     }
 

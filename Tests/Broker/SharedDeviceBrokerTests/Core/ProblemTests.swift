@@ -117,4 +117,12 @@ struct ProblemTests {
         // A manifest changes neither the device nor a debt.
         #expect(try change(of: device) { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
     }
+
+    @Test("why a manifest is not in force is in the status, and ends the wait for it")
+    func manifestProblems() throws {
+        let device = VirtualDevice()
+        let refused = try change(of: device) { device.feed(.manifests([], problems: ["desk.json: it deletes /"])) }
+        #expect(refused["manifestProblems"]?.stringsValue == ["desk.json: it deletes /"])
+        #expect(try change(of: device) { device.use() }["manifestProblems"] == .array([], of: "s"))
+    }
 }

@@ -20,7 +20,7 @@ struct BrokerEngineTests {
             // Each event has an effect, and each effect brings an event.
             if !isOver.load(ordering: .relaxed) { engine.submit(.busRestored) }
         }
-        try await onThread { engine.submit(.busRestored) }
+        await onThread { engine.submit(.busRestored) }
         // It is back, and the events go on.
         let before = announcements.load(ordering: .relaxed)
         try await eventually("the engine goes on") { announcements.load(ordering: .relaxed) > before + 1000 }

@@ -67,7 +67,7 @@ struct DeviceStoreLimitsTests {
                 mayEnd.wait()
             }
         }
-        try await onThread { isReading.wait() }
+        await onThread { isReading.wait() }
         try database.save(DeviceState(mode: .shared, account: nil, epoch: 5))
         database.eraseRemnants()
         #expect(database.remnants?.code == .busy)
