@@ -1,5 +1,6 @@
 """What a person sees and does in the console: Chromium against Cockpit and the broker. Run by console-check."""
 
+import contextlib
 import os
 import re
 import signal
@@ -365,10 +366,12 @@ def main():
                 began = time.monotonic()
                 try:
                     test()
-                except BaseException:
+                except BaseException as failure:
+                    print(f"FAILED: {test.__doc__}\n{failure}\n{(device.folder / 'log').read_text()[-1500:]}", flush=True)
                     for number, page in enumerate(page for context in browser.contexts for page in context.pages):
-                        picture(page, f"failed-{number}")
-                    print(f"FAILED: {test.__doc__}\n{(device.folder / 'log').read_text()[-1500:]}", flush=True)
+                        # A page that has crashed is no reason to hide why.
+                        with contextlib.suppress(Exception):
+                            picture(page, f"failed-{number}")
                     raise
                 print(f"ok: {test.__doc__} ({time.monotonic() - began:.1f} s)", flush=True)
     finally:

@@ -69,10 +69,64 @@ struct DeclaredPathTests {
         #expect(symlink(outside, "\(directory.path)/link") == 0)
         #expect(throws: UserDataError.self) { try DeclaredPath("\(directory.path)/link/profile").remove() }
         #expect(names("\(outside)/profile") == ["file"])
-        // The last part alone is the link itself, which goes.
-        _ = try DeclaredPath("\(directory.path)/link").remove()
-        #expect(names("\(outside)/profile") == ["file"])
-        #expect(access("\(directory.path)/link", F_OK) != 0)
+    }
+
+    @Test("a path that is a link itself is refused: the link alone would be a receipt for what it leads to")
+    func linkAtPath() throws {
+        try write("ada", to: "\(outside)/file")
+        #expect(symlink(outside, "\(directory.path)/link") == 0)
+        let error = #expect(throws: UserDataError.self) { try DeclaredPath("\(directory.path)/link").remove() }
+        #expect(error?.reason.contains("symbolic link") == true && error?.remedy.contains("realpath") == true)
+        #expect(names(outside) == ["file"] && access("\(directory.path)/link", F_OK) == 0)
+    }
+
+    @Test("a directory, or a file, that is put in the place of the one that is deleted is deleted, too")
+    func exchanged() throws {
+        try write("ada", to: "\(data)/file")
+        let counts = Counts()
+        let (data, old) = (data, "\(directory.path)/old")
+        let removed = try DeclaredPath(data) { checkpoint in
+            guard checkpoint == .buried else { return }
+            counts.unlinked += 1
+            guard counts.unlinked == 1 else { return }
+            #expect(rename(data, old) == 0 && mkdir(data, 0o700) == 0)
+            close(open("\(data)/newer", O_CREAT | O_WRONLY, 0o600))
+        }.remove()
+        #expect(removed.files == 2)
+        #expect(names(data).isEmpty && names(old).isEmpty)
+        try write("ada", to: "\(data)/recent")
+        #expect(
+            try DeclaredPath("\(data)/recent") { checkpoint in
+                counts.unlinked += 1
+                if checkpoint == .unlinked, counts.unlinked < 6 {
+                    close(open("\(data)/recent", O_CREAT | O_WRONLY, 0o600))
+                }
+            }.remove().files > 1
+        )
+        #expect(names(data).isEmpty)
+    }
+
+    @Test("a directory that is exchanged without end is an error that says so")
+    func exchangedWithoutEnd() throws {
+        let counts = Counts()
+        let (data, place) = (data, directory.path)
+        let error = #expect(throws: UserDataError.self) {
+            _ = try DeclaredPath(data) { checkpoint in
+                guard checkpoint == .swept else { return }
+                counts.unlinked += 1
+                #expect(rename(data, "\(place)/\(counts.unlinked)") == 0 && mkdir(data, 0o700) == 0)
+            }.remove()
+        }
+        #expect(error?.reason.contains("still writes") == true)
+    }
+
+    @Test("a name that begins with a mark that combines with the slash before it is a name")
+    func combiningMark() throws {
+        try write("ada", to: "\(data)/\u{301}cache/file")
+        try write("grace", to: "\(data)/file")
+        _ = try DeclaredPath("\(data)/\u{301}cache").remove()
+        #expect(names("\(data)/\u{301}cache").isEmpty)
+        #expect(names(data).count == 2)
     }
 
     @Test("pipes, sockets and devices are deleted as names")

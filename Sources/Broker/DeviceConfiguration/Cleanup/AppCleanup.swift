@@ -66,7 +66,8 @@ package struct AppCleanup: Sendable, Equatable {
     /// Whether a cleanup by this manifest also does what `other` asks for.
     package func includes(_ other: AppCleanup) -> Bool {
         cleaner == other.cleaner && program == other.program && user == other.user
-            && Set(delete).isSuperset(of: other.delete)
+            // By bytes: paths that are equal as text may be different files.
+            && Set(delete.map { Array($0.utf8) }).isSuperset(of: other.delete.map { Array($0.utf8) })
     }
 
     /// The unit of an app's adapter, by which it is known.

@@ -67,15 +67,21 @@ package enum CleanupPath {
 
     /// Whether `path` is `directory` or in it.
     package static func isSame(_ path: String, orBelow directory: String) -> Bool {
-        path == directory || path.hasPrefix(directory == "/" ? "/" : directory + "/")
+        // By bytes, as the file system does: a mark that combines with a slash makes another character of it, and characters of different bytes
+        // may be equal.
+        path.utf8.elementsEqual(directory.utf8)
+            || path.utf8.starts(with: (directory == "/" ? "/" : directory + "/").utf8)
     }
 
-    private static func components(of path: String, _ text: String) throws(CleanupFlaw) -> [Substring] {
-        guard path.hasPrefix("/") else { throw CleanupFlaw("“\(text)” is no absolute path", "write it from / on") }
+    private static func components(of path: String, _ text: String) throws(CleanupFlaw) -> [String] {
+        guard path.utf8.first == UInt8(ascii: "/") else {
+            throw CleanupFlaw("“\(text)” is no absolute path", "write it from / on")
+        }
         guard path.utf8.count <= longest, !path.utf8.contains(0) else {
             throw CleanupFlaw("a path is longer than \(longest) bytes, or has a zero in it", "write another one")
         }
-        let components = path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+        let components = path.utf8.dropFirst().split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { String(decoding: $0, as: UTF8.self) }
         if components == [""] { return [] }
         guard !components.contains(where: { ["", ".", ".."].contains($0) }) else {
             throw CleanupFlaw("“\(text)” has an empty part, “.” or “..” in it", "write the path that it leads to")
@@ -84,7 +90,7 @@ package enum CleanupPath {
     }
 
     /// The home directory that the path is or leads into, by where they usually are.
-    private static func homeDirectory(of components: [Substring]) -> String? {
+    private static func homeDirectory(of components: [String]) -> String? {
         switch components.first {
         case "root": "/root"
         case "home" where components.count > 1: "/home/\(components[1])"

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/types.h>
+#include <sys/xattr.h>
 
 /// secure_getenv: NULL also in a process with more rights than its user.
 const char *CLinux_secureEnvironment(const char *name);

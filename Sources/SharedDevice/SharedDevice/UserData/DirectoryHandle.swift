@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// An open directory. File names are bytes that end with a zero, because not every file name is valid text.
@@ -27,8 +28,9 @@ struct DirectoryHandle: ~Copyable {
 
     func path(of name: Name) -> String { "\(path)/\(Self.text(name))" }
 
+    /// The name for people: on one line, and without anything that a terminal would act on.
     static func text(_ name: Name) -> String {
-        String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        UserDataError.printable(String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
 
     /// Makes a directory for this user only; returns false if it was there.
@@ -38,11 +40,55 @@ struct DirectoryHandle: ~Copyable {
         return false
     }
 
+    /// Removes a directory in it; returns false if that holds something.
+    func removeDirectory(_ name: Name) throws(UserDataError) -> Bool {
+        if unlinkat(descriptor, name, AT_REMOVEDIR) == 0 || errno == ENOENT { return true }
+        guard errno == ENOTEMPTY || errno == EEXIST else { throw UserDataError("remove", path(of: name)) }
+        return false
+    }
+
     /// Opens a directory in it, and takes all other users' rights to that directory.
     func privateDirectory(_ name: Name) throws(UserDataError) -> DirectoryHandle {
-        let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
+        let path = path(of: name)
+        let directory: DirectoryHandle
+        do throws(UserDataError) {
+            directory = try DirectoryHandle(at: descriptor, name, path: path)
+        } catch {
+            // Somebody has taken the owner's own rights, which the owner may give again.
+            guard error.code == EACCES, fchmodat(descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0 else { throw error }
+            directory = try DirectoryHandle(at: descriptor, name, path: path)
+        }
         try directory.makePrivate()
         return directory
+    }
+
+    /// Opens a directory in it whose contents are to be deleted: with all rights of its owner, which a program may have taken, and not if
+    /// something is mounted there.
+    func emptiable(_ name: Name, _ status: stat) throws(UserDataError) -> DirectoryHandle {
+        if status.st_mode & 0o700 != 0o700 {
+            guard CLinux_isMountPoint(descriptor, name) == 0 else { throw .mountPoint(path(of: name)) }
+            // If this fails, the next steps report it.
+            _ = fchmodat(descriptor, name, status.st_mode & 0o7777 | 0o700, AT_SYMLINK_NOFOLLOW)
+        }
+        let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
+        try directory.refuseMount()
+        directory.allowWriting()
+        return directory
+    }
+
+    /// Undoes that a btrfs subvolume is read-only, which its owner may do as well. The root of a subvolume has a number of its own.
+    private func allowWriting() {
+        var status = stat()
+        guard fstat(descriptor, &status) == 0, status.st_ino == 256 else { return }
+        var flags: UInt64 = 0
+        // BTRFS_IOC_SUBVOL_SETFLAGS, which other file systems do not know. If it fails, the next steps report it.
+        _ = ioctl(descriptor, 0x4008_941A, &flags)
+    }
+
+    /// Asks for the open directory and not for its name, so that nothing is mounted in between. The device's number does not tell: that of a
+    /// btrfs subvolume differs although nothing is mounted, and that of a bind mount does not.
+    func refuseMount() throws(UserDataError) {
+        guard CLinux_isMountPoint(descriptor, "") == 0 else { throw .mountPoint(path) }
     }
 
     private func makePrivate() throws(UserDataError) {

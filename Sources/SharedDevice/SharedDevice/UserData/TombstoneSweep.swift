@@ -8,9 +8,9 @@ import Glibc
 /// and also deletes what another has moved up, until the directory is empty.
 struct TombstoneSweep {
     /// How often the sweep empties a directory that somebody fills meanwhile.
-    private static let patience = 10
+    static let patience = 10
     /// How many names it reads at a time.
-    private static let part = 1024
+    static let part = 1024
 
     private let truncates: Bool
     private let checkpoint: @Sendable (UserDataDirectory.Checkpoint) -> Void
@@ -29,7 +29,6 @@ struct TombstoneSweep {
     mutating func run(in tombstones: borrowing DirectoryHandle) {
         var stuck: Set<DirectoryHandle.Name> = []
         do throws(UserDataError) {
-            let device = try tombstones.status().st_dev
             var isEmpty = false
             while !isEmpty {
                 isEmpty = true
@@ -38,7 +37,7 @@ struct TombstoneSweep {
                     for name in names where !stuck.contains(name) {
                         isEmpty = false
                         let isGone = attempt { sweep throws(UserDataError) in
-                            try sweep.remove(name, from: tombstones, device: device)
+                            try sweep.remove(name, from: tombstones)
                         }
                         if !isGone { stuck.insert(name) }
                     }
@@ -68,27 +67,28 @@ struct TombstoneSweep {
     /// Removes the tombstone. A directory that has new entries stays for another turn.
     private mutating func remove(
         _ name: DirectoryHandle.Name,
-        from tombstones: borrowing DirectoryHandle,
-        device: dev_t
+        from tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
         guard let status = try tombstones.status(of: name) else { return }
         guard status.st_mode & S_IFMT == S_IFDIR else {
             return try unlink(name, status, in: tombstones)
         }
-        guard status.st_dev == device else { throw .mountPoint(tombstones.path(of: name)) }
         try empty(name, status, in: tombstones)
-        guard unlinkat(tombstones.descriptor, name, AT_REMOVEDIR) != 0, errno != ENOENT else { return }
-        guard errno == ENOTEMPTY || errno == EEXIST else { throw UserDataError("remove", tombstones.path(of: name)) }
+        if try tombstones.removeDirectory(name) { return }
         emptied[name, default: 0] += 1
         guard emptied[name, default: 0] < Self.patience else {
-            throw UserDataError(
-                "remove",
-                tombstones.path(of: name),
-                code: ENOTEMPTY,
-                reason: "somebody still writes into it",
-                remedy: "Have the app stop its work before it removes the data (lsof +D shows who writes)"
-            )
+            throw Self.refilled(tombstones.path(of: name))
         }
+    }
+
+    static func refilled(_ path: String) -> UserDataError {
+        UserDataError(
+            "remove",
+            path,
+            code: ENOTEMPTY,
+            reason: "somebody still writes into it",
+            remedy: "Have the app stop its work before it removes the data (lsof +D shows who writes)"
+        )
     }
 
     /// Empties a tombstone that is a directory. Tries every entry, and throws the first failure.
@@ -97,14 +97,9 @@ struct TombstoneSweep {
         _ status: stat,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
-        let path = tombstones.path(of: name)
-        // The app may have made it read-only. If this fails, the steps below report it.
-        if status.st_mode & 0o700 != 0o700 {
-            _ = fchmodat(tombstones.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW)
-        }
         let descriptor: DirectoryHandle
         do throws(UserDataError) {
-            descriptor = try DirectoryHandle(at: tombstones.descriptor, name, path: path)
+            descriptor = try tombstones.emptiable(name, status)
         } catch {
             if error.code == ENOENT { return }
             throw error
@@ -117,10 +112,8 @@ struct TombstoneSweep {
                     guard let found = try descriptor.status(of: entry) else { continue }
                     if found.st_mode & S_IFMT != S_IFDIR {
                         try unlink(entry, found, in: descriptor)
-                    } else if found.st_dev != status.st_dev {
-                        throw .mountPoint(descriptor.path(of: entry))
                     } else {
-                        try move(entry, found, from: descriptor, to: tombstones)
+                        try move(entry, from: descriptor, to: tombstones)
                     }
                 } catch {
                     if failure == nil { failure = error }
@@ -130,7 +123,7 @@ struct TombstoneSweep {
         if let failure { throw failure }
     }
 
-    private mutating func unlink(
+    mutating func unlink(
         _ name: DirectoryHandle.Name,
         _ status: stat,
         in directory: borrowing DirectoryHandle
@@ -157,30 +150,41 @@ struct TombstoneSweep {
 
     private mutating func move(
         _ name: DirectoryHandle.Name,
-        _ status: stat,
         from directory: borrowing DirectoryHandle,
         to tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
         moved += 1
         let other = DirectoryHandle.name("\(prefix).\(moved)")
-        try Self.move(name, in: directory, to: other, in: tombstones)
+        try bury(name, in: directory, as: other, in: tombstones)
         checkpoint(.moved)
     }
 
-    /// Renames an entry in one step. Returns whether there was one.
-    @discardableResult
-    static func move(
+    /// Moves an entry into the tombstones in one step. What the system does not move is deleted where it is.
+    mutating func bury(
+        _ name: DirectoryHandle.Name,
+        in directory: borrowing DirectoryHandle,
+        as other: DirectoryHandle.Name,
+        in tombstones: borrowing DirectoryHandle
+    ) throws(UserDataError) {
+        do throws(UserDataError) {
+            try Self.move(name, in: directory, to: other, in: tombstones)
+        } catch {
+            guard Self.staysInPlace(error.code) else { throw error }
+            try removeInPlace(name, in: directory)
+        }
+    }
+
+    private static func move(
         _ name: DirectoryHandle.Name,
         in directory: borrowing DirectoryHandle,
         to other: DirectoryHandle.Name,
         in tombstones: borrowing DirectoryHandle
-    ) throws(UserDataError) -> Bool {
+    ) throws(UserDataError) {
         func rename() -> Bool { renameat(directory.descriptor, name, tombstones.descriptor, other) == 0 }
-        if rename() { return true }
-        if errno == ENOENT { return false }
+        if rename() || errno == ENOENT { return }
         if errno == EACCES || errno == EPERM {
             // To move a directory changes its “..” entry, and so needs the right to write to it.
-            if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return true }
+            if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return }
         }
         throw UserDataError("remove", directory.path(of: name))
     }

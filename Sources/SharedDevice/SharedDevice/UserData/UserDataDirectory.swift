@@ -185,7 +185,8 @@ public struct UserDataDirectory: Sendable {
     // MARK: Removing
 
     /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk. If there is
-    /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later.
+    /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later; only where the
+    /// file system moves no directory (it is full, or is a layer of an overlay) they see the files go one by one.
     ///
     /// It runs on a thread of its own, and is not cancelled with its task.
     ///
@@ -207,19 +208,19 @@ public struct UserDataDirectory: Sendable {
                 if problem == nil { problem = error }
             }
         }
+        var sweep = TombstoneSweep(truncates: truncates, checkpoint: checkpoint)
         attempt { () throws(UserDataError) in try endGeneration() }
         for account in accounts {
             // No directory has a name that is too long.
             guard let name = AccountDirectoryName.name(for: account.identifier) else { continue }
             attempt { () throws(UserDataError) in
                 let tombstone = DirectoryHandle.name(UUID().uuidString)
-                try TombstoneSweep.move(DirectoryHandle.name(name), in: users, to: tombstone, in: tombstones)
+                try sweep.bury(DirectoryHandle.name(name), in: users, as: tombstone, in: tombstones)
             }
         }
         attempt { () throws(UserDataError) in try tombstones.sync() }
         attempt { () throws(UserDataError) in try users.sync() }
         checkpoint(.buried)
-        var sweep = TombstoneSweep(truncates: truncates, checkpoint: checkpoint)
         sweep.run(in: tombstones)
         checkpoint(.swept)
         if let problem = problem ?? sweep.problem { throw problem }
@@ -264,7 +265,7 @@ public struct UserDataDirectory: Sendable {
     /// Makes a directory for this user only, and those above it.
     private static func makeDirectory(_ path: String) throws(UserDataError) {
         guard mkdir(path, 0o700) != 0, errno != EEXIST else { return }
-        guard errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
+        guard errno == ENOENT, let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex else {
             throw UserDataError("make the directory", path)
         }
         try makeDirectory(String(path[..<slash]))
@@ -285,8 +286,8 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     /// What helps.
     public let remedy: String
 
-    /// One line.
-    public var description: String { "could not \(attempted) \(path): \(reason). \(remedy)" }
+    /// One line, without anything that a terminal would act on.
+    public var description: String { Self.printable("could not \(attempted) \(path): \(reason). \(remedy)") }
 
     /// A failure with the reason in `errno`.
     init(_ attempted: String, _ path: String) {
@@ -300,6 +301,17 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         self.code = code
         self.reason = reason
         self.remedy = remedy
+    }
+
+    /// The text with what ends a line, steers a terminal or cannot be seen written as `\u{1b}`: people choose the names of files.
+    static func printable(_ text: String) -> String {
+        text.unicodeScalars.reduce(into: "") { result, scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                result += "\\u{\(String(scalar.value, radix: 16))}"
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
     }
 
     /// A part of the tree is on another file system, whose files are left alone.

@@ -1,0 +1,155 @@
+import Glibc
+
+/// Deleting things where they are, because the system does not move them: a full disk has no room for another name, a directory in the lower layer
+/// of an overlay and a btrfs subvolume's contents stay where they are, and so does what is encrypted while its key is away.
+///
+/// Of a tree of any depth two directories are open at a time. The way back up is `..`, and only if that is the directory from which the way led
+/// down: somebody may move a directory meanwhile.
+extension TombstoneSweep {
+    /// A directory on the way down.
+    private struct Level {
+        /// Its name in the directory above.
+        let name: DirectoryHandle.Name
+        let device: dev_t
+        let inode: ino_t
+        /// Directories in it that hold something.
+        var pending: [DirectoryHandle.Name] = []
+        /// What could not be deleted.
+        var stuck: Set<DirectoryHandle.Name> = []
+
+        init(_ name: DirectoryHandle.Name, _ status: stat) {
+            (self.name, device, inode) = (name, status.st_dev, status.st_ino)
+        }
+    }
+
+    /// How many names of directories are kept in memory, apart from those of the directories on the way down.
+    private static let memory = 65536
+    /// How many names an error's path has at the most, below the directory that is emptied.
+    private static let shownDepth = 100
+
+    /// Whether a rename, or the making of a directory, that fails for this reason leaves the way to delete a thing where it is.
+    static func staysInPlace(_ code: Int32) -> Bool {
+        // EXDEV also comes where a directory counts for another quota (project), which its owner may choose.
+        // EROFS also comes for a btrfs subvolume that its owner has made read-only, and may make writable only once it is open.
+        [EXDEV, ENOKEY, ENOSPC, EDQUOT, EMLINK, EROFS].contains(code)
+    }
+
+    /// Deletes an entry with all that it holds. Tries everything, and throws the first failure.
+    mutating func removeInPlace(
+        _ name: DirectoryHandle.Name,
+        in directory: borrowing DirectoryHandle
+    ) throws(UserDataError) {
+        guard let status = try directory.status(of: name) else { return }
+        guard status.st_mode & S_IFMT == S_IFDIR else { return try unlink(name, status, in: directory) }
+        if try directory.removeDirectory(name) { return }
+        try emptyInPlace(try directory.emptiable(name, status))
+        guard try directory.removeDirectory(name) else { throw Self.refilled(directory.path(of: name)) }
+    }
+
+    /// Deletes all that the directory holds. Tries everything, and throws the first failure.
+    mutating func emptyInPlace(_ root: borrowing DirectoryHandle) throws(UserDataError) {
+        var levels = [Level([], try root.status())]
+        var current = try DirectoryHandle(at: root.descriptor, DirectoryHandle.name("."), path: root.path)
+        var failure: UserDataError?
+        var kept = 0
+        var refills = 0
+        while let last = levels.indices.last {
+            if levels[last].pending.isEmpty {
+                let count = max(1, min(Self.part, Self.memory - kept))
+                levels[last].pending = clear(current, atMost: count, stuck: &levels[last].stuck, failure: &failure)
+                kept += levels[last].pending.count
+            }
+            guard let name = levels[last].pending.popLast() else {
+                // It is empty, or what it holds stays.
+                let done = levels.removeLast()
+                guard let above = levels.indices.last else { break }
+                current = try Self.up(from: current, to: levels[above], path: Self.path(root.path, levels))
+                do throws(UserDataError) {
+                    if try current.removeDirectory(done.name) { continue }
+                    if done.stuck.isEmpty, refills < Self.patience {
+                        refills += 1
+                        continue
+                    }
+                    throw Self.refilled(current.path(of: done.name))
+                } catch {
+                    // That something in it stays has been said.
+                    if failure == nil { failure = error }
+                    levels[above].stuck.insert(done.name)
+                }
+                continue
+            }
+            kept -= 1
+            do throws(UserDataError) {
+                guard let status = try current.status(of: name) else { continue }
+                let next = try current.emptiable(name, status)
+                levels.append(Level(name, try next.status()))
+                let path = Self.path(root.path, levels)
+                current = try DirectoryHandle(at: next.descriptor, DirectoryHandle.name("."), path: path)
+            } catch {
+                if failure == nil { failure = error }
+                if levels.count > last + 1 { levels.removeLast() }
+                levels[last].stuck.insert(name)
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Deletes what is no directory, and empty directories.
+    ///
+    /// - Returns: directories that hold something; none where the rest is stuck.
+    private mutating func clear(
+        _ directory: borrowing DirectoryHandle,
+        atMost count: Int,
+        stuck: inout Set<DirectoryHandle.Name>,
+        failure: inout UserDataError?
+    ) -> [DirectoryHandle.Name] {
+        var full: [DirectoryHandle.Name] = []
+        do throws(UserDataError) {
+            var reader = try DirectoryReader(directory)
+            while full.count < count, let name = try reader.next(atMost: 1).first {
+                guard !stuck.contains(name) else { continue }
+                do throws(UserDataError) {
+                    guard let status = try directory.status(of: name) else { continue }
+                    if status.st_mode & S_IFMT != S_IFDIR {
+                        try unlink(name, status, in: directory)
+                    } else if try !directory.removeDirectory(name) {
+                        full.append(name)
+                    }
+                } catch {
+                    if failure == nil { failure = error }
+                    stuck.insert(name)
+                }
+            }
+        } catch {
+            if failure == nil { failure = error }
+            // No entry has this name. With it the directory counts as one that something is left in.
+            stuck.insert([])
+        }
+        return full
+    }
+
+    /// The directory above, if it is the one from which the way led down.
+    private static func up(
+        from directory: borrowing DirectoryHandle,
+        to level: Level,
+        path: String
+    ) throws(UserDataError) -> DirectoryHandle {
+        let above = try DirectoryHandle(at: directory.descriptor, DirectoryHandle.name(".."), path: path)
+        let status = try above.status()
+        guard status.st_dev == level.device, status.st_ino == level.inode else {
+            throw UserDataError(
+                "remove",
+                path,
+                code: ESTALE,
+                reason: "somebody moves directories in it meanwhile",
+                remedy: "Have the app stop its work before it removes the data (lsof +D shows who is there)"
+            )
+        }
+        return above
+    }
+
+    private static func path(_ root: String, _ levels: [Level]) -> String {
+        let names = levels.dropFirst().prefix(shownDepth).map { DirectoryHandle.text($0.name) }
+        return ([root] + names).joined(separator: "/")
+    }
+}

@@ -1,0 +1,328 @@
+import CLinux
+import DeviceConfiguration
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@testable import SharedDevice
+
+/// The deletion runs as the adapter runs it, in a child with the rights of one user: root's would hide what a person can do.
+@Suite("A person cannot keep their data from its deletion, or leave something in its place")
+struct StubbornDataTests {
+    private let user: uid_t = geteuid() == 0 ? 65534 : geteuid()
+    private let directory: TemporaryDirectory
+    /// The person's own directory, with the declared one in it.
+    private var home: String { "\(directory.path)/home" }
+    private var data: String { "\(home)/data" }
+
+    init() throws {
+        directory = try TemporaryDirectory("stubborn-data")
+        #expect(chmod(directory.path, 0o755) == 0)
+        for path in [home, data] { make(path) }
+    }
+
+    private func own(_ path: String) { #expect(geteuid() != 0 || lchown(path, user, user) == 0) }
+
+    private func make(_ path: String, _ mode: mode_t = 0o700) {
+        #expect(mkdir(path, mode) == 0)
+        own(path)
+    }
+
+    private func write(_ path: String) throws {
+        try "ada".write(toFile: path, atomically: false, encoding: .utf8)
+        own(path)
+    }
+
+    private func names(_ path: String) -> [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).sorted()
+    }
+
+    private func mode(_ path: String) -> mode_t {
+        var status = stat()
+        return lstat(path, &status) == 0 ? status.st_mode & 0o7777 : 0
+    }
+
+    /// Deletes as the user. Returns what was wrong, empty if nothing.
+    private func remove(_ path: String) async throws -> String {
+        let child = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["remove", "--user", "\(user)", "--", path]
+        )
+        let status = await child.exitStatus(within: .seconds(60))
+        let text = child.lines.joined(separator: "\n") + child.errorText
+        return status == 0 ? "" : "status \(status): \(text)"
+    }
+
+    // MARK: Rights
+
+    @Test(
+        "not by taking the owner's rights from it, from what is in it, or from what is above it",
+        arguments: ["data", "data/\(DeclaredPath.tombstones)", "data/profile", "data/profile/deep", ".", "other"]
+    )
+    func rightsTaken(place: String) async throws {
+        for path in ["profile", "profile/deep", DeclaredPath.tombstones] { make("\(data)/\(path)") }
+        for path in ["secret", "profile/secret", "profile/deep/secret", "\(DeclaredPath.tombstones)/secret"] {
+            try write("\(data)/\(path)")
+        }
+        // Another directory above it that the person has closed.
+        let declared = place == "other" ? "\(home)/other/further/data" : data
+        if place == "other" {
+            for path in ["other", "other/further"] { make("\(home)/\(path)") }
+            #expect(rename(data, declared) == 0)
+            #expect(chmod("\(home)/other/further", 0) == 0)
+        }
+        #expect(chmod("\(home)/\(place)", 0) == 0)
+        #expect(try await remove(declared) == "")
+        #expect(names(declared).isEmpty)
+        #expect(FileManager.default.fileExists(atPath: declared))
+    }
+
+    @Test("a declared file goes from a directory that its owner has closed")
+    func fileInClosedDirectory() async throws {
+        try write("\(data)/recent")
+        #expect(chmod(data, 0o500) == 0)
+        #expect(try await remove("\(data)/recent") == "")
+        #expect(names(data).isEmpty)
+    }
+
+    // MARK: What a directory keeps itself
+
+    /// A list for access control, with rights for another user.
+    private func list(group: UInt8, mask: UInt8) -> [UInt8] {
+        func entry(_ tag: UInt8, _ rights: UInt8, _ number: [UInt8] = [255, 255, 255, 255]) -> [UInt8] {
+            [tag, 0, rights, 0] + number
+        }
+        return [2, 0, 0, 0] + entry(0x01, 7) + entry(0x02, 7, [5, 0, 0, 0]) + entry(0x04, group) + entry(0x10, mask)
+            + entry(0x20, 0)
+    }
+
+    private func attributes() -> Set<String> {
+        var bytes = [CChar](repeating: 0, count: 4096)
+        let count = listxattr(data, &bytes, bytes.count)
+        let names = bytes[..<max(0, count)].split(separator: 0)
+        return Set(names.map { String(decoding: $0.map(UInt8.init(bitPattern:)), as: UTF8.self) })
+    }
+
+    @Test("no lists for access control, attributes or bits are left on the directory")
+    func leftovers() async throws {
+        try write("\(data)/secret")
+        #expect(chmod(data, 0o7777) == 0)
+        let kept = attributes()
+        for (name, value) in [
+            ("user.secret", Array("ada".utf8)), ("user.", Array("ada".utf8)),
+            ("system.posix_acl_access", list(group: 5, mask: 7)), ("system.posix_acl_default", list(group: 7, mask: 7)),
+        ] where setxattr(data, name, value, value.count, 0) != 0 {
+            try #require(name == "user." || errno != EOPNOTSUPP, "the file system has no \(name)")
+        }
+        #expect(attributes().contains("user.secret") && attributes().contains("system.posix_acl_default"))
+        #expect(try await remove(data) == "")
+        #expect(attributes() == kept)
+        // What the group's entry allowed, and not what the mask did; nothing for others.
+        #expect(mode(data) == 0o750)
+    }
+
+    @Test("a list does not become rights of the group")
+    func listOfAnother() async throws {
+        let list = self.list(group: 0, mask: 7)
+        #expect(setxattr(data, "system.posix_acl_access", list, list.count, 0) == 0)
+        #expect(mode(data) == 0o770)
+        #expect(try await remove(data) == "")
+        #expect(mode(data) == 0o700)
+    }
+
+    // MARK: Where nothing can be moved
+
+    @Test(
+        "not by filling the disk, with files or with directories",
+        .enabled(if: Mounts.areAllowed, "this user may not mount"),
+        arguments: ["files", "directories", "of others"]
+    )
+    func fullDisk(filler: String) async throws {
+        let (disk, full) = ("\(directory.path)/disk", "\(directory.path)/disk/data")
+        #expect(mkdir(disk, 0o755) == 0)
+        #expect(mount("none", disk, "tmpfs", 0, "nr_inodes=200") == 0)
+        defer { umount2(disk, Int32(MNT_DETACH)) }
+        make(full)
+        make("\(full)/profile")
+        try write("\(full)/profile/secret")
+        for number in 0..<200 {
+            switch filler {
+            case "files": close(open("\(full)/\(number)", O_CREAT | O_WRONLY, 0o600))
+            case "directories": mkdir("\(full)/profile/\(number)", 0o700)
+            default: close(open("\(disk)/\(number)", O_CREAT | O_WRONLY, 0o600))
+            }
+        }
+        #expect(mkdir("\(full)/another", 0o700) != 0 && errno == ENOSPC)
+        for path in try FileManager.default.subpathsOfDirectory(atPath: full) { own("\(full)/\(path)") }
+        #expect(try await remove(full) == "")
+        #expect(names(full).isEmpty && FileManager.default.fileExists(atPath: full))
+        #expect(filler != "of others" || names(disk).count > 100)
+    }
+
+    @Test("not in the lower layer of an overlay, where no directory can be moved", .enabled(if: Mounts.areAllowed))
+    func overlay() async throws {
+        let place = "\(directory.path)/overlay"
+        #expect(mkdir(place, 0o755) == 0)
+        #expect(mount("none", place, "tmpfs", 0, nil) == 0)
+        defer { umount2(place, Int32(MNT_DETACH)) }
+        for path in ["lower", "upper", "work", "all"] { #expect(mkdir("\(place)/\(path)", 0o755) == 0) }
+        make("\(place)/lower/data")
+        for path in ["profile", "profile/deep", "profile/empty"] { make("\(place)/lower/data/\(path)") }
+        for path in ["secret", "profile/secret", "profile/deep/secret"] { try write("\(place)/lower/data/\(path)") }
+        let options = "lowerdir=\(place)/lower,upperdir=\(place)/upper,workdir=\(place)/work"
+        guard mount("overlay", "\(place)/all", "overlay", 0, options) == 0 else {
+            print("the kernel has no overlay here")
+            return
+        }
+        defer { umount2("\(place)/all", Int32(MNT_DETACH)) }
+        let path = "\(place)/all/data"
+        try write("\(path)/profile/deep/newer")
+        #expect(chmod("\(path)/profile", 0) == 0)
+        #expect(try await remove(path) == "")
+        #expect(names(path).isEmpty && FileManager.default.fileExists(atPath: path))
+    }
+
+    private static let hasBtrfs: Bool = {
+        guard Mounts.areAllowed, let list = try? String(contentsOfFile: "/proc/filesystems", encoding: .utf8) else {
+            return false
+        }
+        return list.contains("btrfs") && (try? ChildProcess("mkfs.btrfs", ["--version"]).waitUntilExit()) == 0
+    }()
+
+    private func run(_ program: String, _ arguments: String...) async throws {
+        let child = try ChildProcess(program, arguments)
+        let status = await child.exitStatus(within: .seconds(60))
+        #expect(status == 0, "\(program): \(child.errorText)")
+    }
+
+    @Test(
+        "not in subvolumes of btrfs, whose device is another one although nothing is mounted",
+        .enabled(if: hasBtrfs, "there is no btrfs, or no mkfs.btrfs")
+    )
+    func subvolume() async throws {
+        let (image, disk) = ("\(directory.path)/image", "\(directory.path)/disk")
+        #expect(mkdir(disk, 0o755) == 0)
+        try await run("truncate", "-s", "256M", image)
+        try await run("mkfs.btrfs", "-q", image)
+        try await run("mount", "-o", "loop", image, disk)
+        defer { umount2(disk, Int32(MNT_DETACH)) }
+        make("\(disk)/data")
+        make("\(disk)/data/profile")
+        for path in ["data/one", "data/one/inner", "data/profile/two", "data/profile/locked"] {
+            try await run("btrfs", "subvolume", "create", "\(disk)/\(path)")
+            own("\(disk)/\(path)")
+            make("\(disk)/\(path)/folder")
+            try write("\(disk)/\(path)/folder/secret")
+        }
+        // Its owner may make it so, and undo it.
+        try await run("btrfs", "property", "set", "\(disk)/data/profile/locked", "ro", "true")
+        #expect(try await remove("\(disk)/data") == "")
+        #expect(names("\(disk)/data").isEmpty)
+    }
+
+    // MARK: In place
+
+    @Test("a deep and a wide tree is emptied in place, with few descriptors and without an end of its depth")
+    func deepInPlace() throws {
+        var current = open(data, O_RDONLY | O_DIRECTORY)
+        for depth in 0..<5_000 {
+            #expect(mkdirat(current, "deep", 0o700) == 0)
+            let next = openat(current, "deep", O_RDONLY | O_DIRECTORY)
+            close(openat(current, "f", O_CREAT | O_WRONLY, 0o600))
+            if depth % 50 == 0 { #expect(fchmod(current, 0o500) == 0) }
+            close(current)
+            current = next
+        }
+        close(current)
+        for number in 0..<3_000 {
+            #expect(mkdir("\(data)/wide\(number)", 0o700) == 0)
+            close(open("\(data)/wide\(number)/f", O_CREAT | O_WRONLY, 0o600))
+        }
+        let most = Most()
+        let data = data
+        var sweep = TombstoneSweep(truncates: false) { checkpoint in
+            most.calls += 1
+            guard case .unlinked = checkpoint, most.calls % 500 == 0 else { return }
+            let open = (0..<1024).count { descriptor in
+                let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")
+                return target?.hasPrefix(data) == true
+            }
+            most.open = max(most.open, open)
+        }
+        #expect(chmod(data, 0o700) == 0)
+        try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
+        #expect(names(data).isEmpty)
+        #expect(sweep.removed.files == 8_000)
+        #expect((1...8).contains(most.open), "descriptors in the tree at a time")
+    }
+
+    @Test(
+        "in place, no mount is crossed and no link followed",
+        .enabled(if: Mounts.areAllowed, "this user may not mount")
+    )
+    func mountInPlace() throws {
+        let outside = "\(directory.path)/outside"
+        #expect(mkdir(outside, 0o700) == 0)
+        try write("\(outside)/file")
+        for path in ["profile", "profile/bind"] { make("\(data)/\(path)") }
+        try write("\(data)/profile/secret")
+        #expect(symlink(outside, "\(data)/profile/link") == 0)
+        #expect(mount(outside, "\(data)/profile/bind", nil, UInt(MS_BIND), nil) == 0)
+        defer { umount2("\(data)/profile/bind", Int32(MNT_DETACH)) }
+        var sweep = TombstoneSweep(truncates: true) { _ in }
+        let error = #expect(throws: UserDataError.self) {
+            try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
+        }
+        #expect(error?.code == EBUSY && error?.path == "\(data)/profile/bind")
+        #expect(names("\(data)/profile") == ["bind"] && names(outside) == ["file"])
+    }
+
+    @Test("in place, a directory that is moved away meanwhile does not lead out of the tree")
+    func movedInPlace() throws {
+        let outside = "\(directory.path)/outside"
+        make(outside)
+        try write("\(outside)/kept")
+        for path in ["a", "a/b"] { make("\(data)/\(path)") }
+        try write("\(data)/a/b/secret")
+        let data = data
+        var sweep = TombstoneSweep(truncates: false) { _ in rename("\(data)/a/b", "\(outside)/b") }
+        let error = #expect(throws: UserDataError.self) {
+            try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
+        }
+        #expect(error?.code == ESTALE)
+        #expect(names(outside) == ["b", "kept"])
+    }
+
+    // MARK: Texts
+
+    @Test("a mark that combines with a slash does not hide where a path leads, and equal text is not an equal path")
+    func pathsByBytes() {
+        #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/etc/\u{301}kiosk", home: nil) }
+        #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/home/e\u{301}/notes", home: "/home/\u{E9}") }
+        #expect(CleanupPath.isSame("/home/ada/\u{301}x", orBelow: "/home/ada"))
+    }
+
+    @Test(
+        "a name does not end a line of the log, or steer the terminal that shows it",
+        .enabled(if: geteuid() == 0, "only root makes files of others")
+    )
+    func controlCharacters() async throws {
+        let place = "\(data)/a\n\u{1B}[2J\r\u{202E}b"
+        #expect(mkdir(place, 0o700) == 0)
+        try "grace".write(toFile: "\(place)/file", atomically: false, encoding: .utf8)
+        let text = try await remove(data)
+        #expect(text.contains("Give it and its directory to the user"), "\(text)")
+        #expect(text.unicodeScalars.filter { $0.properties.generalCategory == .control }.allSatisfy { $0 == "\n" })
+        #expect(text.contains("\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b"), "\(text)")
+        #expect(text.split(separator: "\n").first?.contains("chown") == true, "all of it is on the first line")
+        let error = UserDataError("remove", place, reason: "a\nb", remedy: "c\u{1B}")
+        #expect(error.description == "could not remove \(data)/a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b: a\\u{a}b. c\\u{1b}")
+    }
+}
+
+/// Unchecked: the sweep calls on the test's own thread.
+private final class Most: @unchecked Sendable {
+    var calls = 0
+    var open = 0
+}
