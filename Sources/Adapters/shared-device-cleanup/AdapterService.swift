@@ -14,8 +14,12 @@ struct AdapterService {
     func follow(_ updates: AsyncStream<AppManifests>) async {
         var present: (cleanup: AppCleanup, busName: String?)?
         var running: Task<[AppCleanup], Never>?
+        var told: [ManagedConfigurationError] = []
         for await manifests in updates {
-            for problem in manifests.problems { log("\(problem)") }
+            let problems = manifests.problems(of: app)
+            // An update may be about another app.
+            if problems.told != told { for problem in problems.told { log("\(problem)") } }
+            told = problems.told
             let manifest = manifests.manifests.first { $0.identifier == app }
             let cleanup = manifest?.adapter
             guard running == nil || cleanup != present?.cleanup || manifest?.busName != present?.busName else {
@@ -24,7 +28,13 @@ struct AdapterService {
             running?.cancel()
             let former = (await running?.value ?? []) + [present?.cleanup].compactMap { $0 }
             let left = former.filter { old in cleanup.map { !$0.includes(old) } ?? true }
-            if cleanup == nil { log("no manifest of \(app) has the key “cleanup” for an adapter; waiting for one") }
+            if cleanup == nil {
+                log(
+                    problems.isRefused
+                        ? "the manifest of \(app) is refused (above); waiting for a valid one"
+                        : "no manifest of \(app) has the key “cleanup” for an adapter; waiting for one"
+                )
+            }
             present = cleanup.map { ($0, manifest?.busName) }
             running = Task { [busName = manifest?.busName] in
                 let left = await self.retire(left)
