@@ -78,7 +78,7 @@ struct CleanupProgramTests {
         let kiosk = try await Kiosk()
         let user: UInt32 = 65534
         #expect(chown(kiosk.data, user, user) == 0)
-        let command = #"grep SigBlk /proc/$$/status >\#(kiosk.data)/signals; exec sleep 1000"#
+        let command = #"grep SigBlk /proc/self/status >\#(kiosk.data)/signals; exec sleep 1000"#
         try kiosk.enrol(
             #"{"command": ["/bin/sh", "-c", "\#(command)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
             user: user

@@ -154,8 +154,10 @@ struct ConfigurationCommandTests {
         #expect(good.output.contains("is “stores” meant?"))
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
 
-        let (data, absent) = (directory.file("data"), directory.file("no data"))
-        mkdir(data, 0o755)
+        mkdir(directory.file("data"), 0o755)
+        // A path to delete is written as the kernel has it.
+        let data = directory.file("data").replacing("//", with: "/")
+        let absent = directory.file("no data").replacing("//", with: "/")
         let cleanup = #"{"by": "app", "delete": ["\#(data)", "\#(absent)"]}"#
         try directory.write(
             #"{"id": "org.example.orders", "executable": "/no/orders", "user": 4711, "cleanup": \#(cleanup)}"#,
