@@ -30,12 +30,12 @@ struct EnforcedCleanupTests {
 
     @Test(
         "a program that hangs, is suspended, ignores SIGTERM or forks away is stopped, its data is gone, and the next person signs in",
-        arguments: ["hangs", "suspended", "ignores-term", "forks"]
+        arguments: ["hangs", "suspended", "ignores-term", "forks", "forks-threaded"]
     )
     func hangs(kind: String) async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, kind)
-        if kind == "forks" {
+        if kind.hasPrefix("forks") {
             try await eventually("the fork writes", within: .seconds(60)) {
                 FileManager.default.fileExists(atPath: "\(device.data)/forked")
             }
