@@ -203,9 +203,15 @@ struct ProcessTreeTests {
             "executable": .executable(program), "path": .path(directory.path),
             "words": .words(["threaded-writer", directory.path], variable: "\(directory.path)/none"),
         ]
-        var processes = AppProcesses(name: program, mark: try #require(marks[mark]), user: geteuid())
+        var patience = StopPatience()
         // It ignores the request to end.
-        processes.patience.asked = .milliseconds(100)
+        patience.asked = .milliseconds(100)
+        let processes = AppProcesses(
+            name: program,
+            mark: try #require(marks[mark]),
+            user: geteuid(),
+            patience: patience
+        )
         #expect(try await !processes.isStopped())
         try await processes.stop()
         #expect(try await processes.isStopped())
