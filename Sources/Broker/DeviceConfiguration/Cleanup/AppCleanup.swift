@@ -67,7 +67,7 @@ package struct AppCleanup: Sendable, Equatable {
 
     /// Whether a cleanup by this manifest also does what `other` asks for.
     package func includes(_ other: AppCleanup) -> Bool {
-        cleaner == other.cleaner && program == other.program && user == other.user
+        cleaner == other.cleaner && program == other.program && user.number == other.user.number
             && Set(delete).isSuperset(of: other.delete)
     }
 
