@@ -172,6 +172,7 @@ package final class Enforcer: Sendable {
                 checkpoint: { self.checkpoint(.cleaning($0)) }
             )
             let text = try await adapter.cleanUp()
+            try await retireFormer(of: overdue.app, cleanup)
             guard let answer = await report(overdue, ["detail": .string(text)]) else { return }
             connections = answer["connections"]?.stringsValue ?? []
             checkpoint(.reported)
@@ -183,6 +184,25 @@ package final class Enforcer: Sendable {
             "processes of it are left on the bus: \(connections.joined(separator: ", "))",
             remedy: "See busctl status NAME; let one unit run the app, and name it in the manifest"
         )
+    }
+
+    /// Stops and deletes what the app's adapter had yet to stop and delete of earlier manifests.
+    private func retireFormer(of app: String, _ cleanup: AppCleanup) async throws(AdapterFailure) {
+        guard cleanup.cleaner == .adapter else { return }
+        let mark = self.mark(app)
+        let named = try await onSystemThread { () throws(AdapterFailure) in
+            try NamedCleanups(stateDirectory: mark).read()
+        }
+        for former in named where !cleanup.includes(former) {
+            let adapter = Adapter(
+                program: former.program(mark: mark),
+                start: nil,
+                paths: former.delete,
+                user: former.user.number,
+                log: log
+            )
+            try await adapter.retire()
+        }
     }
 
     /// - Returns: the answer; `nil` where the broker does not take the report: it hands the app over once more, if that is due.

@@ -1,6 +1,5 @@
 import CLinux
 package import DBusTransport
-import FoundationEssentials
 import Glibc
 import SharedDevice
 import Synchronization
@@ -63,14 +62,14 @@ package final class OwnedCommand: ProgramControl {
     package var name: String { settings.command.first ?? "" }
     private let settings: Settings
     private let state = Locked(State())
-    /// What happens when the command has ended by itself, with its status.
-    private let ended: @Sendable (Int32) -> Void
+    /// What happens when the command has ended by itself: its status, and how long it ran.
+    private let ended: @Sendable (Int32, Duration) -> Void
     /// Children that this process had before, with their starts: a shell that has become this program leaves them behind, and they are none of the
     /// command's.
     private let earlier: [pid_t: UInt64]
 
     /// From here on this process adopts what the command leaves.
-    package init(_ settings: Settings, ended: @escaping @Sendable (Int32) -> Void = { _ in }) {
+    package init(_ settings: Settings, ended: @escaping @Sendable (Int32, Duration) -> Void = { _, _ in }) {
         self.settings = settings
         self.ended = ended
         earlier = Self.earlierChildren
@@ -98,7 +97,7 @@ package final class OwnedCommand: ProgramControl {
         }
         guard mayStart else { return }
         defer { state.withLock { $0.isStarting = false } }
-        if settings.launcher.isEmpty { try makeDirectories() }
+        if settings.launcher.isEmpty { try ProgramDirectories.make(settings.directories) }
         let words = settings.launcher + settings.command
         guard let program = words.first else { return }
         var start = HelperProcess.Settings()
@@ -110,8 +109,10 @@ package final class OwnedCommand: ProgramControl {
         do throws(HelperProcess.Failure) {
             process = try HelperProcess(program, Array(words.dropFirst()), start)
         } catch {
-            throw AdapterFailure("start", name, error.description, remedy: "Correct the command")
+            let reason = settings.launcher.isEmpty ? error.reason : error.description
+            throw AdapterFailure("start", name, reason, remedy: "Correct the command")
         }
+        let began = ContinuousClock.now
         Self.commands.withLock { $0[process.identifier] = settings.mark }
         let isWanted = state.withLock { state in
             state.process = process
@@ -121,34 +122,14 @@ package final class OwnedCommand: ProgramControl {
         if !isWanted { process.killGroup(SIGKILL) }
         Task { [self] in
             let status = await process.waitUntilEnd() ?? -1
-            await hasEnded(process, status)
+            await hasEnded(process, status, after: ContinuousClock.now - began)
         }
     }
 
     /// Lets a command start again that has ended by itself.
     package func allowStart() { state.withLock { $0.isOver = false } }
 
-    private func makeDirectories() throws(AdapterFailure) {
-        for path in settings.directories {
-            do {
-                try FileManager.default.createDirectory(
-                    atPath: path,
-                    withIntermediateDirectories: true,
-                    attributes: [.posixPermissions: 0o700]
-                )
-            } catch {
-                let reason = (error as? CocoaError)?.underlying as? POSIXError
-                throw AdapterFailure(
-                    "make the directory",
-                    path,
-                    String(cString: strerror(reason?.code.rawValue ?? EIO)),
-                    remedy: "Make the directory above it, and give it to this user"
-                )
-            }
-        }
-    }
-
-    private func hasEnded(_ process: HelperProcess, _ status: Int32) async {
+    private func hasEnded(_ process: HelperProcess, _ status: Int32, after time: Duration) async {
         _ = Self.commands.withLock { $0.removeValue(forKey: process.identifier) }
         let pause = state.withLock { state -> Duration? in
             guard state.process === process else { return nil }
@@ -159,7 +140,7 @@ package final class OwnedCommand: ProgramControl {
             return state.pause
         }
         guard let pause else { return }
-        ended(status)
+        ended(status, time)
         guard settings.restarts else { return }
         try? await Task.sleep(for: pause)
         // A failure here comes again with the next state of the device.

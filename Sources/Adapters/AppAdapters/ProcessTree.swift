@@ -195,16 +195,71 @@ struct ProcessTree {
 
     private static func entry(_ identifier: pid_t, _ root: String) throws(AdapterFailure) -> Entry? {
         let path = "\(root)/\(identifier)/stat"
-        guard let bytes = try read(path) else { return nil }
-        // The name is in parentheses, and may contain any.
-        let text = String(decoding: bytes, as: UTF8.self)
-        let fields = text.lastIndex(of: ")").map { text[$0...].dropFirst().split(whereSeparator: \.isWhitespace) } ?? []
+        let text: [Substring]?
+        do throws(Unreadable) { text = try Self.fields(of: path) } catch { throw error.failure }
+        guard let fields = text else { return nil }
         guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
             let start = UInt64(fields[19])
         else { throw failure(path, "it has not the form that is known of it") }
         // A first thread that has ended leaves a process that looks like a zombie, and whose other threads go on.
-        let isZombie = fields[0] == "Z" || fields[0] == "X"
-        return Entry(identifier: identifier, parent: parent, hasEnded: isZombie && threads <= 1, start: start)
+        let hasEnded = isZombie(fields[0]) && threads <= 1
+        return Entry(identifier: identifier, parent: parent, hasEnded: hasEnded, start: start)
+    }
+
+    /// What the kernel's line on a process or a thread has after its name.
+    private static func fields(of path: String) throws(Unreadable) -> [Substring]? {
+        guard let bytes = try Self.bytes(of: path) else { return nil }
+        // The name is in parentheses, and may contain any.
+        let text = String(decoding: bytes, as: UTF8.self)
+        return text.lastIndex(of: ")").map { text[$0...].dropFirst().split(whereSeparator: \.isWhitespace) } ?? []
+    }
+
+    private static func isZombie(_ state: Substring) -> Bool { state == "Z" || state == "X" }
+
+    /// Whether the thread runs nothing of a program any more: it has ended or is about to, or is the kernel's own.
+    private static func runsNothing(_ thread: String) throws(Unreadable) -> Bool {
+        guard let fields = try Self.fields(of: "\(thread)/stat") else { return true }
+        guard fields.count > 6, let flags = UInt32(fields[6]) else { return false }
+        // PF_EXITING and PF_KTHREAD of linux/sched.h.
+        return isZombie(fields[0]) || flags & (0x4 | 0x20_0000) != 0
+    }
+
+    /// What the kernel says of a process: where it says nothing of the first thread, what it says of another, because the first may have ended before
+    /// the others.
+    ///
+    /// - Parameter read: is given the directory of the process, or of a thread; its `nil` means that the kernel says nothing there.
+    /// - Returns: `nil` if no thread runs the program any more.
+    /// - Throws: ``Unreadable`` where threads run of which nothing is said.
+    private static func told<Answer>(
+        _ identifier: pid_t,
+        _ root: String,
+        _ read: (String) throws(Unreadable) -> Answer?
+    ) throws(Unreadable) -> Answer? {
+        let process = "\(root)/\(identifier)"
+        if let answer = try read(process) { return answer }
+        let tasks = "\(process)/task"
+        for _ in 0..<mostLooks {
+            let threads = Set(try numbers(in: tasks))
+            var areOver = true
+            for thread in threads {
+                if let answer = try read("\(tasks)/\(thread)") { return answer }
+                if try !runsNothing("\(tasks)/\(thread)") { areOver = false }
+            }
+            // One that is about to end may have started another after the list was made.
+            if areOver, Set(try numbers(in: tasks)).isSubset(of: threads) { return nil }
+        }
+        throw Unreadable(path: tasks, code: ESRCH)
+    }
+
+    /// The bytes of a file of the process, which may be empty.
+    private static func told(_ identifier: pid_t, _ root: String, file: String) throws(Unreadable) -> [UInt8] {
+        try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
+            let bytes = try Self.bytes(of: "\(directory)/\(file)") ?? []
+            // A thread that has ended has empty files, too; a program may have emptied its own.
+            var byte: CChar = 0
+            guard bytes.isEmpty, readlink("\(directory)/exe", &byte, 1) < 0 else { return bytes }
+            return errno == ENOENT || errno == ESRCH ? nil : bytes
+        } ?? []
     }
 
     /// The users that the process is: the real, the effective, the saved and that for files. Not the owner of its directory, which is root where a
@@ -233,18 +288,22 @@ struct ProcessTree {
             switch mark {
             case .variable(let value): return try hasVariable(identifier, value, root)
             case .path(let path):
-                let arguments = try bytes(of: "\(root)/\(identifier)/cmdline") ?? []
+                let arguments = try told(identifier, root, file: "cmdline")
                 if String(decoding: arguments, as: UTF8.self).contains(path) { return true }
                 return try hasVariable(identifier, path, root)
             case .words(let words, let value):
-                if has(words, arguments: try bytes(of: "\(root)/\(identifier)/cmdline") ?? []) { return true }
+                if has(words, arguments: try told(identifier, root, file: "cmdline")) { return true }
                 return try hasVariable(identifier, value, root)
             case .executable(let path):
-                let program = try target(of: "\(root)/\(identifier)/exe")
+                let program = try told(identifier, root) { (directory: String) throws(Unreadable) -> String? in
+                    try target(of: "\(directory)/exe")
+                }
                 // An update has removed the file of a program that still runs.
                 return program == path || program == path + " (deleted)"
             case .flatpak(let name):
-                let text = try information(of: "\(root)/\(identifier)/root")
+                let text = try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
+                    try information(of: "\(directory)/root")
+                }
                 return text?.split(separator: UInt8(ascii: "\n")).contains { $0.elementsEqual("name=\(name)".utf8) }
                     == true
             }
@@ -265,22 +324,18 @@ struct ProcessTree {
     }
 
     private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(Unreadable) -> Bool {
-        var text = try bytes(of: "\(root)/\(identifier)/environ") ?? []
-        if text.isEmpty {
-            // The first thread may have ended before others.
-            let tasks = "\(root)/\(identifier)/task"
-            for task in try numbers(in: tasks) where text.isEmpty {
-                text = try bytes(of: "\(tasks)/\(task)/environ") ?? []
-            }
-        }
+        let text = try told(identifier, root, file: "environ")
         return text.split(separator: 0).contains { $0.elementsEqual("\(mark)=\(value)".utf8) }
     }
 
     /// Below the root of a process may be anything, file systems of its user's too, which refuse root. What is no file that can be read is not
     /// Flatpak's; only the root itself has to be there to be seen.
+    ///
+    /// - Returns: `nil` where there is no root, because the thread has ended.
     private static func information(of root: String) throws(Unreadable) -> [UInt8]? {
         guard try target(of: root) != nil else { return nil }
-        do throws(Unreadable) { return try bytes(of: "\(root)/.flatpak-info", limit: 65_536) } catch { return nil }
+        if let bytes = try? Self.bytes(of: "\(root)/.flatpak-info", limit: 65_536) { return bytes }
+        return try target(of: root) == nil ? nil : []
     }
 
     private static func target(of link: String) throws(Unreadable) -> String? {

@@ -20,7 +20,8 @@ package struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertibl
     package let description: String
 
     package init(_ attempted: String, _ what: String, _ reason: String, remedy: String) {
-        description = "could not \(attempted) \(what): \(reason). \(remedy)"
+        // Reasons come from everywhere, and some are sentences.
+        description = "could not \(attempted) \(what): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
     }
 
     /// A failure that says all this itself.

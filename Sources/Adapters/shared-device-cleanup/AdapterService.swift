@@ -3,6 +3,7 @@ import DBusTransport
 import DeviceConfiguration
 import Glibc
 import SharedDevice
+import Synchronization
 
 /// Runs the adapter that an app's manifest describes, and another one when the manifest changes.
 struct AdapterService {
@@ -13,48 +14,136 @@ struct AdapterService {
     /// Follows the manifests until the task is cancelled.
     func follow(_ updates: AsyncStream<AppManifests>) async {
         var present: (cleanup: AppCleanup, busName: String?)?
-        var running: Task<[AppCleanup], Never>?
+        var running: Task<Void, Never>?
+        var told: [ManagedConfigurationError] = []
         for await manifests in updates {
-            for problem in manifests.problems { log("\(problem)") }
+            let problems = manifests.problems(of: app)
+            // An update may be about another app.
+            if problems.told != told { for problem in problems.told { log("\(problem)") } }
+            told = problems.told
             let manifest = manifests.manifests.first { $0.identifier == app }
             let cleanup = manifest?.adapter
             guard running == nil || cleanup != present?.cleanup || manifest?.busName != present?.busName else {
                 continue
             }
             running?.cancel()
-            let former = (await running?.value ?? []) + [present?.cleanup].compactMap { $0 }
-            let left = former.filter { old in cleanup.map { !$0.includes(old) } ?? true }
-            if cleanup == nil { log("no manifest of \(app) has the key “cleanup” for an adapter; waiting for one") }
-            present = cleanup.map { ($0, manifest?.busName) }
-            running = Task { [busName = manifest?.busName] in
-                let left = await self.retire(left)
-                if left.isEmpty, let cleanup { await self.run(cleanup, busName) }
-                return left
+            _ = await running?.value
+            if cleanup == nil {
+                log(
+                    problems.isRefused
+                        ? "the manifest of \(app) is refused (above); waiting for a valid one"
+                        : "no manifest of \(app) has the key “cleanup” for an adapter; waiting for one"
+                )
             }
+            present = cleanup.map { ($0, manifest?.busName) }
+            // A manifest that cannot be read when this starts is no order to delete what it may still name.
+            guard manifest != nil || running != nil || manifests.problems.isEmpty else { continue }
+            running = Task { [busName = manifest?.busName] in await self.serve(cleanup, busName) }
         }
         running?.cancel()
         _ = await running?.value
     }
 
-    /// Stops and deletes what manifests named that have changed: no later cleanup does. Tries until it succeeds, or the task is cancelled; until
-    /// then there is no receipt.
+    /// - Parameter cleanup: what the manifest names; `nil` where there is none, so that nothing but what earlier ones named is to be done.
+    private func serve(_ cleanup: AppCleanup?, _ busName: String?) async {
+        let application = SharedDeviceApplication(
+            identifier: app,
+            bus: bus,
+            busName: busName,
+            stateDirectory: stateDirectory
+        )
+        let usable = cleanup.flatMap { isUsable($0, application) ? $0 : nil }
+        guard await settle(usable, application.stateDirectory), let cleanup = usable else { return }
+        await run(cleanup, application)
+    }
+
+    // MARK: Earlier manifests
+
+    /// Stops and deletes what earlier manifests named, and notes what this one names. Tries until it succeeds, or the task is cancelled; until then
+    /// there is no receipt, and the broker is told why.
     ///
-    /// - Returns: what is left to do.
-    private func retire(_ former: [AppCleanup]) async -> [AppCleanup] {
-        var left = former
-        while let cleanup = left.first, !Task.isCancelled {
-            log("the manifest of \(app) has changed; what it named is stopped and deleted")
-            let mark = SharedDeviceApplication(identifier: app, bus: bus, stateDirectory: stateDirectory).stateDirectory
+    /// - Returns: whether it has succeeded.
+    private func settle(_ cleanup: AppCleanup?, _ directory: String) async -> Bool {
+        let named = NamedCleanups(stateDirectory: directory)
+        let reason = Reason()
+        var refusal: Task<Void, Never>?
+        var isSettled = false
+        while !isSettled, !Task.isCancelled {
             do throws(AdapterFailure) {
-                if mayRun(cleanup) { try await adapter(cleanup, cleanup.program(mark: mark)).retire() }
-                left.removeFirst()
+                isSettled = try await retire(named, for: cleanup, directory)
             } catch {
-                log("\(error). Until then there is no receipt; to go on without, restart this adapter")
+                let text = "\(error). Until then there is no receipt; to go on without, remove \(named.path)"
+                log(text)
+                reason.set(text)
+                // Without a manifest nobody expects a receipt.
+                if refusal == nil, cleanup != nil { refusal = Task { await refuse(reason, directory) } }
                 try? await Task.sleep(for: .seconds(10))
             }
         }
-        return left
+        // The record of the app is for one at a time.
+        refusal?.cancel()
+        _ = await refusal?.value
+        return isSettled
     }
+
+    /// Stops and deletes what manifests named that have changed: no later cleanup does. What this one names is on the disk before it is put to use:
+    /// it may change while no adapter runs.
+    ///
+    /// - Returns: whether nothing is left to do; not if the task was cancelled.
+    private func retire(
+        _ named: NamedCleanups,
+        for cleanup: AppCleanup?,
+        _ directory: String
+    ) async throws(AdapterFailure) -> Bool {
+        while !Task.isCancelled {
+            let all = try await onSystemThread { () throws(AdapterFailure) in try named.read() }
+            guard let old = all.first(where: { old in cleanup.map { !$0.includes(old) } ?? true }) else {
+                let present = cleanup.map { [$0] } ?? []
+                try await onSystemThread { () throws(AdapterFailure) in try named.write(present) }
+                return true
+            }
+            log("the manifest of \(app) has changed; what it named is stopped and deleted")
+            guard mayRun(old) else {
+                throw AdapterFailure(
+                    "delete what an earlier manifest of",
+                    "\(app) named",
+                    "it is user \(old.user.number)'s, and this is user \(geteuid())",
+                    remedy: "Run the adapter as that user, or as root"
+                )
+            }
+            try await adapter(old, old.program(mark: directory)).retire()
+            // Read anew: whoever goes on without it has removed the file meanwhile.
+            try await onSystemThread { () throws(AdapterFailure) in
+                try named.write(try named.read().filter { $0 != old })
+            }
+        }
+        return false
+    }
+
+    /// Why there is no receipt, for people.
+    private final class Reason: Sendable {
+        private let text = Locked("")
+
+        struct Failure: Error, CustomStringConvertible { let description: String }
+
+        func set(_ text: String) { self.text.withLock { $0 = text } }
+
+        var failure: Failure { Failure(description: text.withLock { $0 }) }
+    }
+
+    /// Follows the account in the place of the adapter, so that each cleanup fails with the reason. Until the task is cancelled.
+    private func refuse(_ reason: Reason, _ directory: String) async {
+        let application = SharedDeviceApplication(identifier: app, bus: bus, stateDirectory: directory)
+        let cleanup = CleanupCoordinator()
+        do {
+            try cleanup.register("adapter") { _ -> String in throw reason.failure }
+        } catch {
+            return log("\(error)")
+        }
+        await application.follow(cleanup) { _ in }
+    }
+
+    // MARK: The present manifest
 
     private func mayRun(_ cleanup: AppCleanup) -> Bool {
         let user = cleanup.user.number
@@ -73,20 +162,19 @@ struct AdapterService {
         )
     }
 
-    private func run(_ cleanup: AppCleanup, _ busName: String?) async {
-        guard mayRun(cleanup) else { return }
-        let application = SharedDeviceApplication(
-            identifier: app,
-            bus: bus,
-            busName: busName,
-            stateDirectory: stateDirectory
-        )
+    private func isUsable(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) -> Bool {
+        guard mayRun(cleanup) else { return false }
         // The record of what is owed has to outlast the deletion.
         for path in cleanup.delete where "\(application.stateDirectory)/".hasPrefix("\(path)/") {
-            return log(
+            log(
                 "the manifest of \(app) deletes \(path), in which the adapter keeps its record; name other directories"
             )
+            return false
         }
+        return true
+    }
+
+    private func run(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) async {
         let program = cleanup.program(mark: application.stateDirectory)
         let adapter = adapter(cleanup, program)
         do {

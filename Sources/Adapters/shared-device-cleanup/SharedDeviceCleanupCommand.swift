@@ -3,7 +3,6 @@ import ArgumentParser
 import CLinux
 import DBusTransport
 import DeviceConfiguration
-import FoundationEssentials
 import Glibc
 import ProjectVersion
 import SharedDevice
@@ -127,18 +126,16 @@ struct LaunchCommand: ParsableCommand {
     func run() throws {
         do {
             try UserRights.take(SystemUser(number: user))
-            for path in directory {
-                try FileManager.default.createDirectory(
-                    atPath: path,
-                    withIntermediateDirectories: true,
-                    attributes: [.posixPermissions: 0o700]
-                )
-            }
+            try ProgramDirectories.make(directory)
         } catch {
             log("\(error)")
             throw ExitCode(EX_CANTCREAT)
         }
         var words = command.map { strdup($0) } + [nil]
+        // This may be one of the threads that take no signals. The command would have that from it, and SIGTERM could not end it.
+        var none = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, nil)
         execvp(command[0], &words)
         log("\(command[0]) does not start: \(String(cString: strerror(errno)))")
         throw ExitCode(EX_UNAVAILABLE)

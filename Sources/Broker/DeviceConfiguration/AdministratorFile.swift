@@ -76,19 +76,34 @@ package func systemReason(_ error: any Error) -> String {
 extension AdministratorFile {
     /// The value of a JSON object.
     ///
-    /// - Parameter file: where it comes from, for the error.
-    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `wrongType`, `invalidValue`.
+    /// - Parameters:
+    ///   - file: where it comes from, for the error.
+    ///   - example: what such an object begins with, for the remedy.
+    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
         from json: Data,
-        file: String
+        file: String,
+        example: String
     ) throws(ManagedConfigurationError) -> Value {
+        // Before the decoder, which takes either of two values of one key, and a comma with nothing after it.
+        if let flaw = JSONFlaw.find(in: json) {
+            throw ManagedConfigurationError(
+                flaw.isRepeatedKey ? .contradiction : .invalidJSON,
+                file: file,
+                message: flaw.text,
+                remedy: flaw.isRepeatedKey ? "leave one" : oneObject(example)
+            )
+        }
         do {
             return try JSONDecoder().decode(type, from: json)
         } catch {
-            throw ManagedConfigurationError(error, in: json, file: file)
+            throw ManagedConfigurationError(error, in: json, file: file, example: example)
         }
     }
+
+    /// The remedy for what is no object.
+    fileprivate static func oneObject(_ example: String) -> String { "write one JSON object, such as \(example)" }
 }
 
 /// A type of JSON's values, as remedies name it.
@@ -102,7 +117,7 @@ extension Double: WrittenForm { static var form: String { "a number, without quo
 
 extension ManagedConfigurationError {
     /// What a decoder has found, with the key and the remedy.
-    fileprivate init(_ error: any Error, in json: Data, file: String) {
+    fileprivate init(_ error: any Error, in json: Data, file: String, example: String) {
         let (context, type) =
             switch error {
             case DecodingError.typeMismatch(let type, let context): (context, type as Any.Type?)
@@ -115,7 +130,7 @@ extension ManagedConfigurationError {
                 .invalidJSON,
                 file: file,
                 message: type == nil ? JSONFlaw.text(of: json) : "it is JSON, but not an object",
-                remedy: "write one JSON object, such as {\"sharedDeviceMode\": true} in a configuration"
+                remedy: AdministratorFile.oneObject(example)
             )
             return
         }

@@ -109,9 +109,14 @@ extension AppManifest: Decodable {
     /// Reads a manifest. Asks the system for the user and the executable's path, and so may block.
     ///
     /// - Parameter file: Where it comes from, for the error.
-    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `wrongType`, `invalidValue`.
+    /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     package init(json: Data, file: String) throws(ManagedConfigurationError) {
-        self = try AdministratorFile.decode(Self.self, from: json, file: file)
+        self = try AdministratorFile.decode(
+            Self.self,
+            from: json,
+            file: file,
+            example: #"{"id": "org.example.orders", …} in a manifest"#
+        )
     }
 
     package init(from decoder: any Decoder) throws {

@@ -1,6 +1,7 @@
 import DBusTransport
 import FoundationEssentials
 import Glibc
+import StrictJSON
 import Synchronization
 
 /// The manifests of a directory, as they are in force.
@@ -13,6 +14,18 @@ package struct AppManifests: Sendable, Equatable {
     package init(manifests: [AppManifest] = [], problems: [ManagedConfigurationError] = []) {
         self.manifests = manifests
         self.problems = problems
+    }
+
+    /// What its adapter has to tell of an app: what is wrong with its manifest and with the directory, and nothing of other apps.
+    ///
+    /// - Returns: the problems, and whether the app's manifest is among them.
+    package func problems(of app: String) -> (told: [ManagedConfigurationError], isRefused: Bool) {
+        func isFile(_ problem: ManagedConfigurationError) -> Bool { problem.file.hasSuffix(".json") }
+        let own = problems.filter { $0.app.map { $0 == app } ?? $0.file.hasSuffix("/\(app).json") }
+        // Where the app has no manifest, a file whose app nobody can tell may be meant for it.
+        let isKnown = !own.isEmpty || manifests.contains { $0.identifier == app }
+        let others = problems.filter { $0.app == nil && !own.contains($0) && !(isKnown && isFile($0)) }
+        return (others + own, !own.isEmpty)
     }
 }
 
@@ -86,13 +99,15 @@ extension ManagedConfigurationError {
         in file: String,
         and other: String
     ) -> ManagedConfigurationError {
-        ManagedConfigurationError(
+        var error = ManagedConfigurationError(
             .contradiction,
             file: file,
             key: "id",
             message: "\(other) is the manifest of \(identifier), and this one does not count",
             remedy: "remove one of the two"
         )
+        error.app = identifier
+        return error
     }
 }
 
@@ -166,13 +181,22 @@ package struct AppManifestDirectory: Sendable {
             decides: "which program is the app",
             mustBeRoots: mustBeRoots
         )
+        var content: Data?
         do throws(ManagedConfigurationError) {
-            guard let content = try file.read() else { return nil }
+            content = try file.read()
+            guard let content else { return nil }
             let manifest = try AppManifest(json: content, file: path)
             return AppManifestMonitor.Reading(name: name, path: path, manifest: .success(manifest))
         } catch {
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(error))
+            var problem = error
+            problem.app = content.flatMap { Self.identifier(in: $0) }
+            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem))
         }
+    }
+
+    /// The app that a manifest is of which something is wrong, as far as it says so.
+    private static func identifier(in json: Data) -> String? {
+        (try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count)))?["id"]?.string
     }
 
     private func names() throws(ManagedConfigurationError) -> [String] {

@@ -7,15 +7,19 @@ package enum JSONFlaw {
     private static let limits = JSONLimits(size: .max, depth: 512, values: .max)
 
     /// What keeps it from being JSON, with line and column, both counted from 1. `JSONDecoder` says neither.
-    package static func text(of json: Data) -> String {
+    package static func text(of json: Data) -> String { find(in: json)?.text ?? "it is no JSON object" }
+
+    /// What is wrong with the text; `nil` where it is JSON, and no object has a key twice.
+    static func find(in json: Data) -> (text: String, isRepeatedKey: Bool)? {
         do throws(JSONError) {
             _ = try JSONValue(parsing: [UInt8](json), limits: limits)
-            return "it is no JSON object"
+            return nil
         } catch {
             let isText = String(validating: json, as: UTF8.self) != nil
-            guard isText, let offset = error.offset else { return "it is not JSON: it is not UTF-8" }
-            return
-                "it is not JSON: \(error.what.map { "\($0) in" } ?? "it ends too early, in") \(place(offset, in: json))"
+            guard isText, let offset = error.offset else { return ("it is not JSON: it is not UTF-8", false) }
+            let place = place(offset, in: json)
+            if let key = error.repeatedKey { return ("\(key.quoted) is there twice, again in \(place)", true) }
+            return ("it is not JSON: \(error.what.map { "\($0) in" } ?? "it ends too early, in") \(place)", false)
         }
     }
 

@@ -200,12 +200,17 @@ extension ManagedConfiguration: Codable {
     /// Reads a file's content.
     ///
     /// - Parameter file: where it comes from, for the error.
-    /// - Throws: ``ManagedConfigurationError``: `invalidJSON`, `profile`, `wrongType`, `invalidValue`.
+    /// - Throws: ``ManagedConfigurationError``: `invalidJSON`, `contradiction`, `profile`, `wrongType`, `invalidValue`.
     package init(json: Data, file: String) throws(ManagedConfigurationError) {
         if Self.isProfile(json) {
             throw .profile(file, "it is an Apple profile or property list", remedy: "run: \(Self.converter) \(file)")
         }
-        self = try AdministratorFile.decode(Self.self, from: json, file: file)
+        self = try AdministratorFile.decode(
+            Self.self,
+            from: json,
+            file: file,
+            example: #"{"sharedDeviceMode": true} in a configuration"#
+        )
         // The device would be personal although one of them says otherwise.
         for key in unknownKeys where key == "ExtensionData" || key == "PayloadContent" {
             throw .profile(file, key: key, "keys are not read inside it", remedy: "write them beside the other keys")

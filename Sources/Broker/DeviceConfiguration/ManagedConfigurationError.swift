@@ -32,6 +32,8 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
     package let message: String
     /// What helps.
     package let remedy: String
+    /// The app whose manifest it is, where its identifier can be read.
+    package var app: String?
 
     package init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
         self.code = code

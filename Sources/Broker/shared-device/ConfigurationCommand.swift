@@ -147,11 +147,21 @@ struct ConfigurationReport {
         }
         if !manifests.manifests.isEmpty {
             lines += ["", "Apps in \(directory):"]
-            lines += manifests.manifests.map { "\($0.identifier)  \($0.identity)" }
+            for manifest in manifests.manifests {
+                lines.append("\(manifest.identifier)  \(manifest.identity)")
+                lines += (manifest.cleanup?.delete ?? []).map(Self.deletion)
+            }
         }
         if !warnings.isEmpty { lines.append("") }
         lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" }
         return lines.joined(separator: "\n")
+    }
+
+    /// A misspelt path is one at which there is nothing. What this user may not see is not told.
+    private static func deletion(of path: String) -> String {
+        var status = stat()
+        let isMissing = lstat(path, &status) != 0 && errno == ENOENT
+        return "    deletes \(Terminal.printable(path))\(isMissing ? " (nothing is there yet)" : "")"
     }
 
     /// For programs. The properties' names are the keys, which programs rely on.
@@ -273,6 +283,7 @@ private struct ReportedApp: Encodable {
     let flatpak: String?
     let busName: String?
     let stores: [String]
+    let deletes: [String]
     let sharedDeviceModeSupported: Bool
 
     init(_ manifest: AppManifest) {
@@ -284,6 +295,7 @@ private struct ReportedApp: Encodable {
         flatpak = manifest.identity.flatpak
         busName = manifest.busName
         stores = manifest.stores
+        deletes = manifest.cleanup?.delete ?? []
         sharedDeviceModeSupported = manifest.supportsSharedDeviceMode
     }
 }

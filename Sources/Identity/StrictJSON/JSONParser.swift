@@ -52,6 +52,8 @@ private struct JSONParser {
 
     // MARK: Values
 
+    private static let nothingAfterComma = "nothing after a comma"
+
     /// One value, and the space around it.
     private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
         skipSpace()
@@ -81,14 +83,16 @@ private struct JSONParser {
         repeat {
             skipSpace()
             let start = position
-            guard take("\"") else { throw flaw("no key") }
+            // The commonest mistake of people who write JSON has a name of its own.
+            let isAfterComma = !members.isEmpty && next == UInt8(ascii: "}")
+            guard take("\"") else { throw flaw(isAfterComma ? Self.nothingAfterComma : "no key") }
             let name = try restOfString()
             skipSpace()
             try expect(":")
             let value = try value(depth: depth)
             // Two readers of one text could go by different ones of the two.
             guard members.updateValue(value, forKey: name) == nil else {
-                throw JSONError(what: "the same key a second time", offset: start)
+                throw JSONError(what: "the same key a second time", offset: start, repeatedKey: name)
             }
         } while take(",")
         try expect("}")
@@ -100,7 +104,11 @@ private struct JSONParser {
         var elements: [JSONValue] = []
         skipSpace()
         if take("]") { return elements }
-        repeat { elements.append(try value(depth: depth)) } while take(",")
+        repeat {
+            skipSpace()
+            if !elements.isEmpty, next == UInt8(ascii: "]") { throw flaw(Self.nothingAfterComma) }
+            elements.append(try value(depth: depth))
+        } while take(",")
         try expect("]")
         return elements
     }

@@ -77,6 +77,8 @@ package struct JSONError: Error, Sendable, Hashable, CustomStringConvertible {
     package let what: String?
     /// Where, in bytes from its beginning; `nil` where it is the text as a whole.
     package let offset: Int?
+    /// The key that is there a second time, where that is the reason.
+    package var repeatedKey: String?
 
     /// For instance: no “:” at byte 12.
     package var description: String {

@@ -120,7 +120,14 @@ struct CleanupManifestTests {
                 #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"], "start": "never"}"#,
                 "nobody, signed-in, always"
             ),
-            (#"{"command": ["chromium"], "delete": ["/var/lib/kiosk"]}"#, "no program"),
+            (#"{"command": [], "delete": ["/var/lib/kiosk"]}"#, "no program"),
+            (#"{"command": ["sleep", "9"], "delete": ["/var/lib/kiosk"]}"#, "“sleep” is no absolute path; write /"),
+            (#"{"command": ["./no-such"], "delete": ["/var/lib/kiosk"]}"#, "“./no-such” is no absolute path"),
+            (#"{"unit": "kiosk.service", "delete": ["~/star/*"]}"#, "“~/star/*” has a pattern in it"),
+            (#"{"unit": "kiosk.service", "delete": ["/srv/kiosk/?"]}"#, "has a pattern in it"),
+            (#"{"unit": "kiosk.service", "delete": ["/srv/kiosk/[ab]"]}"#, "has a pattern in it"),
+            (#"{"unit": "kiosk.service", "delete": ["$HOME/kiosk"]}"#, "“$HOME/kiosk” has a variable in it"),
+            (#"{"command": ["/usr/bin/x"], "preset": "firefox", "data": "/srv/kiosk*"}"#, "has a pattern in it"),
             (#"{"command": ["/usr/bin/chromium"], "preset": "chromium"}"#, "needs \"data\""),
             (#"{"command": ["/usr/bin/x"], "preset": "netscape", "data": "/var/lib/kiosk"}"#, "chromium, firefox"),
             (

@@ -1,3 +1,4 @@
+import DeviceConfiguration
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -62,6 +63,86 @@ struct CleanupProgramTests {
         try await eventually("it is stopped and its data is gone", within: .seconds(60)) {
             kill(number, 0) != 0 && !FileManager.default.fileExists(atPath: "\(kiosk.data)/process")
         }
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+
+    /// What the kernel says of a process that blocks no signal.
+    private static let noSignals = "SigBlk:\t0000000000000000"
+
+    @Test(
+        "a command that runs as another user takes every signal",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func signals() async throws {
+        let kiosk = try await Kiosk()
+        let user: UInt32 = 65534
+        #expect(chown(kiosk.data, user, user) == 0)
+        let command = #"grep SigBlk /proc/self/status >\#(kiosk.data)/signals; exec sleep 1000"#
+        try kiosk.enrol(
+            #"{"command": ["/bin/sh", "-c", "\#(command)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
+            user: user
+        )
+        let adapter = try kiosk.adapter()
+        let written = { (try? String(contentsOfFile: "\(kiosk.data)/signals", encoding: .utf8)) ?? "" }
+        try await eventually("the command runs", within: .seconds(60)) { written().hasSuffix("\n") }
+        #expect(written() == Self.noSignals + "\n")
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+
+    @Test("what becomes a command blocks no signal")
+    func signalsOfLauncher() async throws {
+        let launch = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["launch", "--user", "\(geteuid())", "--", "grep", "SigBlk", "/proc/self/status"]
+        )
+        #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
+        #expect(launch.lines == [Self.noSignals])
+    }
+
+    @Test(
+        "a directory that the app's user cannot make is told with what makes it",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func directoryOfRoot() async throws {
+        let directory = try TemporaryDirectory("roots")
+        let data = "\(directory.path)/data"
+        func launch() async throws -> String {
+            let launch = try ChildProcess(
+                ChildProcess.built("shared-device-cleanup"),
+                ["launch", "--user", "65534", "--directory", data, "--directory", "\(data)/home", "--", "/bin/true"]
+            )
+            #expect(await launch.exitStatus() == EX_CANTCREAT)
+            return launch.errorText
+        }
+        let name = try SystemUser(number: 65534).name ?? "65534"
+        let remedy = "install -d -m 700 -o \(name) \(data)"
+        #expect(chmod(directory.path, 0o755) == 0)
+        #expect(
+            try await launch()
+                == "shared-device-cleanup: could not make \(data) as \(name): Permission denied. Make it: \(remedy)"
+        )
+        #expect(mkdir(data, 0o755) == 0)
+        let text = try await launch()
+        #expect(text.contains("could not make \(data)/home as \(name): Permission denied. Give \(data) to"), "\(text)")
+        #expect(text.hasSuffix(remedy), "\(text)")
+    }
+
+    @Test("the adapter tells what is wrong with its app's manifest, and nothing of the manifests of others")
+    func otherManifests() async throws {
+        let kiosk = try await Kiosk()
+        let other = #"{"id": "org.example.other", "executable": "other"}"#
+        try other.write(toFile: "\(kiosk.manifests)/a.json", atomically: true, encoding: .utf8)
+        try "{".write(toFile: "\(kiosk.manifests)/b.json", atomically: true, encoding: .utf8)
+        let bad = #"{"command": ["/bin/sleep", "1000"], "delete": ["/var/lib/kiosk/*"]}"#
+        try kiosk.enrol(bad, user: geteuid() == 0 ? 65534 : geteuid())
+        let adapter = try kiosk.adapter()
+        try await eventually("it says what it waits for", within: .seconds(60)) {
+            adapter.errorText.contains("the manifest of \(Self.identifier) is refused (above); waiting for a valid one")
+        }
+        #expect(adapter.errorText.contains("kiosk.json"), "\(adapter.errorText)")
+        #expect(!adapter.errorText.contains("a.json") && !adapter.errorText.contains("b.json"), "\(adapter.errorText)")
         adapter.send(SIGTERM)
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
     }

@@ -30,12 +30,12 @@ struct EnforcedCleanupTests {
 
     @Test(
         "a program that hangs, is suspended, ignores SIGTERM or forks away is stopped, its data is gone, and the next person signs in",
-        arguments: ["hangs", "suspended", "ignores-term", "forks"]
+        arguments: ["hangs", "suspended", "ignores-term", "forks", "forks-threaded"]
     )
     func hangs(kind: String) async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, kind)
-        if kind == "forks" {
+        if kind.hasPrefix("forks") {
             try await eventually("the fork writes", within: .seconds(60)) {
                 FileManager.default.fileExists(atPath: "\(device.data)/forked")
             }
@@ -143,14 +143,39 @@ struct EnforcedCleanupTests {
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }
 
+    /// An adapter whose command has Ada's secret, and does not end when it is asked to.
+    private func enrolAdapter(_ device: LateApps, deleting path: String) throws {
+        let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
+        let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
+        let cleanup = #"{"command": \#(arguments), "delete": ["\#(path)"], "start": "always"}"#
+        let program = ChildProcess.built("shared-device-cleanup")
+        try device.enrol("late", #""executable": "\#(program)", "cleanup": \#(cleanup)"#)
+    }
+
+    @Test("what an adapter's earlier manifest named is deleted, too, where the adapter was killed before it could")
+    func earlierManifest() async throws {
+        let device = try await LateApps()
+        try enrolAdapter(device, deleting: device.data)
+        let desk = try await device.app("desk", "tidy")
+        let adapter = try device.adapter()
+        try await device.signIn("ada", at: desk)
+        try await eventually("the command runs", within: .seconds(60)) { try !device.isClean() }
+        adapter.kill()
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
+        let other = "\(device.directory.path)/late/other"
+        #expect(mkdir(other, 0o700) == 0 && chown(other, LateApps.user, LateApps.user) == 0)
+        try enrolAdapter(device, deleting: other)
+        let enforcer = try device.enforcer()
+        try await device.signOut()
+        try await device.signIn("grace", at: desk, within: .seconds(90))
+        #expect(try await device.progress() == "enforced")
+        #expect(try device.isClean(), "\(enforcer.errorText)")
+    }
+
     @Test("an adapter that hangs is stopped with its program, and its data deleted")
     func adapterHangs() async throws {
         let device = try await LateApps()
-        let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
-        let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
-        let cleanup = #"{"command": \#(arguments), "delete": ["\#(device.data)"], "start": "always"}"#
-        let program = ChildProcess.built("shared-device-cleanup")
-        try device.enrol("late", #""executable": "\#(program)", "cleanup": \#(cleanup)"#)
+        try enrolAdapter(device, deleting: device.data)
         let desk = try await device.app("desk", "tidy")
         let adapter = try device.adapter()
         try await device.signIn("ada", at: desk)

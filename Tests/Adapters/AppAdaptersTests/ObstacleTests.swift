@@ -106,13 +106,21 @@ struct ObstacleTests {
         #expect(try await !control.isStopped())
     }
 
+    @Test("a reason that is a sentence gets no second full stop")
+    func fullStop() {
+        let failures = ["it is away", "It is away."].map { AdapterFailure("stop", "x", $0, remedy: "Wait") }
+        #expect(
+            failures.map(\.description) == ["could not stop x: it is away. Wait", "could not stop x: It is away. Wait"]
+        )
+    }
+
     @Test(
         "a manifest that deletes what is not the app's is refused with the reason, by broker and adapter",
         .enabled(if: geteuid() == 0, "only root becomes another user"),
         arguments: [
             ("/", "is the whole file system"), ("~", "is the home directory as a whole"),
             ("/home/grace/notes", "the home directory of another user"), ("/tmp", "others use that"),
-            ("/etc/kiosk", "is not the app's"),
+            ("/etc/kiosk", "is not the app's"), ("/var/lib/kiosk/*", "has a pattern in it"),
         ]
     )
     func refusedManifest(path: String, reason: String) async throws {

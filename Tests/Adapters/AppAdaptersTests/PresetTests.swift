@@ -61,9 +61,9 @@ struct PresetTests {
             Self.identifier,
             executable: ChildProcess.built("shared-device"),
             arguments: [
-                "run", "--app", Self.identifier, "--data", data, "--preset", program.preset, "--start", "signed-in",
-                "--",
-                path,
+                // The document is there before the program.
+                "run", "--app", Self.identifier, "--data", data, "--adopt", "--preset", program.preset, "--start",
+                "signed-in", "--", path,
             ] + program.arguments("http://127.0.0.1:\(port)/?\(Self.marker)-history", "\(data)/\(document)"),
             dataDirectories: [data]
         )

@@ -21,6 +21,29 @@ struct ProcessTreeTests {
 
         func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
 
+        /// A thread beside the first one.
+        func plant(thread: pid_t, of identifier: pid_t, flags: Int) throws {
+            mkdir(path(identifier, "task"), 0o755)
+            try write("S", thread, 1, 2, 5, flags: flags, to: path(identifier, "task/\(thread)"))
+        }
+
+        private func write(
+            _ state: String,
+            _ identifier: pid_t,
+            _ parent: pid_t,
+            _ threads: Int,
+            _ start: Int,
+            flags: Int,
+            to path: String
+        ) throws {
+            mkdir(path, 0o755)
+            let zeros = { (count: Int) in Array(repeating: "0", count: count) }
+            let fields =
+                [state, "\(parent)"] + zeros(4) + ["\(flags)"] + zeros(10) + ["\(threads)", "0", "\(start)"]
+            try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
+                .write(toFile: "\(path)/stat", atomically: true, encoding: .utf8)
+        }
+
         func plant(
             _ identifier: pid_t,
             state: String = "S",
@@ -28,10 +51,7 @@ struct ProcessTreeTests {
             threads: Int = 1,
             start: Int
         ) throws {
-            mkdir("\(directory.path)/\(identifier)", 0o755)
-            let fields = [state, "\(parent)"] + Array(repeating: "0", count: 15) + ["\(threads)", "0", "\(start)"]
-            try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
-                .write(toFile: path(identifier, "stat"), atomically: true, encoding: .utf8)
+            try write(state, identifier, parent, threads, start, flags: 0, to: "\(directory.path)/\(identifier)")
             try "Name:\tab\nUid:\t0\t\(user)\t0\t0\n"
                 .write(toFile: path(identifier, "status"), atomically: true, encoding: .utf8)
         }
@@ -163,6 +183,74 @@ struct ProcessTreeTests {
         #expect(!descriptor.hasEnded)
         descriptor.send(SIGKILL)
         #expect(descriptor.hasEnded(by: .now + .seconds(60)))
+    }
+
+    @Test(
+        "a program whose first thread has ended is found by its path, and by its arguments, and is stopped",
+        arguments: ["executable", "path", "words"]
+    )
+    func threadedProgram(mark: String) async throws {
+        let directory = try TemporaryDirectory("threaded-program")
+        // A program of its own: what is stopped must not be another test's.
+        let program = "\(directory.path)/program"
+        try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program)
+        let child = try ChildProcess(program, ["threaded-writer", directory.path])
+        try await eventually("its first thread has ended, and another writes", within: .seconds(60)) {
+            try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8).contains(") Z ")
+                && FileManager.default.fileExists(atPath: "\(directory.path)/forked")
+        }
+        let marks: [String: ProcessTree.Mark] = [
+            "executable": .executable(program), "path": .path(directory.path),
+            "words": .words(["threaded-writer", directory.path], variable: "\(directory.path)/none"),
+        ]
+        var patience = StopPatience()
+        // It ignores the request to end.
+        patience.asked = .milliseconds(100)
+        let processes = AppProcesses(
+            name: program,
+            mark: try #require(marks[mark]),
+            user: geteuid(),
+            patience: patience
+        )
+        #expect(try await !processes.isStopped())
+        try await processes.stop()
+        #expect(try await processes.isStopped())
+        #expect(await child.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
+    }
+
+    @Test("a process whose first thread has ended is seen in its sandbox at another thread")
+    func threadedSandbox() throws {
+        let planted = try Planted()
+        try planted.plant(7, state: "Z", threads: 2, start: 5)
+        try planted.plant(thread: 8, of: 7, flags: 0)
+        let root = "\(planted.directory.path)/root"
+        #expect(mkdir(root, 0o755) == 0 && symlink(root, planted.path(7, "task/8/root")) == 0)
+        try "[Application]\nname=org.example.notes\n"
+            .write(toFile: "\(root)/.flatpak-info", atomically: true, encoding: .utf8)
+        func marked(_ name: String) throws -> Set<pid_t> {
+            try ProcessTree(by: .flatpak(name), user: Self.user, root: planted.directory.path).marked
+        }
+        #expect(try marked("org.example.notes") == [7])
+        #expect(try marked("org.example.other").isEmpty)
+    }
+
+    @Test(
+        "a process of which no thread says what it runs is an error, unless all are about to end",
+        arguments: [.executable("/p"), .flatpak("org.example.notes"), .words(["--p"], variable: "/p"), .path("/p")]
+            as [ProcessTree.Mark]
+    )
+    func silentThreads(mark: ProcessTree.Mark) throws {
+        let planted = try Planted()
+        try planted.plant(7, state: "Z", threads: 2, start: 5)
+        func marked() throws -> Set<pid_t> {
+            try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked
+        }
+        try planted.plant(thread: 8, of: 7, flags: 0)
+        let error = #expect(throws: AdapterFailure.self) { try marked() }
+        #expect(error?.description.contains("/7/task") == true)
+        // PF_EXITING
+        try planted.plant(thread: 8, of: 7, flags: 4)
+        #expect(try marked().isEmpty)
     }
 }
 

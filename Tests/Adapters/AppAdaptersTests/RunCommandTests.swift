@@ -141,6 +141,7 @@ struct RunCommandTests {
         try await device.signIn("ada")
         let app = try device.app(Self.identifier)
         try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
+        #expect(app.errorText.contains("with status 7; its data is deleted"), "\(app.errorText)")
         #expect(app.isRunning)
         try await device.signOut().requireClean(of: "marker-of-ada")
         try await eventually("the command has ended", within: .seconds(60)) { !app.isRunning }
@@ -158,6 +159,8 @@ struct RunCommandTests {
             environment: ["XDG_STATE_HOME": "\(app.home)/state"]
         )
         #expect(await second.exitStatus() == 0, "\(second.errorText)")
+        let answer = second.lines.joined()
+        #expect(answer.contains("runs already (process ") && answer.contains("was asked to start"), "\(answer)")
     }
 
     @Test("a second start of the command starts nothing while the program may not run")
@@ -191,21 +194,83 @@ struct RunCommandTests {
 
     @Test(
         "what would delete more than the program's data is refused before anything starts",
-        arguments: ["/", "/home", "/var/lib", "/etc", "/tmp", "{state}"]
+        arguments: ["/", "/home", "/var/lib", "/etc", "/tmp", "{state}", "/tmp/kiosk-*"]
     )
     func refused(data: String) async throws {
         let directory = try TemporaryDirectory("run-refused")
-        let process = try ChildProcess(
-            ChildProcess.built("shared-device"),
-            [
-                "run", "--app", "org.example.x", "--data",
-                data.replacingOccurrences(of: "{state}", with: "\(directory.path)/org.example.x"),
-                "--bus", "unix:path=/nonexistent", "--", "/bin/echo", "started",
-            ],
-            environment: ["XDG_STATE_HOME": directory.path]
-        )
+        let data = data.replacingOccurrences(of: "{state}", with: "\(directory.path)/state/org.example.x")
+        let process = try start(["--data", data, "--", "/bin/echo", "started"], in: directory)
         #expect(await process.exitStatus() == EX_USAGE)
         #expect(process.errorText.contains("--data"))
         #expect(process.lines.isEmpty)
+    }
+
+    /// The command in this directory, which has its record, too; there is no broker.
+    private func start(_ arguments: [String], in directory: TemporaryDirectory) throws -> ChildProcess {
+        try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", #"cd "$0" && exec "$@""#, directory.path, ChildProcess.built("shared-device"), "run", "--app",
+                "org.example.x", "--bus", "unix:path=/nonexistent",
+            ] + arguments,
+            environment: ["XDG_STATE_HOME": "\(directory.path)/state"]
+        )
+    }
+
+    @Test("the working directory, and what is above it, is refused", arguments: [".", "..", "link", "../link/"])
+    func workingDirectory(data: String) async throws {
+        let directory = try TemporaryDirectory("run-here")
+        #expect(mkdir("\(directory.path)/inner", 0o700) == 0)
+        for name in ["link", "inner/link"] { #expect(symlink(directory.path, "\(directory.path)/\(name)") == 0) }
+        let process = try ChildProcess(
+            "/bin/sh",
+            [
+                "-c", #"cd "$0/inner" && exec "$@""#, directory.path, ChildProcess.built("shared-device"), "run",
+                "--app", "org.example.x", "--data", data, "--adopt", "--bus", "unix:path=/nonexistent", "--",
+                "/bin/echo", "started",
+            ],
+            environment: ["XDG_STATE_HOME": "/tmp/\(UUID().uuidString)"]
+        )
+        #expect(await process.exitStatus() == EX_USAGE)
+        #expect(process.errorText.contains("is the working directory, or above it"), "\(process.errorText)")
+        #expect(process.lines.isEmpty)
+    }
+
+    @Test("a directory with somebody's files in it is refused until it is adopted; from then on it is the app's")
+    func adoption() async throws {
+        let directory = try TemporaryDirectory("run-adopts")
+        let file = "\(directory.path)/docs/letter"
+        #expect(mkdir("\(directory.path)/docs", 0o700) == 0)
+        try "dear Grace".write(toFile: file, atomically: true, encoding: .utf8)
+        let words = ["--", "/bin/echo", "started"]
+        let refused = try start(["--data", "docs"] + words, in: directory)
+        #expect(await refused.exitStatus() == EX_USAGE)
+        let text = refused.errorText
+        #expect(text.contains("--data: docs is not empty, and org.example.x has never used it; name a new"), "\(text)")
+        #expect(text.contains("--adopt"), "\(text)")
+        for options in [["--data", "docs", "--adopt"], ["--data", "\(directory.path)/docs"]] {
+            let process = try start(options + words, in: directory)
+            try await eventually("it looks for the broker", within: .seconds(60)) { !process.errorText.isEmpty }
+            #expect(!process.errorText.contains("--data"), "\(process.errorText)")
+            process.send(SIGTERM)
+            #expect(await process.exitStatus(within: .seconds(60)) == 0, "\(process.errorText)")
+        }
+        #expect(FileManager.default.fileExists(atPath: file), "nobody has signed out")
+    }
+
+    @Test(
+        "a program that is not there, or that may not be run, ends the command at once, with the status of shells",
+        arguments: [
+            ("no-such-program", 127, "there is no program no-such-program in PATH"),
+            ("./no-such-program", 127, "there is no program ./no-such-program;"), ("./text", 126, "chmod +x ./text"),
+        ] as [(String, Int32, String)]
+    )
+    func noProgram(program: String, status: Int32, words: String) async throws {
+        let directory = try TemporaryDirectory("run-nothing")
+        try "text".write(toFile: "\(directory.path)/text", atomically: true, encoding: .utf8)
+        #expect(chmod("\(directory.path)/text", 0o644) == 0)
+        let process = try start(["--data", "data", "--", program], in: directory)
+        #expect(await process.exitStatus() == status)
+        #expect(process.errorText.contains(words), "\(process.errorText)")
     }
 }

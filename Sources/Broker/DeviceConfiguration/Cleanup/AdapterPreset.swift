@@ -102,8 +102,8 @@ package enum AdapterEnvironment {
         ]
     }
 
-    /// The directories that programs expect to be there.
+    /// The directories that programs expect to be there, the one above them first.
     package static func directories(data: String) -> [String] {
-        variables(data: data).values.sorted()
+        [data] + variables(data: data).values.sorted()
     }
 }

@@ -1,3 +1,5 @@
+import Glibc
+
 /// What is stopped and deleted of an app: after each session, for a program that knows nothing of shared device mode; after its deadline, for one
 /// that cleans up by itself.
 ///
@@ -65,7 +67,7 @@ package struct AppCleanup: Sendable, Equatable {
 
     /// Whether a cleanup by this manifest also does what `other` asks for.
     package func includes(_ other: AppCleanup) -> Bool {
-        cleaner == other.cleaner && program == other.program && user == other.user
+        cleaner == other.cleaner && program == other.program && user.number == other.user.number
             // By bytes: paths that are equal as text may be different files.
             && Set(delete.map { Array($0.utf8) }).isSuperset(of: other.delete.map { Array($0.utf8) })
     }
@@ -158,7 +160,7 @@ extension AppCleanup {
         program = try Self.checked(
             try cleaner == .adapter ? Self.program(written) : Self.program(ofAppItself: written, identity)
         )
-        let check = { (text: String) throws(CleanupFlaw) in try CleanupPath.checked(text, home: user.home) }
+        let check = { (text: String) throws(CleanupFlaw) in try CleanupPath.written(text, home: user.home) }
         var paths: [String] = []
         var data: String?
         switch (preset, written.data, program) {
@@ -266,14 +268,27 @@ extension AppCleanup {
                 throw CleanupFlaw("“\(name)” is no Flatpak's id", "write it as flatpak list shows it")
             }
         case .command(let words):
-            guard let first = words.first, first.hasPrefix("/"), !words.contains(where: { $0.utf8.contains(0) }) else {
+            guard let first = words.first, !first.isEmpty, !words.contains(where: { $0.utf8.contains(0) }) else {
                 throw CleanupFlaw(
                     "the command has no program",
                     "write its absolute path first, and its arguments after it"
                 )
             }
+            guard first.hasPrefix("/") else {
+                throw CleanupFlaw(
+                    "“\(first)” is no absolute path",
+                    usualPath(of: first).map { "write \($0)" } ?? "write it from / on, as command -v shows it"
+                )
+            }
         }
         return program
+    }
+
+    /// Where a program of this name is on most systems; `nil` where it is in none of these places, or the name is a path.
+    private static func usualPath(of name: String) -> String? {
+        guard !name.contains("/") else { return nil }
+        return ["/usr/bin", "/usr/local/bin", "/bin", "/usr/games", "/usr/sbin", "/sbin"].map { "\($0)/\(name)" }
+            .first { access($0, X_OK) == 0 }
     }
 
     private static func word<Word: RawRepresentable & CaseIterable>(

@@ -20,6 +20,28 @@ package enum CleanupPath {
         "/var/lib/shared-device", "/var/lib/shared-device-cleanup", "/var/lib/systemd", "/var/lib/dpkg",
     ]
 
+    /// A path as somebody has written it: as ``checked(_:home:keeping:)``, and without a pattern. Nothing is ever put in the place of one: the path
+    /// would be that of a file which is not there, so that nothing is deleted, and the receipt says that all is.
+    ///
+    /// - Throws: ``CleanupFlaw``.
+    package static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
+        try refusePattern(in: text)
+        return try checked(text, home: home)
+    }
+
+    /// - Throws: ``CleanupFlaw`` for a text that a shell would put other paths in the place of.
+    package static func refusePattern(in text: String) throws(CleanupFlaw) {
+        guard !text.utf8.contains(UInt8(ascii: "$")) else {
+            throw CleanupFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
+        }
+        guard !text.utf8.contains(where: { "*?[".utf8.contains($0) }) else {
+            throw CleanupFlaw(
+                "“\(text)” has a pattern in it",
+                "write the directory itself: all that is in it is deleted"
+            )
+        }
+    }
+
     /// The path as it is used: `~/` at its beginning stands for the user's home directory.
     ///
     /// - Parameters:

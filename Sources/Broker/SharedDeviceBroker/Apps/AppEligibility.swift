@@ -166,6 +166,8 @@ package struct AppEligibility: Sendable {
                 "\(claim) runs \(sandbox ?? "in no Flatpak's sandbox")",
                 remedy: "its manifest says \(manifest.identity); if it is the app, correct \"flatpak\" in the manifest"
             )
+        case .unit? where manifest.isKnownByAdapter:
+            throw Self.notTheAdapter(manifest, credentials)
         case let key?:
             throw EligibilityRefusal(
                 .notTheProgram,
@@ -173,6 +175,20 @@ package struct AppEligibility: Sendable {
                 remedy: "if it is the app, correct that key"
             )
         }
+    }
+
+    /// The manifest of an adapter need not have the key that does not fit.
+    private static func notTheAdapter(_ manifest: AppManifest, _ credentials: AppCredentials) -> EligibilityRefusal {
+        let unit = AppCleanup.unit(of: manifest.identifier)
+        let isInUnit = credentials.unit == unit
+        return EligibilityRefusal(
+            .notTheProgram,
+            "\(credentials.executable) says that it is \(manifest.identifier), which is known by its adapter's unit, and this process is "
+                + (isInUnit ? "not root's, but user \(credentials.user)'s" : "not in \(unit)"),
+            remedy: isInUnit
+                ? "let the adapter alone say so, and run its unit as root"
+                : "start it with: systemctl start \(unit.dropLast(".service".count))"
+        )
     }
 
     private func checkSandbox(_ credentials: AppCredentials, _ claimed: String?) throws(EligibilityRefusal) {
@@ -303,6 +319,9 @@ extension AppManifest {
     /// Whether it is the prompt that comes with the broker.
     var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
 
+    /// Whether the app is known by nothing else than the unit of its adapter.
+    fileprivate var isKnownByAdapter: Bool { adapter != nil && identity.unit == AppCleanup.unit(of: identifier) }
+
     /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
     package func mismatch(_ credentials: AppCredentials) -> Key? {
         // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
@@ -314,7 +333,7 @@ extension AppManifest {
         if let unit = identity.unit, unit != credentials.unit { return .unit }
         if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
         // The unit of the adapter also has the app's command in it, which runs as the app's user and must not pass for the adapter.
-        if adapter != nil, identity.unit == AppCleanup.unit(of: identifier), credentials.user != 0 { return .unit }
+        if isKnownByAdapter, credentials.user != 0 { return .unit }
         // An adapter that stops units is root's; the app's own user runs the others.
         if let user = identity.user, user != credentials.user, adapter == nil || credentials.user != 0 { return .user }
         return nil

@@ -8,8 +8,14 @@ package final class HelperProcess: Sendable {
     /// A program that does not start, or that fails.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
+        /// The same, without the program's name at its beginning.
+        package let reason: String
 
-        package init(_ description: String) { self.description = description }
+        /// - Parameter reason: `nil` where the description names no program.
+        package init(_ description: String, reason: String? = nil) {
+            self.description = description
+            self.reason = reason ?? description
+        }
     }
 
     /// How a program is started; as it stands, with nothing of this process but the variables.
@@ -54,7 +60,7 @@ package final class HelperProcess: Sendable {
                 started.insert(identifier)
                 return identifier
             } catch {
-                throw Failure("\(program) does not start: \(error)")
+                throw Failure("\(program) does not start: \(error)", reason: "\(error)")
             }
         }
     }

@@ -211,7 +211,7 @@ package struct AtomicFile: Sendable {
     }
 
     /// Removes the file and what a crash left beside it; does nothing if there is none. On return the removal is on the disk.
-    func remove() throws(Failure) {
+    package func remove() throws(Failure) {
         var removed = false
         for name in [path + ".new", path] {
             if unlink(name) == 0 {

@@ -98,7 +98,7 @@ package final class BrowserWindow: Sendable {
         keeper = try BrowserGuard()
         command = OwnedCommand(
             try choice.settings(showing: profile.startPage(to: address), in: profile.path),
-            ended: closed
+            ended: { status, _ in closed(status) }
         )
         do throws(AdapterFailure) {
             try await command.start()

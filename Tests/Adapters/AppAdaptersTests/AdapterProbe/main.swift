@@ -18,6 +18,7 @@ switch arguments[0] {
 case "adapter": try await adapter(bus: arguments[1], directory: arguments[2], deadlyPoint: arguments[3])
 case "app": try await app(bus: arguments[1], directory: arguments[2], identifier: arguments[3], kind: arguments[4])
 case "writer": keepWriting(to: arguments[1])
+case "threaded-writer": keepWritingWithoutFirstThread(to: arguments[1])
 case "enforce":
     try await enforce(
         bus: arguments[1],
@@ -116,17 +117,18 @@ func app(bus: String, directory: String, identifier: String, kind: String) async
         if case .open(let account) = state {
             try "secret of \(account.username)".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
             if kind == "forks" { try startWriter(data) }
+            if kind == "forks-threaded" { try startWriter(data, role: "threaded-writer") }
         }
         say("shown \(state)")
     }
 }
 
 /// A process that has left the app's group, session and parents.
-func startWriter(_ data: String) throws {
+func startWriter(_ data: String, role: String = "writer") throws {
     let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/bin/sh")
-    process.arguments = ["-c", "setsid '\(own)' writer '\(data)' </dev/null >/dev/null 2>&1 &"]
+    process.arguments = ["-c", "setsid '\(own)' \(role) '\(data)' </dev/null >/dev/null 2>&1 &"]
     try process.run()
 }
 
@@ -138,4 +140,10 @@ func keepWriting(to data: String) {
         try? "secret of somebody".write(toFile: "\(data)/forked", atomically: false, encoding: .utf8)
         usleep(10_000)
     }
+}
+
+/// The same, on a thread that goes on when the first one has ended: the kernel then says nothing of the process at its first thread.
+func keepWritingWithoutFirstThread(to data: String) {
+    Thread.detachNewThread { keepWriting(to: data) }
+    pthread_exit(nil)
 }

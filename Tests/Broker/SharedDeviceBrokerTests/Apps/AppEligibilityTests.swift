@@ -1,4 +1,5 @@
 import DeviceConfiguration
+import Foundation
 import SharedDevice
 import Testing
 
@@ -220,6 +221,25 @@ extension String {
 }
 
 extension AppEligibilityTests {
+    @Test("an adapter that somebody starts by hand is told of its unit, and no key that its manifest does not have")
+    func adapterByHand() throws {
+        let cleanup = #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"]}"#
+        let text = #"{"id": "org.example.kiosk", "user": 1001, "cleanup": \#(cleanup)}"#
+        let eligibility = AppEligibility(manifests: [try AppManifest(json: Data(text.utf8), file: "kiosk.json")])
+        func words(user: UInt32, unit: String?) throws -> String {
+            let program = AppCredentials(user: user, executable: "/usr/bin/shared-device-cleanup", unit: unit)
+            return "\(try #require(refusal(eligibility.decide(program, claiming: "org.example.kiosk"))))"
+        }
+        let unit = "shared-device-cleanup@org.example.kiosk"
+        for byHand in [try words(user: 0, unit: "ssh.service"), try words(user: 1001, unit: nil)] {
+            #expect(byHand.contains("is known by its adapter's unit"), "\(byHand)")
+            #expect(byHand.contains("not in \(unit).service; start it with: systemctl start \(unit)"), "\(byHand)")
+            #expect(!byHand.contains("\"unit\""), "\(byHand)")
+        }
+        let inUnit = try words(user: 1001, unit: "\(unit).service")
+        #expect(inUnit.contains("not root's, but user 1001's"), "\(inUnit)")
+    }
+
     @Test(
         "an app takes over what it owed before it had a manifest, and not what another program of its interpreter owes"
     )

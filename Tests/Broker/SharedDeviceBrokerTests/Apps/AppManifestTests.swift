@@ -126,7 +126,17 @@ struct AppManifestTests {
 
     @Test("what is no JSON object is an error")
     func noObject() {
-        for text in ["", "[]", "<plist/>", "{"] { #expect(failure(text)?.code == .invalidJSON) }
+        for text in ["", "[]", "<plist/>", "{", #"{"id": "a.b", "executable": "/a/b",}"#] {
+            #expect(failure(text)?.code == .invalidJSON)
+            #expect(failure(text)?.remedy.contains(#"{"id": "org.example.orders", …}"#) == true)
+        }
+    }
+
+    @Test("a key that is there twice is an error")
+    func twice() {
+        let error = failure(#"{"id": "a.b", "executable": "/a/b", "user": "ada", "user": "grace"}"#)
+        #expect(error?.code == .contradiction)
+        #expect(error?.message.hasPrefix("“user” is there twice") == true && error?.remedy == "leave one")
     }
 }
 
@@ -182,6 +192,27 @@ struct AppManifestDirectoryTests {
         #expect(loaded.manifests.map(\.identifier) == ["org.example.a", "org.example.c"])
         #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure])
         #expect(loaded.problems.map(\.file) == ["b", "d", "e"].map { directory.file("apps/\($0).json") })
+    }
+
+    @Test(
+        "the problems of one app are those of its manifest and of the directory; where it has none, files that name no app count"
+    )
+    func problemsOfOne() throws {
+        try write("a.json", "org.example.a", executable: "a")
+        try write("b.json", "org.example.b", executable: "b")
+        try directory.write("{", to: "apps/org.example.c.json")
+        try write("d.json", "org.example.d")
+        func problems(_ app: String) -> [String] {
+            apps.load().problems(of: app).told.map { $0.file.split(separator: "/").last.map(String.init) ?? "" }
+        }
+        #expect(problems("org.example.a") == ["a.json"])
+        #expect(problems("org.example.c") == ["org.example.c.json"])
+        #expect(problems("org.example.d") == [])
+        #expect(problems("org.example.e") == ["org.example.c.json"])
+        #expect(apps.load().problems(of: "org.example.b").isRefused)
+        #expect(!apps.load().problems(of: "org.example.e").isRefused)
+        chmod(apps.path, 0o777)
+        #expect(problems("org.example.d") == ["apps"])
     }
 
     @Test("of two manifests with one identifier the first by name counts, and the other is told")

@@ -154,6 +154,19 @@ struct ConfigurationCommandTests {
         #expect(good.output.contains("is “stores” meant?"))
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
 
+        mkdir(directory.file("data"), 0o755)
+        // A path to delete is written as the kernel has it.
+        let data = directory.file("data").replacing("//", with: "/")
+        let absent = directory.file("no data").replacing("//", with: "/")
+        let cleanup = #"{"by": "app", "delete": ["\#(data)", "\#(absent)"]}"#
+        try directory.write(
+            #"{"id": "org.example.orders", "executable": "/no/orders", "user": 4711, "cleanup": \#(cleanup)}"#,
+            to: "apps/orders.json"
+        )
+        let deleting = try await check([])
+        let lines = deleting.output.split(separator: "\n")
+        #expect(lines.contains("    deletes \(data)") && lines.contains("    deletes \(absent) (nothing is there yet)"))
+
         try directory.write("{", to: "apps/photos.json")
         let bad = try await check(["--json"])
         #expect(bad.status == 65)
@@ -161,6 +174,7 @@ struct ConfigurationCommandTests {
         let object = try object(bad)
         #expect(object["valid"] as? Bool == false)
         #expect((object["apps"] as? [[String: Any]])?.compactMap { $0["id"] as? String } == ["org.example.orders"])
+        #expect((object["apps"] as? [[String: Any]])?.compactMap { $0["deletes"] as? [String] } == [[data, absent]])
 
         let elsewhere = try await check(["--apps", directory.file("none")])
         #expect(elsewhere.status == 0)

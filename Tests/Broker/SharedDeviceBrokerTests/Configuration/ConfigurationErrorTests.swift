@@ -111,10 +111,22 @@ struct ConfigurationErrorTests {
             ("{\"a\" 1}", "no “:” in line 1, column 6"), ("{\"a\": 1 \"b\"}", "no “}” in line 1, column 9"),
             ("{\"a\": -x}", "no digit in line 1, column 8"),
             ("{\"a\": 1} x", "something after the value in line 1, column 10"),
+            ("{\"a\": 1,\n}", "nothing after a comma in line 2, column 1"),
+            ("{\"a\": [1, ]}", "nothing after a comma in line 1, column 11"),
         ]
     )
     func place(text: String, flaw: String) {
         let error = configurationError(text)
         #expect(error?.message == "it is not JSON: \(flaw)")
+        #expect(error?.remedy == #"write one JSON object, such as {"sharedDeviceMode": true} in a configuration"#)
+    }
+
+    @Test("a key that is there twice is told with its second place: nobody knows which of the two is meant")
+    func twice() {
+        let flat = configurationError("{\"sharedDeviceMode\": true,\n \"sharedDeviceMode\": false}")
+        #expect(flat?.code == .contradiction)
+        #expect(flat?.description == "managed: “sharedDeviceMode” is there twice, again in line 2, column 2; leave one")
+        let nested = configurationError(#"{"oidcEndpoints": {"a": "x", "\u0061": "y"}}"#)
+        #expect(nested?.message == "“a” is there twice, again in line 1, column 30")
     }
 }

@@ -117,7 +117,7 @@ struct OrganisationTests {
         try device.signInAtProvider("ada", by: prompt)
         try device.useOrganisation(", \"remoteCheckInterval\": 60")
         #expect(device.state.device.account != nil)
-        try device.useOrganisation(", \"oidcClientID\": \"device\", \"oidcScopes\": [\"openid\"]")
+        try device.useOrganisation(", \"oidcScopes\": [\"openid\"]")
         #expect(device.state.device.account != nil)
         device.configure {
             $0.identity = .embedded

@@ -1,0 +1,41 @@
+import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+
+/// The directories that a program expects to be there.
+package enum ProgramDirectories {
+    /// Makes those that are missing, as the user of this process, and for nobody else.
+    ///
+    /// - Parameter paths: the first is the one that the others are in, and that the error's remedy names.
+    /// - Throws: ``AdapterFailure``.
+    package static func make(_ paths: [String]) throws(AdapterFailure) {
+        for path in paths where !isDirectory(path) {
+            do {
+                try FileManager.default.createDirectory(
+                    atPath: path,
+                    withIntermediateDirectories: true,
+                    attributes: [.posixPermissions: 0o700]
+                )
+            } catch {
+                let user = (try? SystemUser(number: geteuid()))?.name ?? "\(geteuid())"
+                let first = paths.first ?? path
+                let code = error.code
+                let isForbidden = [EACCES, EPERM, ENOENT].contains(code)
+                throw AdapterFailure(
+                    "make",
+                    "\(path) as \(user)",
+                    String(cString: strerror(code)),
+                    remedy: isForbidden
+                        ? "\(path == first ? "Make it" : "Give \(first) to \(user)"): install -d -m 700 -o \(user) \(first)"
+                        : "See what is at this path, and which file system it is on"
+                )
+            }
+        }
+    }
+
+    /// Whether one is there, also by a link.
+    private static func isDirectory(_ path: String) -> Bool {
+        var status = stat()
+        return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+    }
+}

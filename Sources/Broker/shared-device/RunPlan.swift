@@ -1,0 +1,150 @@
+import AppAdapters
+import DeviceConfiguration
+import FoundationEssentials
+import Glibc
+
+extension AdapterPreset {
+    /// Those that `run` takes: a Flatpak's place is its own.
+    static var names: String {
+        allCases.filter { $0 != .flatpak }.map(\.rawValue).joined(separator: ", ")
+    }
+}
+
+/// What the command line means. It is checked before anything is started or deleted.
+struct RunPlan {
+    let name: String
+    let data: String
+    let start: AppCleanup.Start
+    let settings: OwnedCommand.Settings
+    /// The directories that are known to be the app's.
+    let directories: RunDirectories
+
+    /// - Parameter state: the directory of the app's record, which has to outlast the deletion.
+    init(_ options: RunCommand, keeping state: String) throws(CommandFailure) {
+        func refuse(_ text: String) -> CommandFailure { CommandFailure(status: EX_USAGE, description: text) }
+        guard AppIdentifier.isReverseDNS(options.app) else {
+            throw refuse("“\(options.app)” is no identifier; write one such as org.example.browser")
+        }
+        guard let start = AppCleanup.Start(rawValue: options.start) else {
+            throw refuse("--start is nobody, signed-in or always, and not “\(options.start)”")
+        }
+        self.start = start
+        let words = options.command.first == "--" ? Array(options.command.dropFirst()) : options.command
+        guard let program = words.first, !program.isEmpty else {
+            throw refuse("write the program after --, for instance: -- chromium https://example.org")
+        }
+        name = program
+        let preset: AdapterPreset?
+        if let text = options.preset {
+            guard let known = AdapterPreset(rawValue: text), known != .flatpak else {
+                throw refuse("--preset is one of \(AdapterPreset.names), and not “\(text)”")
+            }
+            preset = known
+        } else {
+            preset = nil
+        }
+        directories = RunDirectories(state: state)
+        let path = URL(fileURLWithPath: options.data).standardizedFileURL.path
+        let home: String?
+        do throws(SystemUser.LookupFailure) {
+            home = try SystemUser(number: geteuid()).home
+        } catch {
+            throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
+        }
+        do {
+            // By text before it is made, and by what it leads to before anything is deleted.
+            try CleanupPath.refusePattern(in: options.data)
+            let written = try CleanupPath.checked(path, home: home, keeping: [state])
+            try Self.refuseWorkingDirectory(written, options)
+            try Self.make(written)
+            data = try CleanupPath.checked(pathWithoutLinks(path), home: home, keeping: [pathWithoutLinks(state)])
+            // Once more, for a link that leads there.
+            try Self.refuseWorkingDirectory(data, options)
+            try preset?.check(data: data)
+        } catch let error as CommandFailure {
+            throw error
+        } catch {
+            throw CommandFailure(status: EX_USAGE, description: "--data: \(error)")
+        }
+        if !options.adopt, !directories.contains(data) { try Self.refuseUnknown(data, options) }
+        try Self.find(program)
+        var settings = OwnedCommand.Settings(
+            mark: state,
+            command: [program] + (preset?.arguments(data: data) ?? []) + words.dropFirst()
+        )
+        settings.environment = AdapterEnvironment.variables(data: data).merging(preset?.environment ?? [:]) { $1 }
+        settings.directories = AdapterEnvironment.directories(data: data) + (preset?.directories(data: data) ?? [])
+        settings.markingWords = preset?.place(data: data) ?? []
+        settings.restarts = false
+        self.settings = settings
+    }
+
+    /// Whatever else is done there would be deleted with the program's data.
+    private static func refuseWorkingDirectory(_ path: String, _ options: RunCommand) throws(CommandFailure) {
+        guard CleanupPath.isSame(FileManager.default.currentDirectoryPath, orBelow: path) else { return }
+        throw CommandFailure(
+            status: EX_USAGE,
+            description:
+                "--data: “\(options.data)” is the working directory, or above it; name a directory that only this app uses"
+        )
+    }
+
+    private static func make(_ path: String) throws(CommandFailure) {
+        do throws(AdapterFailure) {
+            try ProgramDirectories.make([path])
+        } catch {
+            throw CommandFailure(status: EX_CANTCREAT, description: "--data: \(error)")
+        }
+    }
+
+    /// Somebody may have named a directory of documents by mistake.
+    private static func refuseUnknown(_ data: String, _ options: RunCommand) throws(CommandFailure) {
+        let names: [String]
+        do {
+            names = try FileManager.default.contentsOfDirectory(atPath: data)
+        } catch {
+            throw CommandFailure(
+                status: EX_USAGE,
+                description:
+                    "--data: could not read \(options.data): \(systemReason(error)); name a directory of this user"
+            )
+        }
+        guard !names.isEmpty else { return }
+        throw CommandFailure(
+            status: EX_USAGE,
+            description:
+                "--data: \(options.data) is not empty, and \(options.app) has never used it; name a new directory, "
+                + "or add --adopt to have its content deleted after the next session"
+        )
+    }
+
+    /// Looks for the program as its start does. What is not there now would be tried again and again.
+    ///
+    /// - Throws: `CommandFailure` with the status of shells.
+    private static func find(_ program: String) throws(CommandFailure) {
+        let places = ProcessInfo.processInfo.environment["PATH"] ?? "/bin:/usr/bin"
+        let paths =
+            program.contains("/")
+            ? [program]
+            : places.split(separator: ":", omittingEmptySubsequences: false).map {
+                $0.isEmpty ? program : "\($0)/\(program)"
+            }
+        let files = paths.filter { path in
+            var status = stat()
+            return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFREG
+        }
+        guard let first = files.first else {
+            throw CommandFailure(
+                status: 127,
+                description:
+                    "there is no program \(program)\(program.contains("/") ? "" : " in PATH"); install it, or correct its name"
+            )
+        }
+        guard files.contains(where: { access($0, X_OK) == 0 }) else {
+            throw CommandFailure(
+                status: 126,
+                description: "\(first) may not be run; see its permissions: chmod +x \(first)"
+            )
+        }
+    }
+}

@@ -1,0 +1,150 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import SharedDeviceTestKit
+import Testing
+
+@Suite(
+    "What an earlier manifest named, where the adapter did not see the change",
+    .enabled(if: geteuid() == 0, "only root becomes another user")
+)
+struct EarlierManifestTests {
+    private static let user: UInt32 = 65534
+
+    /// A kiosk whose adapter was killed while its command ran, and a person's secret was in its data.
+    private final class Killed {
+        let kiosk: Kiosk
+        /// The command that the killed adapter has left.
+        let command: pid_t
+        var secret: String { "\(kiosk.data)/secret" }
+        var other: String { "\(kiosk.directory.path)/other" }
+        var record: String { "\(kiosk.directory.path)/state/shared-device-named.json" }
+        var hasSecret: Bool { FileManager.default.fileExists(atPath: secret) }
+        /// Whether it has ended; whoever adopted it may not have collected it.
+        var hasCommandEnded: Bool {
+            let text = try? String(contentsOfFile: "/proc/\(command)/stat", encoding: .utf8)
+            return text?.contains(") Z ") ?? true
+        }
+
+        init() async throws {
+            let kiosk = try await Kiosk()
+            let (data, other) = (kiosk.data, "\(kiosk.directory.path)/other")
+            let user = EarlierManifestTests.user
+            #expect(mkdir(other, 0o700) == 0 && chown(other, user, user) == 0 && chown(data, user, user) == 0)
+            try Killed.enrolFirst(kiosk)
+            let adapter = try kiosk.adapter()
+            let command = try await Killed.process(kiosk)
+            try "marker-of-ada".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
+            #expect(chown("\(data)/secret", user, user) == 0)
+            adapter.kill()
+            #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
+            (self.kiosk, self.command) = (kiosk, command)
+        }
+
+        static func enrolFirst(_ kiosk: Kiosk) throws {
+            let script = #"echo $$ >\#(kiosk.data)/process; exec sleep 1000"#
+            try kiosk.enrol(
+                #"{"command": ["/bin/sh", "-c", "\#(script)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
+                user: EarlierManifestTests.user
+            )
+        }
+
+        /// The manifest changes while no adapter runs.
+        func enrolSecond() throws {
+            try kiosk.enrol(
+                #"{"command": ["/bin/sleep", "1000"], "delete": ["\#(other)"]}"#,
+                user: EarlierManifestTests.user
+            )
+        }
+
+        /// The number of the command, once it is another one than this.
+        static func process(_ kiosk: Kiosk, otherThan former: pid_t? = nil) async throws -> pid_t {
+            let text = { (try? String(contentsOfFile: "\(kiosk.data)/process", encoding: .utf8)) ?? "" }
+            let number = { text().hasSuffix("\n") ? pid_t(text().dropLast()) : nil }
+            try await eventually("the command runs", within: .seconds(60)) { number().map { $0 != former } ?? false }
+            return try #require(number())
+        }
+
+        func isPaid() async throws -> Bool { try await kiosk.part()?.progress == .finished }
+    }
+
+    private func end(_ adapter: ChildProcess) async {
+        adapter.send(SIGTERM)
+        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
+    }
+
+    @Test("it is stopped and deleted before there is a receipt")
+    func changedMeanwhile() async throws {
+        let killed = try await Killed()
+        try killed.enrolSecond()
+        try await killed.kiosk.endSession()
+        #expect(killed.hasSecret)
+        let adapter = try killed.kiosk.adapter()
+        try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
+        #expect(!killed.hasSecret, "\(adapter.errorText)")
+        #expect(killed.hasCommandEnded)
+        await end(adapter)
+    }
+
+    @Test("it is stopped and deleted although there is no manifest any more")
+    func removedMeanwhile() async throws {
+        let killed = try await Killed()
+        #expect(unlink("\(killed.kiosk.manifests)/kiosk.json") == 0)
+        let adapter = try killed.kiosk.adapter()
+        try await eventually("nothing is left, nor owed", within: .seconds(60)) {
+            !killed.hasSecret && !FileManager.default.fileExists(atPath: killed.record)
+        }
+        #expect(killed.hasCommandEnded)
+        await end(adapter)
+    }
+
+    @Test("a manifest that is the same, and one that cannot be read for a while, have nothing deleted")
+    func unreadManifest() async throws {
+        let killed = try await Killed()
+        let manifest = "\(killed.kiosk.manifests)/kiosk.json"
+        try "{".write(toFile: manifest, atomically: true, encoding: .utf8)
+        let adapter = try killed.kiosk.adapter()
+        try await eventually("the adapter waits", within: .seconds(60)) {
+            adapter.errorText.contains("no manifest of \(Kiosk.identifier)")
+        }
+        try Killed.enrolFirst(killed.kiosk)
+        _ = try await Killed.process(killed.kiosk, otherThan: killed.command)
+        #expect(killed.hasSecret, "\(adapter.errorText)")
+        await end(adapter)
+    }
+
+    @Test("a record of it that cannot be read is told, and there is no receipt until it is repaired or removed")
+    func unreadableRecord() async throws {
+        let killed = try await Killed()
+        try "{".write(toFile: killed.record, atomically: false, encoding: .utf8)
+        try await killed.kiosk.endSession()
+        let adapter = try killed.kiosk.adapter()
+        func isTold(_ text: String) -> Bool { text.contains(killed.record) && text.contains("Make it readable") }
+        try await eventually("it is in the status", within: .seconds(60)) { isTold(try await killed.kiosk.status()) }
+        #expect(isTold(adapter.errorText))
+        #expect(try await killed.kiosk.device.application("org.example.control").currentRoundOwes())
+        #expect(unlink(killed.record) == 0)
+        try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
+        await end(adapter)
+    }
+
+    @Test("what cannot be deleted is told, and there is no receipt until somebody goes on without it")
+    func undeletable() async throws {
+        let killed = try await Killed()
+        #expect(chown(killed.kiosk.data, 0, 0) == 0)
+        try killed.enrolSecond()
+        try await killed.kiosk.endSession()
+        let adapter = try killed.kiosk.adapter()
+        func isTold(_ text: String) -> Bool {
+            text.contains(killed.kiosk.data) && text.contains("to go on without, remove \(killed.record)")
+        }
+        try await eventually("it is in the status", within: .seconds(60)) { isTold(try await killed.kiosk.status()) }
+        #expect(isTold(adapter.errorText))
+        #expect(try await killed.kiosk.device.application("org.example.control").currentRoundOwes())
+        #expect(unlink(killed.record) == 0)
+        try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
+        #expect(killed.hasSecret, "nobody has deleted it")
+        await end(adapter)
+    }
+}
