@@ -97,21 +97,11 @@ struct FleetViewTests {
     )
     func anyTimes(time: Double) async throws {
         let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
         let device: [String: DBusValue] = [
             "device": .string("ward-1"), "isListed": .boolean(true), "clockOffset": .double(time),
             "reportedAt": .double(time),
         ]
-        let method = DBusInterface.Method(
-            FleetProtocol.Method.getDevices.rawValue,
-            in: [.init("request", "a{sv}")],
-            out: [.init("answer", "a{sv}")]
-        ) { _ in
-            [.fields(["devices": .array([.fields(device)], of: "a{sv}"), "isConnected": .boolean(true)])]
-        }
-        let interface = DBusInterface(FleetProtocol.interface, methods: [method])
-        let object = try connection.export([interface], at: FleetProtocol.path)
-        try await connection.requestName(FleetProtocol.busName)
+        let controller = try await Self.controller(of: device, isConnected: true, on: bus)
         let forms: [([String], String)] = [([], "never"), (["--json"], "\"listed\" : true")]
         for (words, expected) in forms {
             let process = try ChildProcess(
@@ -122,7 +112,53 @@ struct FleetViewTests {
             let text = process.lines.joined(separator: "\n")
             #expect(text.contains("ward-1") && text.contains(expected) && !text.contains("clock"), "\(text)")
         }
-        withExtendedLifetime((bus, connection, object)) {}
+        withExtendedLifetime((bus, controller)) {}
+    }
+
+    @Test(
+        "devices are called online only while the controller reaches the MQTT server; otherwise that is unknown",
+        arguments: [true, false]
+    )
+    func networkUnknown(isConnected: Bool) async throws {
+        let bus = try PrivateBus()
+        let device: [String: DBusValue] = [
+            "device": .string("ward-1"), "isListed": .boolean(true), "isOnline": .boolean(true),
+        ]
+        let controller = try await Self.controller(of: device, isConnected: isConnected, on: bus)
+        for words in [[], ["--json"]] as [[String]] {
+            let process = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["fleet", "devices", "--bus", bus.address] + words
+            )
+            #expect(await process.exitStatus() == 0, "\(process.errorText)")
+            let text = process.lines.joined(separator: "\n")
+            #expect(text.contains("ward-1") && text.contains("online") == isConnected, "\(text)")
+            #expect(text.contains("unknown") == (!isConnected && words.isEmpty), "\(text)")
+            #expect(process.errorText.contains("does not reach the MQTT server") == !isConnected)
+        }
+        withExtendedLifetime((bus, controller)) {}
+    }
+
+    /// A controller that answers with this device alone, as long as what is returned is kept.
+    private static func controller(
+        of device: [String: DBusValue],
+        isConnected: Bool,
+        on bus: PrivateBus
+    ) async throws -> (DBusConnection, Observation) {
+        let connection = try DBusConnection.open(bus.bus)
+        let method = DBusInterface.Method(
+            FleetProtocol.Method.getDevices.rawValue,
+            in: [.init("request", "a{sv}")],
+            out: [.init("answer", "a{sv}")]
+        ) { _ in
+            [.fields(["devices": .array([.fields(device)], of: "a{sv}"), "isConnected": .boolean(isConnected)])]
+        }
+        let object = try connection.export(
+            [DBusInterface(FleetProtocol.interface, methods: [method])],
+            at: FleetProtocol.path
+        )
+        try await connection.requestName(FleetProtocol.busName)
+        return (connection, object)
     }
 
     @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")

@@ -66,8 +66,8 @@ struct FleetDevicesCommand: ParsableCommand {
         /// Whether an administrator has listed it. Others that report count for no order.
         let listed: Bool
         let groups: [String]
-        /// Whether the MQTT server says that it is connected.
-        let online: Bool?
+        /// Whether the MQTT server says that it is connected; `nil` where the controller does not hear the server.
+        var online: Bool?
         let reportedAt: Date?
         let mode: String?
         let session: UInt64?
@@ -113,6 +113,8 @@ struct FleetDevicesCommand: ParsableCommand {
                 guard answer["more"]?.booleanValue == true, !some.isEmpty else {
                     if answer["isConnected"]?.booleanValue != true {
                         warn("the controller does not reach the MQTT server")
+                        // What the server said before may have changed.
+                        for index in devices.indices { devices[index].online = nil }
                     }
                     for problem in ["problem", "refusal"].compactMap({ answer[$0]?.stringValue }) {
                         warn(Terminal.printable(problem))
