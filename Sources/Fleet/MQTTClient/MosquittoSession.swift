@@ -24,6 +24,11 @@ final class MosquittoSession {
         var isAccepted = false
         /// The library's last words on a failure.
         var complaint: String?
+        /// Whether these are OpenSSL's words for an alert about a certificate: “… alert certificate revoked”, “… alert bad certificate”, “… alert unknown ca”.
+        var isCertificateRefused: Bool {
+            guard let complaint, complaint.contains(" alert ") else { return false }
+            return complaint.contains("certificate") || complaint.contains("unknown ca")
+        }
         /// The messages without an acknowledgement, by their numbers: topic and bytes.
         var published: [CInt: (topic: String, bytes: Int)] = [:]
         /// The numbers of subscriptions without an acknowledgement; there are 65535 of them.
@@ -332,6 +337,8 @@ final class MosquittoSession {
         let text = callbacks.complaint.map { "\(words): \($0)" } ?? words
         let reason: MQTTError.Reason =
             switch mosq_err_t(result) {
+            // With TLS 1.3 the server looks at the certificate when the handshake is over for this side: its alert comes like any other end.
+            case _ where callbacks.isCertificateRefused: .untrusted(text)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE: .untrusted(text)
             case MOSQ_ERR_NOMEM: .noResources(text)
             case MOSQ_ERR_NO_CONN: .notConnected

@@ -109,6 +109,9 @@ struct FleetEngineTests {
         let (revoked, heard) = try stage.client("a")
         try await eventually("the revoked one is refused") { heard.losses.count >= 2 }
         #expect(!heard.isConnected)
+        try await eventually("it is told that the certificate is the reason") {
+            heard.losses.contains { if case .untrusted = $0.reason { true } else { false } }
+        }
 
         var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "b", certificates: nil)
         options.firstDelay = .milliseconds(50)
