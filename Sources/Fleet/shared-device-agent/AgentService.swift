@@ -118,7 +118,9 @@ package final class AgentService: FleetService {
     /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
     private func take(_ event: MQTTEvent) {
         switch event {
-        case .connected: queue.sync { handle(.connected) }
+        case .connected:
+            if let configuration { log("connected to \(configuration.host):\(configuration.port)") }
+            queue.sync { handle(.connected) }
         case .lost(let error):
             log("\(error)")
             queue.sync { handle(.disconnected) }

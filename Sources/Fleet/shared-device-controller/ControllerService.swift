@@ -124,6 +124,7 @@ package final class ControllerService: FleetService {
     func take(_ event: MQTTEvent) {
         switch event {
         case .connected:
+            log("connected to \(configuration.host):\(configuration.port)")
             queue.sync {
                 core.withLock { $0.state.connected() }
                 let topics = configuration.topics.forController
