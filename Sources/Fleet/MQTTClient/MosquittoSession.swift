@@ -331,14 +331,17 @@ final class MosquittoSession {
     private func ended(_ result: CInt) -> MQTTError { failure(result, "stay connected to \(callbacks.server)") }
 
     private func failure(_ result: CInt, _ attempted: String, topic: String? = nil) -> MQTTError {
+        let number = errno
         let words =
             result == MOSQ_ERR_ERRNO.rawValue
-            ? String(cString: strerror(errno)) : String(cString: mosquitto_strerror(result))
+            ? String(cString: strerror(number)) : String(cString: mosquitto_strerror(result))
         let text = callbacks.complaint.map { "\(words): \($0)" } ?? words
         let reason: MQTTError.Reason =
             switch mosq_err_t(result) {
-            // With TLS 1.3 the server looks at the certificate when the handshake is over for this side: its alert comes like any other end.
+            // With TLS 1.3 the server looks at the certificate when the handshake is over for this side: its alert comes like any other end. Where
+            // this side still writes then, the library says EPROTO, as of all that TLS does not get through, and reads no alert.
             case _ where callbacks.isCertificateRefused: .untrusted(text)
+            case MOSQ_ERR_ERRNO where number == EPROTO && !callbacks.isAccepted: .untrusted(text)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE: .untrusted(text)
             case MOSQ_ERR_NOMEM: .noResources(text)
             case MOSQ_ERR_NO_CONN: .notConnected
