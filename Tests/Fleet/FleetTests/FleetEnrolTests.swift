@@ -208,6 +208,21 @@ struct FleetEnrolTests {
         let words = Self.words("authority", stage)
         #expect(try await stage.fleet(words).status == EX_USAGE)
         #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
+        let own = URL(filePath: stage.path("pki/authority.pem"))
+        let before = try Data(contentsOf: own)
+        for more in [[], ["--server"]] {
+            let outcome = try await stage.fleet(["certify", stage.path("pki"), "authority"] + more)
+            #expect(outcome.status == EX_DATAERR, "\(outcome)")
+        }
+        #expect(try Data(contentsOf: own) == before)
+    }
+
+    @Test("the controller's name is no device's: its agent could order everybody")
+    func controllersName() async throws {
+        let stage = try await FleetStage()
+        let outcome = try await stage.fleet(Self.words("controller", stage))
+        #expect(outcome.status == EX_USAGE && outcome.errors.contains("--controller"), "\(outcome)")
+        #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
     }
 
     @Test("a revocation is for all certificates of a name, also those that were renewed")
@@ -232,6 +247,63 @@ struct FleetEnrolTests {
         // Without a name the list is renewed.
         #expect(try await stage.fleet("revoke", stage.path("pki")).status == 0)
         withExtendedLifetime(client) {}
+    }
+
+    /// By their numbers: whether each certificate is in force (`V`) or revoked (`R`), and whose it is.
+    private static func certificates(_ folder: String) throws -> [String: String] {
+        let lines = try String(contentsOfFile: folder + "/index.txt", encoding: .utf8).split(separator: "\n")
+        let fields = lines.map { $0.split(separator: "\t", omittingEmptySubsequences: false) }
+        return Dictionary(uniqueKeysWithValues: fields.map { (String($0[3]), "\($0[0]) \($0[5].dropFirst(4))") })
+    }
+
+    @Test(
+        "a device may be called by the number of a certificate: only the one that is named is revoked",
+        arguments: [false, true]
+    )
+    func digits(isOld: Bool) async throws {
+        let stage = try await FleetStage()
+        let folder = stage.path("new")
+        #expect(try await stage.fleet("authority", folder).status == 0)
+        func certify(_ words: String...) async throws {
+            let outcome = try await stage.fleet(["certify", folder] + words)
+            #expect(outcome.status == 0, "\(outcome)")
+        }
+        try await certify("localhost", "--server")
+        try await certify("ward-9")
+        if isOld {
+            // As older versions have left it.
+            for number in ["1000", "1001"] { rename("\(folder)/issued/\(number).pem", "\(folder)/\(number).pem") }
+            rmdir(folder + "/issued")
+        }
+        // The number of ward-9's certificate, and the one that the certificate itself gets.
+        try await certify("1001")
+        try await certify("1003")
+        let revoked = try await stage.fleet("revoke", folder, "ward-9")
+        #expect(revoked.status == 0, "\(revoked)")
+        let expected = ["1000": "V localhost", "1001": "R ward-9", "1002": "V 1001", "1003": "V 1003"]
+        #expect(try Self.certificates(folder) == expected)
+    }
+
+    @Test("where the file of a certificate is another one's, nothing is revoked, and it is said")
+    func lostCertificate() async throws {
+        let stage = try await FleetStage()
+        let folder = stage.path("pki")
+        for name in ["ward-8", "ward-9"] {
+            #expect(try await stage.fleet("certify", folder, name).status == 0)
+        }
+        // As older versions have left it where a device was called by the number; a copy by name is not there either.
+        let (lost, other) = ("\(folder)/issued/1003.pem", "\(folder)/issued/1002.pem")
+        let certificate = try Data(contentsOf: URL(filePath: lost))
+        try Data(contentsOf: URL(filePath: other)).write(to: URL(filePath: lost))
+        unlink(folder + "/ward-9.pem")
+        let before = try Self.certificates(folder)
+        let outcome = try await stage.fleet("revoke", folder, "ward-8", "ward-9")
+        #expect(outcome.status == EX_NOINPUT && outcome.errors.contains(lost), "\(outcome)")
+        #expect(try Self.certificates(folder) == before)
+        // What the message says helps.
+        try certificate.write(to: URL(filePath: lost))
+        #expect(try await stage.fleet("revoke", folder, "ward-8", "ward-9").status == 0)
+        #expect(try Self.certificates(folder).values.filter { $0.hasPrefix("R") }.count == 2)
     }
 
     @Test("an authority is made once, and many may ask it at the same time")

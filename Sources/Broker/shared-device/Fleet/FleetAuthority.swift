@@ -85,6 +85,7 @@ struct FleetAuthority {
     /// - Returns: the certificate and the authority's own, in PEM.
     func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
         try check(name, kind)
+        try makeIssued(beside: name)
         let (file, certificate) = ("\(folder)/\(name).csr", "\(folder)/\(name).pem")
         let tool = OpenSSL(folder: folder, names: kind == .server ? Self.names(name) : nil)
         defer { unlink(file) }
@@ -105,7 +106,7 @@ struct FleetAuthority {
         try tool.run(
             [
                 "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
-                "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new",
+                "/CN=\(name)", "-days", "\(Self.days)", "-in", file, "-out", certificate + ".new", "-outdir", issued,
             ]
         )
         try tool.move(certificate + ".new", to: certificate)
@@ -113,8 +114,10 @@ struct FleetAuthority {
     }
 
     /// Revokes each certificate of these names that is in force, and renews the list that the MQTT server reads.
+    ///
+    /// - Throws: ``CommandFailure``, before anything is revoked, where a name has no certificate or a certificate is not there any more.
     func revoke(_ names: [String]) throws(CommandFailure) {
-        let tool = OpenSSL(folder: folder)
+        var files: [String] = []
         for name in names {
             let serials = try serials(of: name)
             guard !serials.isEmpty else {
@@ -123,11 +126,22 @@ struct FleetAuthority {
                     description: "\(folder) has no certificate of \(name) that is in force"
                 )
             }
-            for serial in serials {
-                try tool.run(["ca", "-config", "\(folder)/settings", "-revoke", "\(folder)/\(serial).pem"])
+            for serial in serials { files.append(try file(of: serial, name)) }
+        }
+        let tool = OpenSSL(folder: folder)
+        for file in files { try tool.run(["ca", "-config", "\(folder)/settings", "-revoke", file]) }
+        try writeRevoked()
+        // By openssl's own list: whoever reads of success relies on it.
+        for name in names {
+            let left = try serials(of: name)
+            guard left.isEmpty else {
+                throw CommandFailure(
+                    status: EX_SOFTWARE,
+                    description:
+                        "\(name) is still certified: \(left.joined(separator: ", ")) in \(folder)/index.txt; revoke it again"
+                )
             }
         }
-        try writeRevoked()
     }
 
     /// In one step: a server that reads it meanwhile has the old list or the new one.
@@ -148,13 +162,58 @@ struct FleetAuthority {
         }
     }
 
+    /// Where openssl keeps each certificate by its number. Not beside those that we keep by name: a name may be digits alone.
+    private var issued: String { folder + "/issued" }
+
+    /// Makes the folder of issued certificates, which authorities of older versions lack. They have them where the certificate of this name is about
+    /// to be: one whose number is the name is put aside.
+    private func makeIssued(beside name: String) throws(CommandFailure) {
+        // Whatever the umask says.
+        guard mkdir(issued, 0o700) == 0 ? chmod(issued, 0o700) == 0 : errno == EEXIST else {
+            throw CommandFailure(
+                status: EX_CANTCREAT,
+                description: "\(issued) cannot be made: \(String(cString: strerror(errno)))"
+            )
+        }
+        let (old, new) = ("\(folder)/\(name).pem", "\(issued)/\(name).pem")
+        guard access(new, F_OK) != 0, serial(in: old) == name else { return }
+        try OpenSSL(folder: folder).move(old, to: new)
+    }
+
+    /// Where the certificate of this number is. Authorities of older versions have it in the folder itself, where another name's may have taken its
+    /// place: what counts is the number in the certificate.
+    private func file(of serial: String, _ name: String) throws(CommandFailure) -> String {
+        let places = ["\(issued)/\(serial).pem", "\(folder)/\(serial).pem", "\(folder)/\(name).pem"]
+        if let file = places.first(where: { self.serial(in: $0) == serial }) { return file }
+        throw CommandFailure(
+            status: EX_NOINPUT,
+            description:
+                "certificate \(serial) of \(name) is not in \(folder), and nothing was revoked; copy it to \(places[0]) from where it is used"
+        )
+    }
+
+    /// The number in a certificate; `nil` where the file is none.
+    private func serial(in file: String) -> String? {
+        guard access(file, F_OK) == 0,
+            let text = try? OpenSSL(folder: folder).run(["x509", "-in", file, "-noout", "-serial"])
+        else { return nil }
+        let words = text.split(whereSeparator: \.isNewline)
+        return words.count == 1 && words[0].hasPrefix("serial=") ? String(words[0].dropFirst("serial=".count)) : nil
+    }
+
     private func check(_ name: String, _ kind: Kind) throws(CommandFailure) {
         let isHost =
             (1...253).contains(name.utf8.count) && name.first != "-"
             && name.split(separator: ".", omittingEmptySubsequences: false).allSatisfy {
                 FleetTopics.isName(String($0))
             }
-        guard kind == .server ? isHost : FleetTopics.isName(name) && name != "authority" else {
+        guard name != "authority" else {
+            throw CommandFailure(
+                status: EX_DATAERR,
+                description: "“authority” is the authority's own name: its certificate would be lost; choose another"
+            )
+        }
+        guard kind == .server ? isHost : FleetTopics.isName(name) else {
             throw CommandFailure(
                 status: EX_DATAERR,
                 description: kind == .server
@@ -219,7 +278,7 @@ struct FleetAuthority {
         [ca]
         default_ca = fleet
         [fleet]
-        new_certs_dir = $ENV::FLEET_FOLDER
+        new_certs_dir = $ENV::FLEET_FOLDER/issued
         database = $ENV::FLEET_FOLDER/index.txt
         serial = $ENV::FLEET_FOLDER/serial
         certificate = $ENV::FLEET_FOLDER/authority.pem

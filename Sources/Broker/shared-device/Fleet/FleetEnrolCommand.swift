@@ -72,6 +72,10 @@ struct FleetEnrolCommand: ParsableCommand {
                 "“authority” is no name of a device: its certificate would take the place of the authority's"
             )
         }
+        // The MQTT server lets whoever is called so order: a device's agent would have that right.
+        guard controller || name != "controller" else {
+            throw ValidationError("“controller” is no name of a device: it may order everybody; add --controller")
+        }
         guard directory.hasPrefix("/") else { throw ValidationError("--directory needs an absolute path") }
     }
 
