@@ -236,6 +236,22 @@ struct ControllerTests {
         #expect(controller.desired?.session == 4)
     }
 
+    @Test("FL-12: of each device a new order keeps what that one was asked, and nothing of the others")
+    func mergingEach() throws {
+        let directory = try TemporaryDirectory("controller-merging")
+        let store = try ControllerStore(directory: directory.path)
+        var controller = try Self.controller("a", "b", "c")
+        _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
+        _ = try controller.order(.devices(["c"]), session: 9, reason: "", now: 0)
+        let record = try controller.order(.group("wards"), session: 7, reason: "x", now: 0)
+        let sessions = ["a", "b", "c"].map { controller.devices[$0]?.desired?.session }
+        #expect(sessions == [nil, 7, 9])
+        #expect(controller.devices.values.allSatisfy { $0.desired?.number == controller.highest })
+        #expect(controller.orders.last?.order.session == 7)
+        try store.store(record, devices: controller.devices)
+        #expect(try store.load().devices.mapValues(\.desired) == controller.devices.mapValues(\.desired))
+    }
+
     @Test("FL-12: a group is the devices that are in it when the order is given")
     func groups() throws {
         var controller = try Self.controller("a", "b")

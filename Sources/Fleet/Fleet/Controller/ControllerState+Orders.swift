@@ -86,21 +86,17 @@ extension ControllerState {
         let seen = devices.values.lazy.compactMap(\.report).map { max($0.seen.all, $0.seen.own) }
             .filter { $0 < Self.plausibleNumber }.max()
         let number = max(highest, seen ?? 0) + 1
-        var newest = session
-        // What is not settled is asked again by the new order, which takes its place.
-        if let names {
-            for name in names { newest = merged(newest, devices[name]?.desired, [name], .own, now) }
-        } else {
-            newest = merged(newest, desired, Array(devices.keys), .all, now)
-        }
-        let order = FleetOrder(number: number, session: newest, reason: reason)
+        // What is not settled is asked again by the new order, which takes its place; of each device what it was asked itself, and nothing of others.
+        let own = names?.map { (name: $0, session: merged(session, devices[$0]?.desired, [$0], .own, now)) }
+        let asked = names == nil ? merged(session, desired, Array(devices.keys), .all, now) : session
+        let order = FleetOrder(number: number, session: asked, reason: reason)
         highest = number
         let recorded = RecordedOrder(order: order, target: names.map { .devices($0) } ?? .all, at: now)
         orders.append(recorded)
         if orders.count > Self.mostOrders { orders.removeFirst() }
-        if let names {
-            for name in names {
-                devices[name]?.desired = order
+        if let own {
+            for (name, session) in own {
+                devices[name]?.desired = FleetOrder(number: number, session: session, reason: reason)
                 unpublished.insert(name)
             }
         } else {
