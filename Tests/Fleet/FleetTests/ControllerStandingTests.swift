@@ -67,6 +67,29 @@ struct ControllerStandingTests {
         #expect(controller.nextPresenceWanted(now: 30) == .devices(["a"]))
     }
 
+    @Test("FL-14: a device that was taken off the list counts for no order any more, also where the order named it")
+    func removed() throws {
+        var controller = try ControllerTests.controller("a", "b")
+        for target in [.devices(["a", "b"]), .group("wards"), .all] as [OrderTarget] {
+            _ = try controller.order(target, session: nil, reason: "", now: 0)
+        }
+        func totals() -> [UInt64] {
+            controller.orders.map { controller.progress(of: $0, now: 0, atMost: 9).counts.total }
+        }
+        #expect(totals() == [2, 2, 2])
+        _ = try controller.list(["b"], groups: nil)
+        #expect(totals() == [1, 1, 1])
+        for order in controller.orders { #expect(controller.standings(of: order, now: 0).map(\.name) == ["a"]) }
+        // It still reports, and is a stranger.
+        controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
+        let stranger = try #require(controller.devices["b"])
+        #expect(totals() == [1, 1, 1] && controller.orders.allSatisfy { !$0.isFor("b", stranger) })
+        // Nobody is waited for where none is left.
+        _ = try controller.list(["a"], groups: nil)
+        #expect(totals() == [0, 0, 0])
+        #expect(controller.orders.allSatisfy { controller.progress(of: $0, now: 0, atMost: 9).counts.undone == 0 })
+    }
+
     @Test("FL-13: a device on which a session is open that was over is not done")
     func openAgain() throws {
         var (controller, order) = try Self.given()

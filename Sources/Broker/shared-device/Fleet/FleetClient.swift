@@ -145,7 +145,7 @@ struct OrderProgress: Encodable, Equatable {
         let apps = [(waived, "waived"), (enforced, "enforced")].filter { $0.0 > 0 }
         // Not by a receipt: whoever looks at the line alone is to know it.
         let without = apps.isEmpty ? "" : " (apps: \(apps.map { "\($0.0) \($0.1)" }.joined(separator: ", ")))"
-        return parts.isEmpty ? "no device is listed" : parts.joined(separator: ", ") + without
+        return parts.isEmpty ? "no device of the order is listed" : parts.joined(separator: ", ") + without
     }
 
     /// Who is not done.

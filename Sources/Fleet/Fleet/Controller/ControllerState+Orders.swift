@@ -24,10 +24,11 @@ package struct RecordedOrder: Sendable, Hashable {
     package var number: UInt64 { order.number }
     package var scope: OrderScope { target == .all ? .all : .own }
 
-    /// Whether it waits for this device (FL-14).
+    /// Whether it waits for this device: for none that is not listed, or not any more, whoever the order names (FL-14).
     package func isFor(_ name: String, _ device: FleetDevice) -> Bool {
+        guard device.isListed else { return false }
         switch target {
-        case .all: return device.isListed
+        case .all: return true
         case .devices(let names):
             let place = names.place { $0 < name }
             return place < names.count && names[place] == name
@@ -129,9 +130,10 @@ extension ControllerState {
             let number = orders[index].number
             var kept: [String] = []
             for name in names {
-                let device = devices[name]
-                let standing = device?.standing(number, .own, highest: highest, now: now) ?? .unknown
-                if device?.desired?.number == number, !standing.isDone {
+                // Who was taken off the list counts no more, also not as a number.
+                guard let device = devices[name], device.isListed else { continue }
+                let standing = device.standing(number, .own, highest: highest, now: now)
+                if device.desired?.number == number, !standing.isDone {
                     kept.append(name)
                 } else {
                     orders[index].counted.add(standing)

@@ -74,20 +74,17 @@ package struct OrderProgress: Sendable {
     ///
     /// - Returns: whether there may be more.
     package mutating func count(_ most: Int, in state: ControllerState, now: Double) -> Bool {
-        let names: [String]
-        var isForAll = false
-        switch order.target {
-        case .all: (names, isForAll) = (state.names, true)
-        case .devices(let some): names = some
-        }
+        let names: [String] =
+            switch order.target {
+            case .all: state.names
+            case .devices(let some): some
+            }
         let begin = last.map { last in names.place { $0 <= last } } ?? 0
         let end = min(begin + most, names.count)
         for name in names[begin..<end] {
-            let device = state.devices[name]
-            // Whoever is not listed counts for no order (FL-14).
-            if isForAll, device?.isListed != true { continue }
-            let standing =
-                device?.standing(order.number, order.scope, highest: state.highest, now: now) ?? .unknown
+            // Whoever is not listed, or not any more, counts for no order (FL-14).
+            guard let device = state.devices[name], device.isListed else { continue }
+            let standing = device.standing(order.number, order.scope, highest: state.highest, now: now)
             counts.add(standing)
             guard !standing.isDone, undone[standing.rank].count < limit else { continue }
             undone[standing.rank].append((name, standing))
@@ -102,12 +99,12 @@ extension ControllerState {
     package func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
         let names: [String] =
             switch recorded.target {
-            case .all: devices.filter(\.value.isListed).map(\.key)
+            case .all: Array(devices.keys)
             case .devices(let names): names
             }
-        return names.map { name in
-            let standing = devices[name]?.standing(recorded.number, recorded.scope, highest: highest, now: now)
-            return (name, standing ?? .unknown)
+        return names.compactMap { name in
+            guard let device = devices[name], device.isListed else { return nil }
+            return (name, device.standing(recorded.number, recorded.scope, highest: highest, now: now))
         }
     }
 
