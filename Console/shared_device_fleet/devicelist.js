@@ -99,7 +99,7 @@ export class DeviceList {
         const drawn = html("div", { role: "row", id: `device-${place}`, class: `grid-row${isActive ? " active" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(isActive), "data-name": row.name },
             html("span", { role: "gridcell", class: "device" }, row.name),
             html("span", { role: "gridcell", class: `state ${state.style}` }, html("span", { "aria-hidden": "true" }, `${state.sign} `), row.state || "no order"),
-            html("span", { role: "gridcell", class: "session" }, signedInOf(row)), html("span", { role: "gridcell", class: "network" }, networkOf(row)),
+            html("span", { role: "gridcell", class: "session", title: signedInOf(row) }, signedInOf(row)), html("span", { role: "gridcell", class: "network" }, networkOf(row)),
             html("span", { role: "gridcell", class: "when" }, row.reportedAt === null ? "never" : clock(row.reportedAt, now)),
             html("span", { role: "gridcell", class: "groups" }, row.groups.join(" ")), html("span", { role: "gridcell", class: "note", title: note || null }, note));
         drawn.style.top = `${place * height}px`;

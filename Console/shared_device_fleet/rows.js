@@ -49,7 +49,15 @@ export function noteOf(row, now) {
 }
 
 export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline ? "online" : "away";
-export const signedInOf = row => !row.mode ? "–" : row.mode === "unknown" ? "unknown" : row.session === null ? "nobody" : `session ${row.session}`;
+/** Who is signed in. Of a device that is not known to be online it was so when it last reported. */
+export function signedInOf(row) {
+    if (!row.mode)
+        return "–";
+    // Its broker does not answer.
+    if (row.mode === "unknown")
+        return "unknown";
+    return (row.session === null ? "nobody" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");
+}
 
 /** An order's states as parts of a whole, the best first, as a bar is filled. */
 export function partsOf({ counts, total }) {

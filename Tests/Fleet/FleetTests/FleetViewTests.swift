@@ -139,6 +139,39 @@ struct FleetViewTests {
         withExtendedLifetime((bus, controller)) {}
     }
 
+    @Test(
+        "who is signed in is said as of the last report where the device is away, and not at all where its broker is mute",
+        arguments: [
+            ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online nobody 0"),
+            ("shared", 7, false, "away session 7 at the last report 0"),
+            ("shared", nil, false, "away nobody at the last report 0"), ("unknown", nil, true, "online unknown -"),
+            ("unknown", nil, false, "away unknown -"),
+        ] as [(String, UInt64?, Bool, String)]
+    )
+    func signedIn(mode: String, session: UInt64?, isOnline: Bool, expected: String) async throws {
+        let bus = try PrivateBus()
+        var device: [String: DBusValue] = [
+            "device": .string("ward-1"), "isListed": .boolean(true), "isOnline": .boolean(isOnline),
+            "mode": .string(mode), "owes": .uint64(0),
+        ]
+        if let session { device["session"] = .uint64(session) }
+        let controller = try await Self.controller(of: device, isConnected: true, on: bus)
+        for words in [[], ["--json"]] as [[String]] {
+            let process = try ChildProcess(
+                ChildProcess.built("shared-device"),
+                ["fleet", "devices", "--bus", bus.address] + words
+            )
+            #expect(await process.exitStatus() == 0, "\(process.errorText)")
+            let text = process.lines.joined(separator: " ").split(separator: " ").joined(separator: " ")
+            if words.isEmpty {
+                #expect(text.contains("ward-1 \(expected) never"), "\(text)")
+            } else {
+                #expect(text.contains("\"owes\" : 0") == (mode == "shared"), "\(text)")
+            }
+        }
+        withExtendedLifetime((bus, controller)) {}
+    }
+
     /// A controller that answers with this device alone, as long as what is returned is kept.
     private static func controller(
         of device: [String: DBusValue],

@@ -71,6 +71,7 @@ struct FleetDevicesCommand: ParsableCommand {
         let reportedAt: Date?
         let mode: String?
         let session: UInt64?
+        /// `nil` where the device's broker does not answer, too: its agent reports no app then, and nobody knows what they owe.
         let owes: UInt64?
         let clockOffset: Double?
         let problems: [String]
@@ -83,9 +84,16 @@ struct FleetDevicesCommand: ParsableCommand {
             reportedAt = fields["reportedAt"].date
             mode = fields["mode"]?.stringValue
             session = fields["session"]?.unsignedValue
-            owes = fields["owes"]?.unsignedValue
+            owes = mode == DeviceReport.unknownMode ? nil : fields["owes"]?.unsignedValue
             clockOffset = fields["clockOffset"].seconds
             problems = fields["problems"]?.stringsValue ?? []
+        }
+
+        /// Who is signed in. Of a device that is not known to be online it was so when it last reported.
+        private var signedIn: String {
+            guard let mode else { return "-" }
+            if mode == DeviceReport.unknownMode { return "unknown" }
+            return (session.map { "session \($0)" } ?? "nobody") + (online == true ? "" : " at the last report")
         }
 
         var row: [String] {
@@ -93,8 +101,7 @@ struct FleetDevicesCommand: ParsableCommand {
                 (listed ? [] : ["not listed"])
                 + (clockOffset.map { ["its clock is off by \(Int($0.rounded())) s"] } ?? []) + problems
             return [
-                device, online.map { $0 ? "online" : "away" } ?? "unknown",
-                mode == nil ? "-" : session.map { "session \($0)" } ?? "nobody", owes.map { "\($0)" } ?? "-",
+                device, online.map { $0 ? "online" : "away" } ?? "unknown", signedIn, owes.map { "\($0)" } ?? "-",
                 reportedAt.map(Form.time) ?? "never", groups.joined(separator: " "), notes.joined(separator: "; "),
             ]
         }
