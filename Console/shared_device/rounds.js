@@ -43,7 +43,7 @@ export function rowsOf(round, entries, now, name, span) {
     const elapsed = Math.max(0, now - round.endedAt);
     const rows = round.apps.map(app => {
         const lines = own.filter(entry => entry.app === app.identifier && (app.user === null || entry.user === null || entry.user === app.user));
-        const state = states[app.progress] ?? { sign: "?", word: app.progress, style: "waits" };
+        const state = Object.hasOwn(states, app.progress) ? states[app.progress] : { sign: "?", word: app.progress, style: "waits" };
         const done = isSettled(app);
         const end = done ? app.finished ?? app.begun ?? app.told ?? 0 : elapsed;
         const marks = [];

@@ -254,6 +254,21 @@ test("devices are found by name, group and app, the worst first; what is no stat
     assert.deepEqual([standing.state, standing.owes, standing.since, "name" in standing], ["stuck", 2, 5, false]);
 });
 
+test("who is signed in is said as of the last report where the device is not known to be online, and not at all where its broker does not answer", () => {
+    const said = (mode, session, isOnline) => devices.signedInOf({ mode, session, isOnline });
+    assert.deepEqual([said("shared", 7, true), said("shared", null, true)], ["session 7", "nobody"]);
+    for (const isOnline of [false, null])
+        assert.deepEqual([said("shared", 7, isOnline), said("shared", null, isOnline)], ["session 7 at the last report", "nobody at the last report"]);
+    assert.deepEqual([said("unknown", null, true), said("unknown", null, false), said("", null, true)], ["unknown", "unknown", "–"]);
+});
+
+test("an app's progress that is no state is said as it came, also one that every object has", () => {
+    for (const progress of ["constructor", "toString", "__proto__", "other"]) {
+        const [row] = rounds.rowsOf(round(app("a", { progress })), [], 2000, key => key, words.span);
+        assert.deepEqual([row.sign, row.word, row.style], ["?", progress, "waits"]);
+    }
+});
+
 test("an order's bar is full where all are counted, and its sentence says who has not done it", () => {
     const parts = devices.partsOf({ counts: { clean: 3, unknown: 1 }, total: 4 });
     assert.deepEqual(parts.map(part => [part.state, part.from, part.to]), [["clean", 0, 0.75], ["unknown", 0.75, 1]]);
