@@ -79,8 +79,12 @@ package final class Adapter: Sendable {
     /// For a manifest that is not in force any more: what it names is stopped and deleted, whoever is signed in, because no later cleanup does.
     /// A program that does not run, or that there never was, needs no end.
     package func retire() async throws(AdapterFailure) {
-        if try await program.isStopped() { _ = try await deletion.run() }
-        if try await !program.isStopped() { _ = try await cleanUp() }
+        if try await program.isStopped() {
+            _ = try await deletion.run()
+            // Not started meanwhile.
+            if try await program.isStopped() { return }
+        }
+        _ = try await cleanUp()
     }
 
     /// Stops, deletes and looks.

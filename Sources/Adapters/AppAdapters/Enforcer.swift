@@ -188,7 +188,6 @@ package final class Enforcer: Sendable {
 
     /// Stops and deletes what the app's adapter had yet to stop and delete of earlier manifests.
     private func retireFormer(of app: String, _ cleanup: AppCleanup) async throws(AdapterFailure) {
-        guard cleanup.cleaner == .adapter else { return }
         let mark = self.mark(app)
         let named = try await onSystemThread { () throws(AdapterFailure) in
             try NamedCleanups(stateDirectory: mark).read()

@@ -86,6 +86,8 @@ extension AdministratorFile {
         file: String,
         example: String
     ) throws(ManagedConfigurationError) -> Value {
+        // Some editors put a mark in front that is no part of the text.
+        let json = json.starts(with: [0xEF, 0xBB, 0xBF]) ? Data(json.dropFirst(3)) : json
         // Before the decoder, which takes either of two values of one key, and a comma with nothing after it.
         if let flaw = JSONFlaw.find(in: json) {
             throw ManagedConfigurationError(

@@ -35,6 +35,12 @@ struct CleanupManifestTests {
         #expect(manifest.identity.isProof)
     }
 
+    @Test("a mark that an editor has put in front is no part of a manifest")
+    func markInFront() throws {
+        let text = "\u{FEFF}" + #"{"id": "org.example.kiosk", "executable": "/usr/bin/kiosk"}"#
+        #expect(try AppManifest(json: Data(text.utf8), file: "kiosk.json").identifier == "org.example.kiosk")
+    }
+
     @Test("a manifest that says by what the adapter is known keeps that")
     func identity() throws {
         let text = #""user": "nobody", "executable": "/no/such/adapter""#

@@ -1,8 +1,10 @@
+import AppAdapters
 import Foundation
 import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
+import Synchronization
 import Testing
 
 @Suite(
@@ -146,5 +148,26 @@ struct EarlierManifestTests {
         try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
         #expect(killed.hasSecret, "nobody has deleted it")
         await end(adapter)
+    }
+
+    /// A program that ends by itself after the first question whether it has.
+    private final class EndingProgram: ProgramControl {
+        private let questions = Atomic(0)
+        let name = "a program"
+
+        func isStopped() async throws(AdapterFailure) -> Bool { questions.add(1, ordering: .relaxed).oldValue > 0 }
+        func stop() async throws(AdapterFailure) {}
+        func start() async throws(AdapterFailure) {}
+    }
+
+    @Test("what the program's own end comes in between is deleted all the same")
+    func endInBetween() async throws {
+        let directory = try TemporaryDirectory("ending")
+        let data = "\(directory.path)/data"
+        #expect(mkdir(data, 0o700) == 0)
+        try "marker-of-ada".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
+        let adapter = Adapter(program: EndingProgram(), start: nil, paths: [data], user: geteuid(), log: { _ in })
+        try await adapter.retire()
+        #expect(!FileManager.default.fileExists(atPath: "\(data)/secret"))
     }
 }

@@ -319,6 +319,20 @@ struct StubbornDataTests {
         let error = UserDataError("remove", place, reason: "a\nb", remedy: "c\u{1B}")
         #expect(error.description == "could not remove \(data)/a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b: a\\u{a}b. c\\u{1b}")
     }
+
+    @Test("what takes the place of a closed directory keeps its rights")
+    func exchangedForAFile() throws {
+        let directory = try TemporaryDirectory("exchanged")
+        let path = "\(directory.path)/closed"
+        var status = stat()
+        try #require(mkdir(path, 0) == 0 && lstat(path, &status) == 0 && rmdir(path) == 0)
+        try "a program".write(toFile: path, atomically: false, encoding: .utf8)
+        try #require(chmod(path, 0o640) == 0)
+        let parent = try DirectoryHandle(DirectoryHandle.name(directory.path), path: directory.path)
+        #expect(throws: UserDataError.self) { _ = try parent.emptiable(DirectoryHandle.name("closed"), status) }
+        try #require(lstat(path, &status) == 0)
+        #expect(status.st_mode & 0o7777 == 0o640)
+    }
 }
 
 /// Unchecked: the sweep calls on the test's own thread.

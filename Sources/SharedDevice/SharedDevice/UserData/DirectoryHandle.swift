@@ -67,13 +67,23 @@ struct DirectoryHandle: ~Copyable {
     func emptiable(_ name: Name, _ status: stat) throws(UserDataError) -> DirectoryHandle {
         if status.st_mode & 0o700 != 0o700 {
             guard CLinux_isMountPoint(descriptor, name) == 0 else { throw .mountPoint(path(of: name)) }
-            // If this fails, the next steps report it.
-            _ = fchmodat(descriptor, name, status.st_mode & 0o7777 | 0o700, AT_SYMLINK_NOFOLLOW)
+            allowOwner(name)
         }
         let directory = try DirectoryHandle(at: descriptor, name, path: path(of: name))
         try directory.refuseMount()
         directory.allowWriting()
         return directory
+    }
+
+    /// Gives the owner all rights to a directory in it, if that is this user. By a descriptor: what another one puts in its place keeps its rights. If this
+    /// fails, the next steps report it.
+    private func allowOwner(_ name: Name) {
+        let directory = openat(descriptor, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        guard directory >= 0 else { return }
+        defer { close(directory) }
+        var status = stat()
+        guard fstat(directory, &status) == 0, status.st_uid == geteuid() else { return }
+        chmod("/proc/self/fd/\(directory)", status.st_mode & 0o7777 | 0o700)
     }
 
     /// Undoes that a btrfs subvolume is read-only, which its owner may do as well. The root of a subvolume has a number of its own.
