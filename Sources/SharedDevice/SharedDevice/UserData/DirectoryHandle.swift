@@ -78,7 +78,9 @@ struct DirectoryHandle: ~Copyable {
     /// Gives the owner all rights to a directory in it, if that is this user. By a descriptor: what another one puts in its place keeps its rights. If this
     /// fails, the next steps report it.
     private func allowOwner(_ name: Name) {
-        let directory = openat(descriptor, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+        // O_PATH, which needs no right to read it; Swift's Glibc leaves it out.
+        let pathOnly: CInt = 0o10_000_000
+        let directory = openat(descriptor, name, pathOnly | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard directory >= 0 else { return }
         defer { close(directory) }
         var status = stat()
