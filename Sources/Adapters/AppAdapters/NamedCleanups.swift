@@ -9,6 +9,8 @@ package struct NamedCleanups: Sendable {
     /// The file. Whoever removes it forgets what is in it.
     package let path: String
     private let directory: String
+    /// How many bytes it may have: many manifests of the largest size. Where the adapter is the app's own user, the app may write it, too.
+    private static let largest = 16 << 20
 
     /// - Parameter stateDirectory: the directory of the adapter's record of the app.
     package init(stateDirectory: String) {
@@ -34,6 +36,7 @@ package struct NamedCleanups: Sendable {
         var content = Data()
         var chunk = [UInt8](repeating: 0, count: 65_536)
         while true {
+            guard content.count <= Self.largest else { throw unreadable("it has more than \(Self.largest) bytes") }
             let count = Glibc.read(file, &chunk, chunk.count)
             if count == 0 { break }
             if count > 0 {

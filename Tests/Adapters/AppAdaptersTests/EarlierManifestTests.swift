@@ -150,6 +150,17 @@ struct EarlierManifestTests {
         await end(adapter)
     }
 
+    @Test("a record that somebody has made huge is not read, and is not taken for none")
+    func hugeRecord() throws {
+        let directory = try TemporaryDirectory("huge")
+        let named = NamedCleanups(stateDirectory: directory.path)
+        let file = open(named.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
+        try #require(file >= 0 && ftruncate(file, 1 << 32) == 0)
+        close(file)
+        let error = #expect(throws: AdapterFailure.self) { try named.read() }
+        #expect(error?.description.contains("bytes") == true)
+    }
+
     /// A program that ends by itself after the first question whether it has.
     private final class EndingProgram: ProgramControl {
         private let questions = Atomic(0)

@@ -13,7 +13,7 @@ package struct SignOutNotes: Sendable {
 
     init(beside database: String, runtimeDirectory: String?) throws(StoreError) {
         reserve = try SignOutReserve(path: database + ".signed-out")
-        // The device does without: it is told of a note that is not made, and the disk has its own.
+        // A second safety net: the broker starts without it, too.
         memory = runtimeDirectory.flatMap { try? SignOutReserve(path: $0 + "/signed-out") }
     }
 

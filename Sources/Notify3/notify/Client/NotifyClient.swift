@@ -86,7 +86,8 @@ final class NotifyClient: Sendable {
         ProcessState.isOnBus()
         let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen(by: deadline) }
         return try link.entering(name, for: self) { () throws(NotifyStatus) in
-            let lease = try NotifyStatus.onBus { () throws(DBusError) in try self.lease(name, connection, by: deadline)
+            let lease = try NotifyStatus.onBus { () throws(DBusError) in
+                try self.lease(name, connection, by: deadline)
             }
             return try add(name, kind, sink, lease: lease)
         }
