@@ -111,22 +111,24 @@ struct SandboxedAppTests {
         let nobody = try await Sandbox(nil, on: device, owns: identifier)
         // The proxy's program is enrolled, by which no program in a sandbox may be known.
         try device.enrol("org.example.proxy", "/usr/bin/xdg-dbus-proxy")
-        for (launcher, bus) in [
-            ([], nil), (other.launcher, other.address), (nobody.launcher, nobody.address),
-        ] as [([String], String?)] {
+        let broker = try #require(device.broker)
+        for (launcher, bus, reason) in [
+            ([], nil, "in no Flatpak's sandbox"),
+            (other.launcher, other.address, "in the sandbox of the Flatpak org.example.Other"),
+            (nobody.launcher, nobody.address, "it names no application"),
+        ] as [([String], String?, String)] {
             let app = try ListenerApp(Self.name, on: device, launcher: launcher, bus: bus)
             let mark = try app.events().count
             try app.start()
+            // An app that is slow to get its answer says that it waits for the broker, and asks again. It is alive until the broker has refused it.
+            try await eventually("the broker says why: \(reason)") { broker.errorText.contains(reason) }
             try await app.wait("a refusal", after: mark) {
                 $0.event == .failed || $0.event == .waitingForBroker || $0.event == .screen && $0.detail == "failed"
             }
             #expect(try !app.events().dropFirst(mark).contains(where: isOpen))
             app.kill()
         }
-        try await eventually("the refusals are in the log") { try device.audit("refused").count == 3 }
-        let journal = try #require(device.broker).errorText
-        #expect(journal.contains("in no Flatpak's sandbox"), "\(journal)")
-        #expect(journal.contains("in the sandbox of the Flatpak org.example.Other"), "\(journal)")
-        #expect(journal.contains("it names no application"), "\(journal)")
+        // The journal and the log tell the same refusals.
+        try await eventually("the refusals are in the log") { try device.audit("refused").count >= 3 }
     }
 }
