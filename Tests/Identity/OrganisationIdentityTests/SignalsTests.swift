@@ -63,7 +63,15 @@ private final class Receiver: Sendable {
         let signals = signals ?? self.signals()
         let task = Task { await signals.run() }
         defer { task.cancel() }
-        try await eventually(what, condition)
+        do {
+            try await eventually(what, condition)
+        } catch {
+            let (notes, events) = (notes.withLock { $0 }, told)
+            let lists = [try? await list("polls"), try? await list("waiting"), try? await list("errors")]
+            let state = "polls, waiting, errors \(lists); told \(events); \(notes); waits \(clock.waited.suffix(20))"
+            Issue.record("\(what): \(state)")
+            throw error
+        }
     }
 
     /// What the broker was told, without its time.
