@@ -62,10 +62,13 @@ private final class Receiver: Sendable {
     ) async throws {
         let signals = signals ?? self.signals()
         let task = Task { await signals.run() }
-        defer { task.cancel() }
         do {
             try await eventually(what, condition)
+            // A stream has one receiver at a time.
+            task.cancel()
+            await task.value
         } catch {
+            task.cancel()
             let (notes, events) = (notes.withLock { $0 }, told)
             let lists = [try? await list("polls"), try? await list("waiting"), try? await list("errors")]
             let state = "polls, waiting, errors \(lists); told \(events); \(notes); waits \(clock.waited.suffix(20))"
@@ -249,6 +252,27 @@ struct SignalsTests {
         }
         #expect(receiver.told == [receiver.event(.ended, "ada")])
         #expect(try await receiver.list("errors").isEmpty)
+    }
+
+    @Test("a token whose check is cancelled is neither acknowledged nor refused")
+    func cancelled() async throws {
+        let receiver = try await Receiver("keys-wait.signals")
+        try await receiver.add("event=verification")
+        let signals = receiver.signals()
+        try await receiver.receive(signals, until: "the first one") { try await receiver.list("waiting").isEmpty }
+        receiver.clock.advance(by: .seconds(70))
+        _ = try await receiver.test.page("rotate")
+        let identifier = try await receiver.add("event=session-revoked")
+        try await receiver.receive(signals, until: "the question for keys") {
+            try await receiver.test.page("key-requests") == "2"
+        }
+        _ = try await receiver.test.page("free-keys")
+        try await receiver.receive(signals, until: "the acknowledgement") {
+            try await receiver.list("waiting").isEmpty
+        }
+        #expect(try await receiver.list("errors").isEmpty)
+        #expect(try await receiver.list("acknowledged").contains(identifier))
+        #expect(receiver.told == [receiver.event(.ended, "ada")])
     }
 
     @Test(

@@ -67,7 +67,8 @@ extension OpenIDConnectClient {
                 return .refused(reason, text, isProviders: true)
             }
         } catch {
-            guard error.code != .providerUnavailable else { return .unknown(error.description) }
+            // A check that was cancelled says nothing of the token.
+            guard error.code != .providerUnavailable, error != .cancelled else { return .unknown(error.description) }
             return .refused(.invalidKey, error.description, isProviders: false)
         }
     }
@@ -78,6 +79,6 @@ package enum SignalVerdict: Sendable {
     case accepted(SecurityEventToken)
     /// `isProviders`: whether the provider has signed it.
     case refused(SignalStream.Refusal, String, isProviders: Bool)
-    /// The provider's keys cannot be read now.
+    /// The provider's keys cannot be read now, or the task was cancelled.
     case unknown(String)
 }
