@@ -246,7 +246,8 @@ package final class MicrosoftBroker: Sendable {
                 "there is no display to ask anybody at (DISPLAY, WAYLAND_DISPLAY)"
             )
         }
-        switch try await ask(prompter, correlation, client) {
+        let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
+        switch try await ask(prompter, correlation, for: scopes, client) {
         // Whoever has signed in meanwhile through another app is signed in here, too.
         case .ended(0?), .ended(65?): return try await token(request)
         case .ended(1?): throw BrokerFailure(.userCanceled, "the sign-in was cancelled")
@@ -271,9 +272,10 @@ package final class MicrosoftBroker: Sendable {
     private func ask(
         _ prompter: Prompter,
         _ correlation: String,
+        for scopes: [String],
         _ client: String?
     ) async throws(BrokerFailure) -> Prompter.Outcome {
-        guard let client else { return try await prompter.ask(correlation) }
+        guard let client else { return try await prompter.ask(correlation, for: scopes) }
         let owner = NameOwner(of: client, on: parts.connection) { if $0 == nil { prompter.leave(client) } }
         do throws(DBusError) {
             try await owner.start()
@@ -282,7 +284,7 @@ package final class MicrosoftBroker: Sendable {
         }
         // It watches the client until the answer is there.
         defer { withExtendedLifetime(owner) {} }
-        return try await prompter.ask(correlation, of: client) { owner.current == nil }
+        return try await prompter.ask(correlation, for: scopes, of: client) { owner.current == nil }
     }
 
     /// The sign-out of the device: clients know no other.

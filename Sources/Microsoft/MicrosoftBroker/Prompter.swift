@@ -17,8 +17,9 @@ final class Prompter: Sendable {
         case failed(String)
     }
 
-    /// Starts the program and waits for its end; a task that is cancelled ends it.
-    typealias Start = @Sendable () async -> Outcome
+    /// Starts the program and waits for its end; a task that is cancelled ends it. It is given the scopes that are wanted afterwards: a provider may
+    /// grant later only what the sign-in has asked for (RFC 6749, section 6).
+    typealias Start = @Sendable (_ scopes: [String]) async -> Outcome
 
     private struct Waiter {
         let correlation: String
@@ -43,11 +44,13 @@ final class Prompter: Sendable {
     ///
     /// - Parameters:
     ///   - correlation: the client's name for its request, for ``cancel(_:)``.
+    ///   - scopes: what is wanted afterwards. A request that finds the person asked already waits for that, whatever it wants.
     ///   - client: its connection, for ``leave(_:)``.
     ///   - isGone: whether that has left already. Where it says no, ``leave(_:)`` is called afterwards.
     /// - Throws: `BrokerFailure` where too many wait already.
     func ask(
         _ correlation: String,
+        for scopes: [String],
         of client: String? = nil,
         isGone: @escaping @Sendable () -> Bool = { false }
     ) async throws(BrokerFailure) -> Outcome {
@@ -64,7 +67,7 @@ final class Prompter: Sendable {
                 guard state.task == nil else { return (true, false) }
                 state.run += 1
                 let run = state.run
-                state.task = Task { [weak self, start] in self?.end(run, await start()) }
+                state.task = Task { [weak self, start] in self?.end(run, await start(scopes)) }
                 return (true, false)
             }
             if !isTaken { continuation.resume(returning: hasLeft ? .cancelled : nil) }
@@ -117,28 +120,41 @@ extension Prompter {
         patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) },
         grace: Duration = .seconds(10)
     ) -> Start {
-        {
-            let process: HelperProcess
-            do throws(HelperProcess.Failure) {
-                process = try HelperProcess(program, arguments)
-            } catch {
-                return .failed(error.description)
-            }
-            let isLate = Locked(false)
-            let deadline = Task {
-                try await patience()
-                isLate.withLock { $0 = true }
-                process.kill(SIGTERM)
-                try await Task.sleep(for: grace)
-                process.kill()
-            }
-            let status = await withTaskCancellationHandler {
-                await onSystemThread { process.end() }
-            } onCancel: {
-                process.kill(SIGTERM)
-            }
-            deadline.cancel()
-            return isLate.withLock { $0 } ? .expired : .ended(status)
+        { scopes in
+            let wanted = scopes.map { "--scope=\($0)" }
+            let outcome = await run(program, arguments + wanted, patience: patience, grace: grace)
+            // It may be the scopes that the provider refuses. Who may have no such token may be signed in all the same: the client is told of the token.
+            guard outcome == .ended(EX_CONFIG), !wanted.isEmpty, !Task.isCancelled else { return outcome }
+            return await run(program, arguments, patience: patience, grace: grace)
         }
+    }
+
+    private static func run(
+        _ program: String,
+        _ arguments: [String],
+        patience: @escaping @Sendable () async throws -> Void,
+        grace: Duration
+    ) async -> Outcome {
+        let process: HelperProcess
+        do throws(HelperProcess.Failure) {
+            process = try HelperProcess(program, arguments)
+        } catch {
+            return .failed(error.description)
+        }
+        let isLate = Locked(false)
+        let deadline = Task {
+            try await patience()
+            isLate.withLock { $0 = true }
+            process.kill(SIGTERM)
+            try await Task.sleep(for: grace)
+            process.kill()
+        }
+        let status = await withTaskCancellationHandler {
+            await onSystemThread { process.end() }
+        } onCancel: {
+            process.kill(SIGTERM)
+        }
+        deadline.cancel()
+        return isLate.withLock { $0 } ? .expired : .ended(status)
     }
 }

@@ -69,6 +69,9 @@ final class Device {
         try configure(configuration)
         mkdir("\(directory.path)/apps", 0o755)
         try write(#"{"id": "org.example.control", "executable": "\#(own)", "user": 0}"#, to: "apps/control.json")
+        try FileManager.default.copyItem(atPath: ChildProcess.built("hostile-client"), toPath: hostileApp)
+        let hostile = #"{"id": "org.example.hostile", "executable": "\#(hostileApp)", "user": 65534}"#
+        try write(hostile, to: "apps/hostile.json")
         let enrolled = #"{"id": "org.example.enrolled", "executable": "\#(enrolledProgram)", "user": 65534}"#
         try write(enrolled, to: "apps/enrolled.json")
         try await addUser("ada")
@@ -83,6 +86,8 @@ final class Device {
         try command.closeInput()
         guard await command.exitStatus() == 0 else { throw Unexpected(description: command.errorText) }
     }
+
+    private var hostileApp: String { "\(directory.path)/hostile-app" }
 
     private func run(_ program: String, _ arguments: String...) async throws {
         let process = try ChildProcess(program, arguments)
@@ -124,9 +129,10 @@ final class Device {
         broker?.waitUntilExit()
     }
 
-    /// Starts a client that means harm, as a user who has nothing to do with this device.
+    /// Starts a client that means harm, as a user who has nothing to do with this device; with the deed `enrolled`, as one who runs an app of it.
     func hostile(_ deed: String) throws -> ChildProcess {
-        try ChildProcess(as: 65534, ChildProcess.built("hostile-client"), [bus.address, deed])
+        let program = deed == "enrolled" ? hostileApp : ChildProcess.built("hostile-client")
+        return try ChildProcess(as: 65534, program, [bus.address, deed])
     }
 
     func signIn(_ user: String = "ada") async throws {

@@ -22,7 +22,8 @@ struct HostileTests {
     /// What the hostile client does; see its own file.
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
-        "never-reads-description", "squats", "half-open", "enforces", "watches-strangers",
+        "never-reads-description", "squats", "half-open", "enforces", "watches-strangers", "prompts", "tokens",
+        "standard", "enrolled",
     ]
 
     /// How long a sign-out may take at the median and at most. It is a dozen messages, so that it is judged by what the bus takes to answer for itself
@@ -43,6 +44,12 @@ struct HostileTests {
         let hostile = try device.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
+        if deed == "enrolled" {
+            // It is the app that its manifest names, and does all of it as that app.
+            try await device.signIn()
+            try await hostile.line { $0 == "knows the account" }
+            try await device.signOut()
+        }
         let waits = try await signOutTimes(8, on: device)
         let bus = try await busTime(on: device)
         print(

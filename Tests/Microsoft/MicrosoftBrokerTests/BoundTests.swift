@@ -43,19 +43,35 @@ struct BoundTests {
                 },
                 grace: grace
             )
-            return await start()
+            return await start([])
         }
         #expect(await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
         #expect(FileManager.default.fileExists(atPath: mark))
         // One that does not end when it is asked to holds up nobody for ever.
         try FileManager.default.removeItem(atPath: ready)
         #expect(await outcome("", .milliseconds(20)) == .expired)
-        #expect(await Prompter.program("/bin/sh", ["-c", "exit 1"])() == .ended(1))
+        #expect(await Prompter.program("/bin/sh", ["-c", "exit 1"])([]) == .ended(1))
+    }
+
+    @Test(
+        "a prompt asks for the scopes that the client wants a token for, and without them where the provider refuses them"
+    )
+    func scopes() async throws {
+        let directory = try TemporaryDirectory("scopes")
+        let calls = directory.path + "/calls"
+        let script = "echo \"$*\" >>\(calls); case \"$*\" in *refused*) exit 78; esac"
+        let start = Prompter.program("/bin/sh", ["-c", script, "prompt", "--page"])
+        #expect(await start(["openid", "refused"]) == .ended(0))
+        #expect(await start(["openid"]) == .ended(0))
+        let lines = ["--page --scope=openid --scope=refused", "--page", "--page --scope=openid"]
+        #expect(try String(contentsOfFile: calls, encoding: .utf8) == lines.map { $0 + "\n" }.joined())
+        #expect(await Prompter.program("/bin/sh", ["-c", "exit 78"])([]) == .ended(78))
     }
 
     @Test("nobody who signs in within the time: the client reads 8, and that it may try again")
     func expired() async throws {
         let device = try await Device()
+        let asked = Locked<[String]>([])
         let broker = MicrosoftBroker(
             MicrosoftBroker.Parts(
                 connection: try DBusConnection.open(device.bus.bus),
@@ -63,7 +79,10 @@ struct BoundTests {
                 prompt: nil,
                 removeSecrets: { "" }
             ),
-            prompter: Prompter { .expired }
+            prompter: Prompter { scopes in
+                asked.withLock { $0 = scopes }
+                return .expired
+            }
         )
         var rights = TokenRights()
         rights.scopes = ["openid", "profile"]
@@ -72,6 +91,8 @@ struct BoundTests {
         broker.use(rights)
         let answer = await broker.answer(.acquireTokenInteractively, correlation: "c", Device.parameters().text)
         #expect(answer.status == 8 && answer.context.contains("ten minutes"), "\(answer.text)")
+        // In the provider's words, and not in the client's.
+        #expect(asked.withLock { $0 } == ["openid", "profile"])
     }
 
     @Test("a client that dies while a person is asked gives its places back, and the last one takes the prompt along")

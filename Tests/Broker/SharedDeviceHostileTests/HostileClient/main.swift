@@ -14,7 +14,10 @@ func say(_ text: String) {
 
 let (address, deed) = (CommandLine.arguments[1], CommandLine.arguments[2])
 let isReady = Locked(false)
+let knowsAccount = Locked(false)
 let parent = getppid()
+/// Whether the broker tells this client of the account or the device, because of who it is.
+let mayKnow = ["watches-device", "enrolled"].contains(deed)
 
 func connect() throws -> DBusConnection { try DBusConnection.open(Bus(name: address)) }
 
@@ -44,14 +47,38 @@ func call(
     }
     do {
         let answer = try await connection.call(message, timeout: .seconds(60)).first?.fieldsValue ?? [:]
-        let secrets = ["account", "token", "owed", "round", "overdue", "entries", "apps"]
-        for key in secrets where answer[key] != nil && deed != "watches-device" {
+        let secrets = ["account", "token", "owed", "round", "overdue", "entries", "apps", "request"]
+        for key in secrets where answer[key] != nil && !mayKnow {
             say("LEAK \(method.rawValue) \(key)")
         }
+        let isFirst =
+            answer["account"] != nil
+            && knowsAccount.withLock { knows in
+                defer { knows = true }
+                return !knows
+            }
+        if isFirst, mayKnow { say("knows the account") }
     } catch {
         // The same words whether a password is right or wrong.
-        if error.message.contains("password") { say("LEAK \(method.rawValue): \(error.message)") }
+        if !mayKnow, error.message.contains("password") { say("LEAK \(method.rawValue): \(error.message)") }
     }
+    sayReady()
+}
+
+/// A call of what every object has, whose answer is worth nothing.
+func ask(_ connection: DBusConnection, _ interface: String, _ member: String, _ arguments: [DBusValue]) async {
+    let message = try? DBusMessage.methodCall(
+        destination: BrokerProtocol.busName,
+        path: BrokerProtocol.path,
+        interface: "org.freedesktop.DBus." + interface,
+        member: member,
+        arguments: arguments
+    )
+    if let message { _ = try? await connection.call(message, timeout: .seconds(60)) }
+    sayReady()
+}
+
+func sayReady() {
     isReady.withLock { isReady in
         if !isReady { say("ready") }
         isReady = true
@@ -161,6 +188,68 @@ case "enforces":
             "sessions": .array((0..<200).map { .uint64($0) }, of: "t"), "detail": .string("\(round) files"),
         ]
         await call(connection, .reportEnforcement, fields)
+    }
+case "prompts":
+    // Sign-ins that are begun and never completed, and others' that it would complete.
+    await repeatedly(60) { round in
+        let text = String(repeating: "q", count: 8000)
+        let fields: BrokerProtocol.Fields = [
+            "application": .string(BrokerProtocol.promptIdentifier), "request": .string("\(round)"),
+            "methods": .array(["password", "browser", "deviceCode"].map { .string($0) }, of: "s"),
+            "redirectURI": .string("http://127.0.0.1:80/callback"), "loginHint": .string("ada"),
+            "query": .string("code=\(text)"), "username": .string("ada"), "password": .string("wrong \(round)"),
+            "scopes": .array([.string("openid")], of: "s"), "wait": .double(60),
+        ]
+        let methods = [BrokerProtocol.Method.beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn]
+        await call(connection, methods[round % methods.count], fields)
+    }
+case "tokens":
+    // Tokens, and the word of a provider that everybody's session has ended.
+    await repeatedly(60) { round in
+        let event: BrokerProtocol.Fields = [
+            "kind": .string("ended"), "issuer": .string("https://login.example.com"), "subject": .string("ada"),
+            "time": .double(Date().timeIntervalSince1970),
+        ]
+        let fields: BrokerProtocol.Fields = [
+            "application": .string("org.example.control"), "accountIdentifier": .string("ada"),
+            "scopes": .array((0..<100).map { .string("https://orders.example/\(round) \($0)") }, of: "s"),
+            "forceRefresh": .boolean(true), "events": .array(Array(repeating: .fields(event), count: 100), of: "a{sv}"),
+        ]
+        let methods = [BrokerProtocol.Method.acquireTokenSilently, .reportActivity, .reportProviderEvents]
+        await call(connection, methods[round % methods.count], fields)
+    }
+case "standard":
+    // What every object on a bus has.
+    let interface = DBusValue.string(BrokerProtocol.interface)
+    await repeatedly(60) { round in
+        switch round % 6 {
+        case 0: await ask(connection, "Properties", "GetAll", [interface])
+        case 1: await ask(connection, "Properties", "Get", [interface, .string("SigningKeys")])
+        case 2: await ask(connection, "Properties", "Set", [interface, .string("Mode"), .variant(.string("personal"))])
+        case 3: await ask(connection, "Peer", "Ping", [])
+        case 4: await ask(connection, "Peer", "GetMachineId", [])
+        default: await ask(connection, "Introspectable", "Introspect", [])
+        }
+    }
+case "enrolled":
+    // An app of the device, with all that it may do but a sign-out.
+    let application = DBusValue.string("org.example.hostile")
+    let identifier = Locked("ada")
+    await repeatedly(100) { round in
+        let fields: BrokerProtocol.Fields = [
+            "application": application, "accountIdentifier": .string(identifier.withLock { $0 }),
+            "username": .string("ada"), "password": .string("wrong \(round)"), "session": .uint64(UInt64(round)),
+            "progress": .string(["begun", "failed", "finished"][round % 3]),
+            // Most questions are answered at once, so that all lanes go on.
+            "wait": .double(round.isMultiple(of: 40) ? 60 : 0),
+            "detail": .string("\(round) " + String(repeating: "d", count: 1500)), "forceRefresh": .boolean(true),
+            "methods": .array([.string("password")], of: "s"), "request": .string("\(round)"),
+        ]
+        let methods = [
+            BrokerProtocol.Method.getCurrentAccount, .reportCleanup, .getRound, .acquireTokenSilently, .signIn,
+            .beginSignIn, .completeSignIn, .awaitSignIn, .cancelSignIn, .reportActivity, .reportCleanup,
+        ]
+        await call(connection, methods[round % methods.count], fields)
     }
 case "watches-device", "watches-strangers":
     // Each question of the console, to wait as long as may be, on many connections; also those that it may not ask.
