@@ -148,13 +148,15 @@ final class WholeDevice: Sendable {
 
     /// Signs Ada in as her browser does.
     ///
-    /// - Parameter scopes: what the app that has begun it wants to get tokens for.
-    func signIn(_ test: TestClient, scopes: [String] = []) async throws {
+    /// - Parameters:
+    ///   - name: who is to sign in.
+    ///   - scopes: what the app that has begun it wants to get tokens for.
+    func signIn(_ test: TestClient, as name: String = "ada", scopes: [String] = []) async throws {
         let begun = try await call(
             .beginSignIn,
             [
                 "methods": .array([.string("browser")], of: "s"), "redirectURI": .string(IdentityDevice.redirect),
-                "loginHint": .string("ada"), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
+                "loginHint": .string(name), "scopes": .array(scopes.map(DBusValue.string), of: "s"),
             ]
         )
         let query = try await test.browse(try #require(begun["authorizationURL"]?.stringValue))

@@ -21,6 +21,25 @@ struct WholeDeviceTests {
         }
     }
 
+    // A profile of its own makes sure that there is no such session: BrowserTests. This is what holds without one.
+    @Test("Grace is not signed in as Ada by a browser that has kept Ada's session, and what it brought is given back")
+    func keptSession() async throws {
+        let device = try await WholeDevice(fault: "kept-session")
+        let test = try await FaultyProvider.shared.value.client("kept-session")
+        try await device.signIn(test)
+        let ada = try #require(try await device.account())
+        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
+        try await eventually("the provider's being told") {
+            try await test.page("ended").split(separator: "\n").count == 3
+        }
+        let error = await #expect(throws: (any Error).self) { try await device.signIn(test, as: "grace") }
+        #expect("\(try #require(error))".contains("took an earlier person's sign-in; close its pages and try again"))
+        #expect(try await device.account() == nil)
+        try await eventually("the tokens' being revoked") {
+            try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
+        }
+    }
+
     @Test("an app whose provider grants less than it asks for learns what, and gets a token where it asks for that")
     func fewerScopes() async throws {
         let device = try await WholeDevice(fault: "fewer-scopes", scopes: ["openid", "profile", "orders.read"])
