@@ -9,7 +9,8 @@ struct Schedule: Sendable, Hashable {
     /// What a hostile client does; see its own file.
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
-        "half-open", "watches",
+        "half-open", "watches", "enforces", "watches-strangers", "never-reads-description", "prompts", "tokens",
+        "standard",
     ]
 
     let seed: UInt64
