@@ -18,7 +18,7 @@ PACKAGES += chromium zbar-tools curl
 # For the tests of apps in a sandbox, and of the Python package's installation.
 PACKAGES += bubblewrap xdg-dbus-proxy python3-venv python3-setuptools python3-wheel
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -40,6 +40,7 @@ help:
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make simulate   broker, apps, bus and disk in one process, in random schedules; SCHEDULES=1000000 SEED= JOBS= (SCHEDULES=1: what happens)'
 	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
+	@echo 'make test-sanitizers  the bus, the centers and notify(3) under ThreadSanitizer and AddressSanitizer, without a report'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
 	@echo 'make test-readme  the blocks of the README, each as a reader would paste it'
 	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
@@ -199,6 +200,10 @@ test-fleet: setup
 	$$programs/fleet-load --devices $(or $(DEVICES),100000) --connections $(or $(CONNECTIONS),100) && \
 	$$programs/fleet-load --certified $(or $(CERTIFIED),10000)
 
+# Two builds of their own, so that it is not part of `test`.
+test-sanitizers:
+	SWIFT='$(SWIFT)' Tests/sanitizers
+
 test-release:
 	SWIFT='$(SWIFT)' Tests/release-check
 	SWIFT='$(SWIFT)' Tests/Notify3/install-check
@@ -341,4 +346,4 @@ notify-tool:
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-static .build-docs .build-release-check .build-deb .build-rpm Benchmarks/.build-bench
+	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm Benchmarks/.build-bench
