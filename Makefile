@@ -171,7 +171,7 @@ test-console: setup
 MSAL_VENV ?= .build/msal-venv
 test-msal: PACKAGES += gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv
 test-msal: setup
-	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker; do $(SWIFT) build --product $$product || exit 1; done
+	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
 	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check

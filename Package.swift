@@ -293,7 +293,10 @@ let microsoft = family(
     "Microsoft",
     library("MicrosoftBroker", "Identity StrictJSON +adapter"),
     program("shared-device-microsoft-broker", "MicrosoftBroker AppAdapters ProjectVersion ArgumentParser +adapter"),
-    tests("MicrosoftBrokerTests", "+broker TestProviders shared-device-identity shared-device-microsoft-broker")
+    tests(
+        "MicrosoftBrokerTests",
+        "+broker TestProviders shared-device-identity shared-device-microsoft-broker shared-device-sign-in"
+    )
 )
 
 /// Many devices at once: orders to all of them by way of an MQTT server, and who has carried them out.

@@ -66,9 +66,18 @@ class Device(devices.Device):
             "id": BRIDGE, "executable": str(programs / "shared-device-microsoft-broker"), "scopes": ["openid", "profile"],
             "microsoftClientIDs": [CLIENT], "microsoftScopes": {SCOPE: ["openid"]},
         })
+        (self.folder / "chromium").symlink_to(top / "Tests/Identity/Providers/faulty-visitor")
+        prompt = self.folder / "prompt"
+        prompt.write_text(f'#!/bin/sh\nexec {programs}/shared-device-sign-in "$@" --browser {self.folder}/chromium '
+                          f'--browser-argument=--ca={self.folder}/authority.pem\n')
+        prompt.chmod(0o755)
         self.start_broker("s&cret +%/")
-        self.start([programs / "shared-device-microsoft-broker", "--configuration", self.folder / "managed.json",
-                    "--state", self.folder / "bridge"], "ready")
+        self.start_bridge()
+
+    def start_bridge(self, **variables):
+        self.environment.update(variables)
+        self.bridge = self.start([programs / "shared-device-microsoft-broker", "--configuration", self.folder / "managed.json",
+                                  "--state", self.folder / "bridge", "--sign-in", self.folder / "prompt"], "ready")
 
     def sign_in(self):
         """Ada at the provider's page, which answers with what it would send her browser on with."""
@@ -146,6 +155,17 @@ def check(device, library, calls):
     device.sign_in()
     answer = library.ask("interactive")
     expect("somebody signs in: the same process has a new token", has_token(answer) and answer["access_token"] != first["access_token"], answer)
+    device.sign_out()
+    until("the next receipt", lambda: device.secrets() == 0 and "UserDataRemovalRequired" not in str(library.ask("interactive")))
+
+    # With a display the bridge has her asked, by the real prompt; its browser draws nothing.
+    device.bridge.terminate()
+    device.bridge.wait()
+    device.start_bridge(DISPLAY=":9")
+    calls.methods.clear()
+    answer = library.ask("interactive")
+    expect("nobody is signed in, and there is a display: Ada signs in at the prompt, and the library has her token", has_token(answer), answer)
+    calls.take("getAccounts", "acquireTokenSilently", "acquireTokenInteractively")
     other = Library(device, "11111111-2222-3333-4444-555555555555")
     answer = other.ask("interactive")
     expect("a client that no manifest names gets none, and reads why", "IncorrectConfiguration" in answer["error_description"]

@@ -12,8 +12,8 @@ package final class MicrosoftBroker: Sendable {
         /// The session's bus, which clients call on.
         package var connection: DBusConnection
         package var application: SharedDeviceApplication
-        /// The program that asks a person to sign in, and its arguments; `nil` where there is no display to ask at.
-        package var prompt: (program: String, arguments: [String])?
+        /// The program that asks a person to sign in; `nil` where there is no display to ask at.
+        package var prompt: SignInProgram?
         /// Deletes what clients have stored in the keyring, and says what it was. A failure is a failed cleanup.
         package var removeSecrets: @Sendable () async throws -> String
         /// Another program has taken the name in the moment in which a cleanup gave it back: ``regainName()`` is to be tried, until it succeeds.
@@ -22,7 +22,7 @@ package final class MicrosoftBroker: Sendable {
         package init(
             connection: DBusConnection,
             application: SharedDeviceApplication,
-            prompt: (program: String, arguments: [String])?,
+            prompt: SignInProgram?,
             removeSecrets: @escaping @Sendable () async throws -> String,
             nameLost: @escaping @Sendable () -> Void = {}
         ) {
@@ -43,7 +43,7 @@ package final class MicrosoftBroker: Sendable {
     private let name: KeptName
 
     package convenience init(_ parts: Parts) {
-        self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0.program, $0.arguments)) })
+        self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0)) })
     }
 
     /// - Parameter prompter: asks people; `nil` where there is no display to ask at.
@@ -248,23 +248,15 @@ package final class MicrosoftBroker: Sendable {
         }
         let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
         switch try await ask(prompter, correlation, for: scopes, client) {
-        // Whoever has signed in meanwhile through another app is signed in here, too.
-        case .ended(0?), .ended(65?): return try await token(request)
-        case .ended(1?): throw BrokerFailure(.userCanceled, "the sign-in was cancelled")
-        case .ended(75?): throw BrokerFailure(.transientError, "nobody can sign in at the moment; try again later")
-        case .ended(69?), .ended(77?), .ended(78?):
-            throw BrokerFailure(
-                .incorrectConfiguration,
-                "shared-device-sign-in could not ask anybody; run it in the session, and it says why"
-            )
-        case .ended(let status):
-            throw BrokerFailure(
-                .unexpected,
-                "shared-device-sign-in ended with status \(status.map { "\($0)" } ?? "unknown")"
-            )
+        case .signedIn: return try await token(request)
+        // Somebody was faster, through another app: they are signed in here, too.
+        case .failed(let error) where error.code == .accountAlreadySignedIn: return try await token(request)
+        // Nobody could be asked, which is not that somebody has to be.
+        case .failed(let error) where error.code == .interactionRequired:
+            throw BrokerFailure(.incorrectConfiguration, error.message)
+        case .failed(let error): throw BrokerFailure(error)
         case .cancelled: throw BrokerFailure(.applicationCanceled, "the request was cancelled")
         case .expired: throw BrokerFailure(.applicationCanceled, "nobody has signed in within ten minutes; try again")
-        case .failed(let reason): throw BrokerFailure(.incorrectConfiguration, reason)
         }
     }
 

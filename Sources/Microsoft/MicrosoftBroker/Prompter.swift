@@ -1,5 +1,4 @@
 import DBusTransport
-import Glibc
 import SharedDevice
 import Synchronization
 
@@ -7,14 +6,14 @@ import Synchronization
 final class Prompter: Sendable {
     /// What became of it.
     enum Outcome: Sendable, Equatable {
-        /// The program has ended, with this status; `nil` where nobody knows it.
-        case ended(Int32?)
+        /// Somebody has signed in.
+        case signedIn
+        /// Nobody has: what the program says of it.
+        case failed(SharedDeviceError)
         /// The request was cancelled.
         case cancelled
         /// It took too long.
         case expired
-        /// It does not start.
-        case failed(String)
     }
 
     /// Starts the program and waits for its end; a task that is cancelled ends it. It is given the scopes that are wanted afterwards: a provider may
@@ -109,52 +108,37 @@ final class Prompter: Sendable {
 }
 
 extension Prompter {
-    /// `shared-device-sign-in`, on a page: a client has no terminal of its own for it. It is asked to end, so that it takes its browser along.
+    /// Asks by `shared-device-sign-in`. It is asked to end, so that it takes its browser along.
     ///
-    /// - Parameters:
-    ///   - patience: waits for as long as the program may take.
-    ///   - grace: how long it may take to end when it is asked to. Others wait for its end.
+    /// - Parameter patience: waits for as long as a person may take in all, also where they are asked twice.
     static func program(
-        _ program: String,
-        _ arguments: [String],
-        patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) },
-        grace: Duration = .seconds(10)
+        _ program: SignInProgram,
+        patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) }
     ) -> Start {
         { scopes in
-            let wanted = scopes.map { "--scope=\($0)" }
-            let outcome = await run(program, arguments + wanted, patience: patience, grace: grace)
-            // It may be the scopes that the provider refuses. Who may have no such token may be signed in all the same: the client is told of the token.
-            guard outcome == .ended(EX_CONFIG), !wanted.isEmpty, !Task.isCancelled else { return outcome }
-            return await run(program, arguments, patience: patience, grace: grace)
+            let asking = Task { () -> Outcome in
+                var program = program
+                program.scopes = scopes
+                do throws(SharedDeviceError) {
+                    _ = try await program.runInAnyCase(attempted: "ask a person to sign in")
+                    return .signedIn
+                } catch {
+                    return .failed(error)
+                }
+            }
+            let isLate = Locked(false)
+            let deadline = Task {
+                try await patience()
+                isLate.withLock { $0 = true }
+                asking.cancel()
+            }
+            let outcome = await withTaskCancellationHandler {
+                await asking.value
+            } onCancel: {
+                asking.cancel()
+            }
+            deadline.cancel()
+            return outcome != .signedIn && isLate.withLock { $0 } ? .expired : outcome
         }
-    }
-
-    private static func run(
-        _ program: String,
-        _ arguments: [String],
-        patience: @escaping @Sendable () async throws -> Void,
-        grace: Duration
-    ) async -> Outcome {
-        let process: HelperProcess
-        do throws(HelperProcess.Failure) {
-            process = try HelperProcess(program, arguments)
-        } catch {
-            return .failed(error.description)
-        }
-        let isLate = Locked(false)
-        let deadline = Task {
-            try await patience()
-            isLate.withLock { $0 = true }
-            process.kill(SIGTERM)
-            try await Task.sleep(for: grace)
-            process.kill()
-        }
-        let status = await withTaskCancellationHandler {
-            await onSystemThread { process.end() }
-        } onCancel: {
-            process.kill(SIGTERM)
-        }
-        deadline.cancel()
-        return isLate.withLock { $0 } ? .expired : .ended(status)
     }
 }

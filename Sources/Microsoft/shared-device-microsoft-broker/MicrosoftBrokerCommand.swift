@@ -173,7 +173,9 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     ) throws -> MicrosoftBroker {
         let deviceBus = bus.map(Bus.init(name:)) ?? .fromEnvironment
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { environment[$0]?.isEmpty == false }
-        let arguments = ["--page"] + (bus.map { ["--bus", $0] } ?? [])
+        var prompt = SignInProgram(signIn, bus: deviceBus)
+        // A client has no terminal of its own for it.
+        prompt.showsPage = true
         do throws(DBusError) {
             return MicrosoftBroker(
                 MicrosoftBroker.Parts(
@@ -183,7 +185,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
                         bus: deviceBus,
                         stateDirectory: stateDirectory
                     ),
-                    prompt: hasDisplay ? (signIn, arguments) : nil,
+                    prompt: hasDisplay ? prompt : nil,
                     removeSecrets: {
                         let count = try await SecretItems.remove(schema: Self.schema)
                         return "\(count) \(count == 1 ? "item" : "items")"

@@ -27,45 +27,62 @@ private final class SlowStep: Sendable {
 /// How long, how many, and whether at all.
 @Suite("What bounds the bridge to Microsoft's clients")
 struct BoundTests {
+    /// A program in the place of shared-device-sign-in, on a bus that it does not call.
+    private func program(_ path: String) -> SignInProgram { SignInProgram(path, bus: .address("unix:path=/nowhere")) }
+
+    private static let cancelled = #"echo '{"code": "user_canceled", "message": "no"}'; exit 1"#
+
     @Test("a prompt that takes too long is ended, and is told from one that ended by itself")
     func patience() async throws {
         let directory = try TemporaryDirectory("patience")
         let (ready, mark) = (directory.path + "/ready", directory.path + "/ended")
-        func outcome(_ trap: String, _ grace: Duration) async -> Prompter.Outcome {
+        func outcome(_ trap: String, _ grace: Duration) async throws -> Prompter.Outcome {
             let script = "trap '\(trap)' TERM; touch \(ready); while :; do sleep 0.02; done"
-            let start = Prompter.program(
-                "/bin/sh",
-                ["-c", script],
-                patience: {
-                    while !FileManager.default.fileExists(atPath: ready) {
-                        try await Task.sleep(for: .milliseconds(20))
-                    }
-                },
-                grace: grace
-            )
+            var program = program(try directory.script("slow", script))
+            program.grace = grace
+            let start = Prompter.program(program) {
+                while !FileManager.default.fileExists(atPath: ready) {
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
             return await start([])
         }
-        #expect(await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
+        #expect(try await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
         #expect(FileManager.default.fileExists(atPath: mark))
         // One that does not end when it is asked to holds up nobody for ever.
         try FileManager.default.removeItem(atPath: ready)
-        #expect(await outcome("", .milliseconds(20)) == .expired)
-        #expect(await Prompter.program("/bin/sh", ["-c", "exit 1"])([]) == .ended(1))
+        #expect(try await outcome("", .milliseconds(20)) == .expired)
+        let start = Prompter.program(program(try directory.script("quick", Self.cancelled)))
+        guard case .failed(let error) = await start([]) else { throw NotExpected() }
+        #expect(error.code == .userCanceled)
     }
 
+    private struct NotExpected: Error {}
+
     @Test(
-        "a prompt asks for the scopes that the client wants a token for, and without them where the provider refuses them"
+        "a prompt asks for the scopes that the client wants a token for, and once more without them only where these are refused",
+        arguments: [
+            (code: SharedDeviceError.Code.scopesDeclined, starts: 2), (.providerMisconfigured, 1), (.userCanceled, 1),
+        ]
     )
-    func scopes() async throws {
+    func scopes(code: SharedDeviceError.Code, starts: Int) async throws {
         let directory = try TemporaryDirectory("scopes")
         let calls = directory.path + "/calls"
-        let script = "echo \"$*\" >>\(calls); case \"$*\" in *refused*) exit 78; esac"
-        let start = Prompter.program("/bin/sh", ["-c", script, "prompt", "--page"])
-        #expect(await start(["openid", "refused"]) == .ended(0))
-        #expect(await start(["openid"]) == .ended(0))
-        let lines = ["--page --scope=openid --scope=refused", "--page", "--page --scope=openid"]
-        #expect(try String(contentsOfFile: calls, encoding: .utf8) == lines.map { $0 + "\n" }.joined())
-        #expect(await Prompter.program("/bin/sh", ["-c", "exit 78"])([]) == .ended(78))
+        let script = """
+            echo "$*" >>\(calls)
+            case "$*" in *refused*) echo '{"code": "\(code)", "message": "no"}'; exit 78; esac
+            echo '{"username": "ada", "epoch": 7}'
+            """
+        var program = program(try directory.script("prompt", script))
+        program.showsPage = true
+        let start = Prompter.program(program)
+        let outcome = await start(["openid", "refused"])
+        #expect((outcome == .signedIn) == (starts == 2))
+        let arguments = "--json --bus unix:path=/nowhere --wait 15.0"
+        let lines = ["\(arguments) --scope=openid --scope=refused --page", "\(arguments) --page"]
+        #expect(
+            try String(contentsOfFile: calls, encoding: .utf8) == lines.prefix(starts).map { $0 + "\n" }.joined()
+        )
     }
 
     @Test("nobody who signs in within the time: the client reads 8, and that it may try again")
@@ -99,13 +116,7 @@ struct BoundTests {
     func deadClient() async throws {
         let device = try await Device()
         let marks = "\(device.directory.path)/marks"
-        let program = "\(device.directory.path)/prompt"
-        try "#!/bin/sh\necho started >> \(marks); exec sleep 300\n".write(
-            toFile: program,
-            atomically: true,
-            encoding: .utf8
-        )
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: program)
+        let program = try device.directory.script("prompt", "echo started >> \(marks); exec sleep 300")
         let bridge = try await device.bridge(["--sign-in", program], ["DISPLAY": ":7"])
         defer { bridge.kill() }
         let client = try DBusConnection.open(device.bus.bus)

@@ -224,10 +224,7 @@ struct BridgeTests {
 
     /// A stand-in for the program that asks.
     private func prompt(_ device: Device, _ script: String) throws -> [String] {
-        let path = "\(device.directory.path)/prompt"
-        try "#!/bin/sh\n\(script)\n".write(toFile: path, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: path)
-        return ["--sign-in", path]
+        ["--sign-in", try device.directory.script("prompt", script)]
     }
 
     @Test("a person who does not want to is told from a device without a display, and from a failure")
@@ -238,15 +235,31 @@ struct BridgeTests {
         #expect(noDisplay.status == 9 && noDisplay.context.contains("display"))
         mute.kill()
         mute.waitUntilExit()
-        for (script, status) in [("exit 1", 7.0), ("echo no browser; exit 69", 9), ("exit 75", 15), ("exit 70", 0)] {
+        // As shared-device-sign-in says it: by the code, whatever the exit status is.
+        let endings: [(code: SharedDeviceError.Code, exit: Int, status: Double)] = [
+            (.userCanceled, 1, 7), (.loginExpired, 75, 8), (.tooManyAttempts, 75, 15), (.brokerUnavailable, 69, 15),
+            (.interactionRequired, 69, 9), (.providerUnavailable, 69, 3), (.providerMisconfigured, 78, 9),
+            (.cleanupRequired, 65, 14), (.notSharedDevice, 65, 9), (.brokerFailed, 70, 0),
+        ]
+        for ending in endings {
+            let script = #"echo '{"code": "\#(ending.code)", "message": "because"}'; exit \#(ending.exit)"#
             let bridge = try await device.bridge(prompt(device, script), ["DISPLAY": ":7"])
-            #expect(
-                try await device.call("acquireTokenInteractively", Device.parameters()).status == status,
-                "\(script)"
-            )
+            let answer = try await device.call("acquireTokenInteractively", Device.parameters())
+            #expect(answer.status == ending.status && answer.context == "because", "\(ending): \(answer.text)")
             bridge.kill()
             bridge.waitUntilExit()
         }
+        for script in ["exit 70", "exec \(device.directory.path)/none"] {
+            let bridge = try await device.bridge(prompt(device, script), ["DISPLAY": ":7"])
+            let answer = try await device.call("acquireTokenInteractively", Device.parameters())
+            #expect(answer.status == 0 && answer.context.contains("without a result"), "\(script): \(answer.text)")
+            bridge.kill()
+            bridge.waitUntilExit()
+        }
+        let missing = try await device.bridge(["--sign-in", "/nowhere/prompt"], ["DISPLAY": ":7"])
+        defer { missing.kill() }
+        let answer = try await device.call("acquireTokenInteractively", Device.parameters())
+        #expect(answer.status == 9 && answer.context.contains("/nowhere/prompt"), "\(answer.text)")
     }
 
     @Test("requests that wait share one prompt; a cancelled one ends alone, and the last one ends the prompt")
@@ -286,7 +299,10 @@ struct BridgeTests {
         let ready = "\(device.directory.path)/ready"
         let go = "\(device.directory.path)/go"
         let bridge = try await device.bridge(
-            prompt(device, "touch \(ready); until [ -e \(go) ]; do sleep 0.05; done"),
+            prompt(
+                device,
+                #"touch \#(ready); until [ -e \#(go) ]; do sleep 0.05; done; echo '{"username": "ada", "epoch": 1}'"#
+            ),
             ["DISPLAY": ":7"]
         )
         defer { bridge.kill() }

@@ -16,11 +16,13 @@ final class ProviderDevice: Sendable {
     let directory: TemporaryDirectory
     /// Of a client in the desktop session.
     let environment: [String: String]
-    private let prompt: DBusConnection
+    private let connection: DBusConnection
     private let programs: [ChildProcess]
 
-    /// - Parameter scopes: of the bridge's manifest.
-    init(fault: String, scopes: [String]) async throws {
+    /// - Parameters:
+    ///   - scopes: of the bridge's manifest.
+    ///   - hasDisplay: whether a person can be asked, by the real prompt. It is Ada, at a browser that draws nothing.
+    init(fault: String, scopes: [String], hasDisplay: Bool = false) async throws {
         let faulty = try await FaultyProvider.shared.value
         bus = try PrivateBus()
         directory = try TemporaryDirectory("provider-bridge")
@@ -43,9 +45,22 @@ final class ProviderDevice: Sendable {
         )
         try Device.write("s&cret +%/", to: "\(path)/oidc-client-secret")
         let arguments = ["--bus", bus.address, "--configuration", "\(path)/managed.json"]
+        try FileManager.default.createSymbolicLink(
+            atPath: "\(path)/chromium",
+            withDestinationPath: "\(FaultyProvider.folder)/faulty-visitor"
+        )
+        let prompt = try directory.script(
+            "prompt",
+            """
+            echo "$*" >>\(path)/prompts
+            exec \(ChildProcess.built("shared-device-sign-in")) "$@" --browser \(path)/chromium \\
+              --browser-argument=--ca=\(faulty.trustAnchors)
+            """
+        )
         environment = [
-            "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address, "DISPLAY": "",
-            "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(path)/data", "XDG_DATA_DIRS": "\(path)/share",
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "NOTIFY_CENTER_BUS": bus.address,
+            "DISPLAY": hasDisplay ? ":9" : "", "WAYLAND_DISPLAY": "", "XDG_DATA_HOME": "\(path)/data",
+            "XDG_DATA_DIRS": "\(path)/share",
             "XDG_RUNTIME_DIR": path,
         ]
         var programs: [ChildProcess] = []
@@ -63,13 +78,19 @@ final class ProviderDevice: Sendable {
         programs.append(
             try ChildProcess(
                 ChildProcess.built("shared-device-microsoft-broker"),
-                ["--configuration", "\(path)/managed.json", "--state", "\(path)/bridge"],
+                ["--configuration", "\(path)/managed.json", "--state", "\(path)/bridge", "--sign-in", prompt],
                 environment: environment
             )
         )
         for program in programs.dropFirst() { _ = try await program.line { $0 == "ready" } }
         self.programs = programs
-        prompt = try DBusConnection.open(bus.bus)
+        connection = try DBusConnection.open(bus.bus)
+    }
+
+    /// What the prompts were started with, one each.
+    var prompts: [String] {
+        let text = try? String(contentsOfFile: "\(directory.path)/prompts", encoding: .utf8)
+        return (text ?? "").split(separator: "\n").map(String.init)
     }
 
     private func ask(
@@ -84,7 +105,7 @@ final class ProviderDevice: Sendable {
             member: method.rawValue,
             arguments: [.fields(request)]
         )
-        return try await prompt.call(message).first?.fieldsValue ?? [:]
+        return try await connection.call(message).first?.fieldsValue ?? [:]
     }
 
     /// Signs Ada in as her browser does.
@@ -156,6 +177,53 @@ struct ProviderBridgeTests {
         let token = try #require(response["accessToken"]?.string)
         #expect(try await test.page("secrets").contains("access-token \(token)"))
         #expect(response["account"]?["username"]?.string == "ada@example.com")
+    }
+
+    @Test("where nobody is signed in, the person is asked on the provider's page, for the scopes that the client wants")
+    func asksAPerson() async throws {
+        // This provider grants later only what the sign-in has asked for.
+        let device = try await ProviderDevice(
+            fault: "strict-scopes.bridge",
+            scopes: ["openid", "profile", "email", "orders.read"],
+            hasDisplay: true
+        )
+        let answer = try await device.token(by: "acquireTokenInteractively", scopes: ["orders.read"])
+        let response = try #require(answer["brokerTokenResponse"])
+        #expect(response["error"] == nil, "\(answer.context)")
+        #expect(response["account"]?["username"]?.string == "ada@example.com")
+        #expect(response["grantedScopes"]?.string == "orders.read")
+        #expect(device.prompts.count == 1 && device.prompts.first?.contains("--scope=orders.read") == true)
+        // Of the sign-in nothing is left in the session: no browser has anything to sign the next person in with.
+        let leftovers = try FileManager.default.contentsOfDirectory(atPath: device.directory.path + "/sign-in")
+        #expect(leftovers.isEmpty, "\(leftovers)")
+        // What the client knows already it gets without another question.
+        let silent = try await device.token(scopes: ["orders.read"])
+        #expect(silent["brokerTokenResponse"]?["accessToken"]?.string != nil, "\(silent.context)")
+        #expect(device.prompts.count == 1)
+    }
+
+    @Test(
+        "a sign-in that comes to nothing is asked for once, and the client reads why",
+        arguments: [
+            ("discovery-unavailable.bridge", 3.0, "cannot be reached"),
+            ("discovery-issuer-mismatch.bridge", 9, "issuer"),
+            ("authorize-error-access-denied.bridge", 7, "cancelled"),
+        ]
+    )
+    func asksOnce(fault: String, status: Double, words: String) async throws {
+        let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile"], hasDisplay: true)
+        let answer = try await device.token(by: "acquireTokenInteractively")
+        #expect(answer.status == status && answer.context.contains(words), "\(answer.text)")
+        #expect(device.prompts.count == 1)
+    }
+
+    @Test("a provider that grants less than was asked for is 9, with the name of what is missing")
+    func declined() async throws {
+        let fault = "fewer-scopes.bridge"
+        let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
+        try await device.signIn(try await FaultyProvider.shared.value.client(fault))
+        let answer = try await device.token(scopes: ["orders.read"])
+        #expect(answer.status == 9 && answer.context.contains("orders.read"), "\(answer.text)")
     }
 
     @Test("a provider that wants the person again is 13, has an interactive client ask them, and is content then")

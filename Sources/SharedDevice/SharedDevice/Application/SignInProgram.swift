@@ -1,14 +1,14 @@
 import CLinux
-import DBusTransport
+package import DBusTransport
 import FoundationEssentials
 import NotifyCenter
 
 /// `shared-device-sign-in`, the program that asks a person to sign in in the place of the app. It hands back who has signed in, and nothing secret.
-struct SignInProgram: Sendable {
+package struct SignInProgram: Sendable {
     /// Who has signed in.
-    struct Person: Sendable, Hashable {
-        let username: String
-        let epoch: UInt64
+    package struct Person: Sendable, Hashable {
+        package let username: String
+        package let epoch: UInt64
     }
 
     /// Names another program, for tests and for development. It counts for nothing in a program that has more rights than its user.
@@ -17,15 +17,22 @@ struct SignInProgram: Sendable {
     private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
     /// Longer than any sign-in lasts. The program itself ends before.
     private static let lifetime = Duration.seconds(1200)
-    /// How long it may take to close its browser.
-    private static let grace = Duration.seconds(20)
 
-    let bus: Bus
-    var loginHint: String?
+    private let bus: Bus
+    /// The program, which is looked up in `PATH`; `nil`: as it is installed.
+    private let program: String?
+    package var loginHint: String?
     /// What the app wants to get tokens for: a provider may grant later only what the sign-in has asked for (RFC 6749, section 6).
-    var scopes: [String] = []
-    var patience = Duration.seconds(15)
-    var showsPage = false
+    package var scopes: [String] = []
+    package var patience = Duration.seconds(15)
+    package var showsPage = false
+    /// How long it may take to close its browser.
+    package var grace = Duration.seconds(20)
+
+    package init(_ program: String? = nil, bus: Bus) {
+        self.program = program
+        self.bus = bus
+    }
 
     /// Runs it to its end. A task that is cancelled ends it, and with it the sign-in.
     ///
@@ -37,11 +44,11 @@ struct SignInProgram: Sendable {
             // What cannot be deleted, for instance, is for whoever reads the app's own errors.
             settings.errors = .inherited
             end = try await HelperProcess.output(
-                of: try Self.path(),
+                of: try path(),
                 arguments,
                 settings,
                 withErrors: false,
-                within: HelperProcess.Patience(Self.lifetime, grace: Self.grace)
+                within: HelperProcess.Patience(Self.lifetime, grace: grace)
             )
         } catch {
             throw SharedDeviceError(.interactionRequired, attempted: attempted, message: error.description)
@@ -51,7 +58,7 @@ struct SignInProgram: Sendable {
 
     /// The same, also where the provider refuses the scopes: who may have no such token may be signed in all the same. The request for the token says then
     /// what is refused.
-    func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
+    package func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
         do throws(SharedDeviceError) {
             return try await run(attempted: attempted)
         } catch {
@@ -70,13 +77,14 @@ struct SignInProgram: Sendable {
         return arguments
     }
 
-    private static func path() throws(HelperProcess.Failure) -> String {
-        if let path = CLinux_secureEnvironment(variable).map({ String(cString: $0) }), path.hasPrefix("/") {
+    private func path() throws(HelperProcess.Failure) -> String {
+        if let program { return program }
+        if let path = CLinux_secureEnvironment(Self.variable).map({ String(cString: $0) }), path.hasPrefix("/") {
             return path
         }
-        if let path = places.first(where: FileManager.default.isExecutableFile(atPath:)) { return path }
+        if let path = Self.places.first(where: FileManager.default.isExecutableFile(atPath:)) { return path }
         throw HelperProcess.Failure(
-            "there is no \(places.joined(separator: " and no ")); install the package shared-device"
+            "there is no \(Self.places.joined(separator: " and no ")); install the package shared-device"
         )
     }
 
@@ -112,13 +120,11 @@ extension SharedDeviceApplication {
         patience: Duration,
         attempted: String
     ) async throws(SharedDeviceError) -> TokenResult {
-        let program = SignInProgram(
-            bus: broker.bus,
-            loginHint: parameters.loginHint,
-            scopes: parameters.scopes,
-            patience: patience,
-            showsPage: parameters.showsPage
-        )
+        var program = SignInProgram(bus: broker.bus)
+        program.loginHint = parameters.loginHint
+        program.scopes = parameters.scopes
+        program.patience = patience
+        program.showsPage = parameters.showsPage
         let person = try await program.runInAnyCase(attempted: attempted)
         let account = try await keeper.current()
         guard let account, try await keeper.session(of: account) == person.epoch else {

@@ -10,6 +10,9 @@ package final class FaultyProvider: Sendable {
     /// One for all tests: each mistake has its own issuer and state. It ends with this process, which holds its standard input.
     package static let shared = Task { try await FaultyProvider() }
 
+    /// The folder of the programs that play providers, and people in front of them.
+    package static let folder = "/" + #filePath.split(separator: "/").dropLast(3).joined(separator: "/") + "/Providers"
+
     private let directory: TemporaryDirectory
     private let process: ChildProcess
     /// Where it is, at 127.0.0.1.
@@ -17,8 +20,7 @@ package final class FaultyProvider: Sendable {
 
     private init() async throws {
         directory = try TemporaryDirectory("faulty-provider")
-        let tests = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
-        process = try ChildProcess("/usr/bin/python3", ["/\(tests)/Providers/faulty-provider", directory.path])
+        process = try ChildProcess("/usr/bin/python3", ["\(Self.folder)/faulty-provider", directory.path])
         let line = try await process.line { $0.hasPrefix("ready ") }
         guard let port = UInt16(line.dropFirst("ready ".count)) else { throw NoAddress() }
         self.port = port

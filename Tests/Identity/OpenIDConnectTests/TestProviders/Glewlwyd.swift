@@ -17,8 +17,8 @@ package final class Glewlwyd: Sendable {
     ///   - options: further options of the harness, which `Providers/glewlwyd --help` lists.
     package init(port: Int? = nil, options: [String] = []) async throws {
         directory = try TemporaryDirectory("glewlwyd")
-        let tests = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
-        let arguments = ["/\(tests)/Providers/glewlwyd", directory.path] + (port.map { ["--port", "\($0)"] } ?? [])
+        let ports = port.map { ["--port", "\($0)"] } ?? []
+        let arguments = ["\(FaultyProvider.folder)/glewlwyd", directory.path] + ports
         process = try ChildProcess("/usr/bin/python3", arguments + options)
         let line = try await process.line { $0.hasPrefix("ready ") }
         guard let issuer = Issuer(String(line.dropFirst("ready ".count))) else { throw NoAddress() }
