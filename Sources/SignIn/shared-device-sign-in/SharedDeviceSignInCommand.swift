@@ -63,8 +63,11 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The browser: chromium, google-chrome, microsoft-edge or firefox; none: the address is written.",
-            discussion: "Otherwise the first that is in $PATH.",
+            "The browser: chromium, google-chrome, microsoft-edge or firefox; none: see below.",
+            discussion: """
+                Otherwise the first that is in $PATH. With none, the address of this program's own page is written, and a provider's page is opened on \
+                another device, with a code.
+                """,
             valueName: "program"
         )
     )
@@ -96,6 +99,9 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
     func validate() throws {
         guard (0...60).contains(wait) else { throw ValidationError("--wait takes 0 to 60 seconds") }
         guard loginHint?.isEmpty != true else { throw ValidationError("--login-hint needs a name") }
+        guard method != .browser || browser != Self.noBrowser else {
+            throw ValidationError("--method browser needs a browser that may be started; leave out --browser none")
+        }
     }
 
     func run() async throws {
@@ -151,11 +157,13 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         return await runner.run(broker) { await interruption.value }
     }
 
+    private static let noBrowser = "none"
+
     /// What this prompt can show, the best first.
     private func methods(with browser: BrowserChoice?) -> [BrokerProtocol.SignInMethod] {
         if let method { return [method.isAsked] }
-        // Without a display a provider's page is opened on another device.
-        return browser == nil && self.browser == nil ? [.password, .deviceCode] : [.password, .browser, .deviceCode]
+        // A provider's page in the person's own browser would leave its cookie there, which the next person is signed in by.
+        return browser == nil ? [.password, .deviceCode] : [.password, .browser, .deviceCode]
     }
 
     /// The browser; `nil` where the person opens the page by hand.
@@ -165,11 +173,11 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         _ variables: [String: String],
         needsPage: Bool
     ) throws(SharedDeviceError) -> BrowserChoice? {
-        if browser == "none" { return nil }
+        if browser == Self.noBrowser { return nil }
         let isHeadless = browserArgument.contains { $0.hasPrefix("--headless") }
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { variables[$0]?.isEmpty == false }
         guard hasDisplay || isHeadless else {
-            // A sign-in at the terminal needs none; of a provider's page the person is told the address.
+            // A sign-in at the terminal needs none, nor does a code for another device.
             guard needsPage || browser != nil else { return nil }
             throw SharedDeviceError(
                 .interactionRequired,

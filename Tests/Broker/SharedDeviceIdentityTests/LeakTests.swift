@@ -26,8 +26,16 @@ struct LeakTests {
         }
     }
 
-    private func check(_ device: WholeDevice, _ test: TestClient, _ moment: String) async throws {
-        for (kind, text) in try await secrets(test) {
+    /// - Parameter kinds: what the provider has had to do with so far, among other things.
+    private func check(
+        _ device: WholeDevice,
+        _ test: TestClient,
+        _ moment: String,
+        kinds: [String] = []
+    ) async throws {
+        let known = try await secrets(test)
+        #expect(kinds.allSatisfy { kind in known.contains { $0.kind == kind } }, "\(known.map(\.kind))")
+        for (kind, text) in known {
             // Database, write-ahead log, and what else the broker keeps.
             #expect(try files(with: text, below: device.state) == [], "\(kind), \(moment)")
             #expect(!device.log.contains(text), "\(kind) in a log, \(moment)")
@@ -50,11 +58,9 @@ struct LeakTests {
         try await device.signIn(test)
         try await check(device, test, "signed in")
         let token = try await device.token()
-        let known = try await secrets(test)
-        #expect(known.contains { $0.text == token })
+        #expect(try await secrets(test).contains { $0.text == token })
         let kinds = ["code", "state", "nonce", "verifier", "access-token", "refresh-token", "id-token"]
-        #expect(kinds.allSatisfy { kind in known.contains { $0.kind == kind } })
-        try await check(device, test, "after a refresh")
+        try await check(device, test, "after a refresh", kinds: kinds)
         // What fails is logged most.
         try await device.kill(.identity)
         _ = try? await device.token()
@@ -63,5 +69,77 @@ struct LeakTests {
         _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
         try await eventually("the end at the provider") { try await test.page("ended").hasPrefix("end-session") }
         try await check(device, test, "after the end")
+    }
+
+    @Test("nor after a sign-in with a code for another device, and a logout that the provider tells of, twice")
+    func codeAndLogout() async throws {
+        let fault = "backchannel-sub-only.leaks"
+        let device = try await WholeDevice(fault: fault)
+        let test = try await FaultyProvider.shared.value.client(fault)
+        try await device.signInByCode()
+        try await check(device, test, "signed in", kinds: ["device-code", "user-code", "refresh-token"])
+        let token = try await test.page("logout-token")
+        #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 200"))
+        try await eventually("nobody is signed in") { try await device.account() == nil }
+        // One that is refused is logged.
+        #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 400"))
+        try await check(device, test, "after the logout", kinds: ["logout-token"])
+    }
+
+    @Test(
+        "nor while the tokens of a session that has ended wait for a provider that refuses them, or is away",
+        arguments: ["revoke-denied.leaks", "end-session-503.leaks", "revoke-away.leaks"]
+    )
+    func refusedEnd(fault: String) async throws {
+        let device = try await WholeDevice(fault: fault)
+        let test = try await FaultyProvider.shared.value.client(fault)
+        try await device.signIn(test)
+        let ada = try #require(try await device.account())
+        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
+        try await eventually("the log has how it went") { device.log.contains("revo") || device.log.contains("end") }
+        try await check(device, test, "after the end", kinds: ["refresh-token", "id-token"])
+        // What waits is on the disk, sealed, and is read again.
+        try await device.kill(.broker)
+        try await device.start(.broker)
+        try await check(device, test, "after a restart")
+    }
+
+    @Test("nor in what the prompt and its browser are started with, or leave behind")
+    func prompt() async throws {
+        let device = try await WholeDevice(fault: "leaks.prompt")
+        let provider = try await FaultyProvider.shared.value
+        let folder = "\(device.directory.path)/session"
+        try FileManager.default.createDirectory(
+            atPath: folder,
+            withIntermediateDirectories: false,
+            attributes: [.posixPermissions: 0o700]
+        )
+        // The browser notes what others may see of it, and of who has started it.
+        try device.directory.writeScript(
+            "chromium",
+            """
+            cat /proc/$$/cmdline /proc/$$/environ /proc/$PPID/cmdline >\(device.directory.path)/seen
+            exec \(FaultyProvider.folder)/faulty-visitor "$@"
+            """
+        )
+        let prompt = try ChildProcess(
+            ChildProcess.built("shared-device-sign-in"),
+            [
+                "--bus", device.bus.address, "--page", "--json", "--browser", "\(device.directory.path)/chromium",
+                "--browser-argument=--ca=\(provider.trustAnchors)",
+            ],
+            environment: ["XDG_RUNTIME_DIR": folder, "DISPLAY": ":9"]
+        )
+        #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
+        let seen = try #require(FileManager.default.contents(atPath: "\(device.directory.path)/seen"))
+        #expect(seen.range(of: Data("--user-data-dir".utf8)) != nil)
+        let left = try FileManager.default.subpathsOfDirectory(atPath: folder)
+        #expect(left == ["sign-in"])
+        let test = try provider.client("leaks.prompt")
+        for (kind, text) in try await secrets(test) {
+            #expect(seen.range(of: Data(text.utf8)) == nil, "\(kind)")
+            #expect(!(prompt.lines.joined() + prompt.errorText).contains(text), "\(kind)")
+        }
+        try await check(device, test, "after the prompt", kinds: ["code", "state", "nonce", "verifier"])
     }
 }

@@ -163,4 +163,24 @@ final class WholeDevice: Sendable {
         let request = try #require(begun["request"])
         _ = try await call(.completeSignIn, ["request": request, "query": .string(query)])
     }
+
+    /// Signs her in by a code that she enters on another device.
+    func signInByCode() async throws {
+        let begun = try await call(.beginSignIn, ["methods": .array([.string("deviceCode")], of: "s")])
+        let request = try #require(begun["request"])
+        repeat {
+            let answer = try await call(.awaitSignIn, ["request": request, "wait": .double(60)])
+            if answer["username"] != nil { return }
+        } while true
+    }
+
+    /// Tells the device of a logout as the provider does.
+    ///
+    /// - Returns: the whole answer.
+    func report(logout token: String) async throws -> String {
+        let body = "logout_token=\(token)"
+        let type = "Content-Type: application/x-www-form-urlencoded"
+        let request = "POST / HTTP/1.1\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        return try await aside { [port] in try exchange(request, port: port) }
+    }
 }

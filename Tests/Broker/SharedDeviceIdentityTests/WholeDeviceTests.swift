@@ -97,12 +97,7 @@ struct WholeDeviceTests {
         let test = try await FaultyProvider.shared.value.client("whole-from-afar")
         try await device.signIn(test)
         #expect(try await device.account() != nil)
-        let body = "logout_token=\(try await test.page("logout-token"))"
-        let port = device.port
-        let request =
-            "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: \(body.utf8.count)\r\n\r\n"
-            + body
-        let answer = try await aside { try exchange(request, port: port) }
+        let answer = try await device.report(logout: try await test.page("logout-token"))
         #expect(answer.hasPrefix("HTTP/1.1 200"), "\(answer)")
         #expect(try await device.account() == nil)
     }

@@ -38,7 +38,7 @@ struct BoundTests {
         let (ready, mark) = (directory.path + "/ready", directory.path + "/ended")
         func outcome(_ trap: String, _ grace: Duration) async throws -> Prompter.Outcome {
             let script = "trap '\(trap)' TERM; touch \(ready); while :; do sleep 0.02; done"
-            var program = program(try directory.script("slow", script))
+            var program = program(try directory.writeScript("slow", script))
             program.grace = grace
             let start = Prompter.program(program) {
                 while !FileManager.default.fileExists(atPath: ready) {
@@ -52,7 +52,7 @@ struct BoundTests {
         // One that does not end when it is asked to holds up nobody for ever.
         try FileManager.default.removeItem(atPath: ready)
         #expect(try await outcome("", .milliseconds(20)) == .expired)
-        let start = Prompter.program(program(try directory.script("quick", Self.cancelled)))
+        let start = Prompter.program(program(try directory.writeScript("quick", Self.cancelled)))
         guard case .failed(let error) = await start([]) else { throw NotExpected() }
         #expect(error.code == .userCanceled)
     }
@@ -73,7 +73,7 @@ struct BoundTests {
             case "$*" in *refused*) echo '{"code": "\(code)", "message": "no"}'; exit 78; esac
             echo '{"username": "ada", "epoch": 7}'
             """
-        var program = program(try directory.script("prompt", script))
+        var program = program(try directory.writeScript("prompt", script))
         program.showsPage = true
         let start = Prompter.program(program)
         let outcome = await start(["openid", "refused"])
@@ -116,7 +116,7 @@ struct BoundTests {
     func deadClient() async throws {
         let device = try await Device()
         let marks = "\(device.directory.path)/marks"
-        let program = try device.directory.script("prompt", "echo started >> \(marks); exec sleep 300")
+        let program = try device.directory.writeScript("prompt", "echo started >> \(marks); exec sleep 300")
         let bridge = try await device.bridge(["--sign-in", program], ["DISPLAY": ":7"])
         defer { bridge.kill() }
         let client = try DBusConnection.open(device.bus.bus)

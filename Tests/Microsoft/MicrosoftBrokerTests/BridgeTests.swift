@@ -224,7 +224,7 @@ struct BridgeTests {
 
     /// A stand-in for the program that asks.
     private func prompt(_ device: Device, _ script: String) throws -> [String] {
-        ["--sign-in", try device.directory.script("prompt", script)]
+        ["--sign-in", try device.directory.writeScript("prompt", script)]
     }
 
     @Test("a person who does not want to is told from a device without a display, and from a failure")

@@ -142,16 +142,6 @@ final class Device: Sendable {
     }
 }
 
-extension TemporaryDirectory {
-    /// Writes a program for the shell, and returns its path.
-    func script(_ name: String, _ text: String) throws -> String {
-        let file = "\(path)/\(name)"
-        try "#!/bin/sh\n\(text)\n".write(toFile: file, atomically: true, encoding: .utf8)
-        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: file)
-        return file
-    }
-}
-
 extension JSONValue {
     /// The failure in an answer: its number. The members that a client needs are all there, or this is `nil`.
     var status: Double? {

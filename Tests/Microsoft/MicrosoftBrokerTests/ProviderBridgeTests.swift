@@ -49,7 +49,7 @@ final class ProviderDevice: Sendable {
             atPath: "\(path)/chromium",
             withDestinationPath: "\(FaultyProvider.folder)/faulty-visitor"
         )
-        let prompt = try directory.script(
+        let prompt = try directory.writeScript(
             "prompt",
             """
             echo "$*" >>\(path)/prompts

@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -59,6 +60,25 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
         #expect(try PromptResult(prompt).code == "interaction_required")
         #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
+    }
+
+    @Test("without a browser whose profile goes afterwards, a provider's page is never asked for")
+    func ownBrowser() async throws {
+        let bus = try PrivateBus()
+        let broker = try await FakeBroker(bus) { method, _ in
+            throw FakeBroker.refusal(.providerUnavailable, "the provider cannot be reached")
+        }
+        func prompt(_ arguments: String...) throws -> ChildProcess {
+            try ChildProcess(
+                ChildProcess.built("shared-device-sign-in"),
+                ["--bus", bus.address, "--page", "--browser", "none", "--json"] + arguments
+            )
+        }
+        #expect(await (try prompt()).exitStatus() == EX_UNAVAILABLE)
+        #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["password", "deviceCode"])
+        let byBrowser = try prompt("--method", "browser")
+        #expect(await byBrowser.exitStatus() == EX_USAGE && byBrowser.errorText.contains("--browser none"))
+        #expect(broker.asked(.beginSignIn).count == 1)
     }
 
     // MARK: On a page

@@ -4,7 +4,8 @@ import SharedDevice
 /// Carries out what ``SignInPrompt`` decides, with sockets, a browser, the terminal and the broker.
 package struct PromptRunner: Sendable {
     package var wishes: SignInPrompt.Wishes
-    /// The browser that pages are shown in; `nil`: none, and the person is told the address.
+    /// The browser that pages are shown in; `nil`: none, and the person is told the address. They are this program's own pages then: the methods that the
+    /// wishes have are to be without ``BrokerProtocol/SignInMethod/browser``.
     package var browser: BrowserChoice?
     /// The directory of all browsers' profiles.
     package var profiles: String
