@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
@@ -60,6 +61,28 @@ int CLinux_isClockSynchronised(void) {
     struct timex state = {0};
     int result = adjtimex(&state);
     return result >= 0 && result != TIME_ERROR;
+}
+
+/* Has it tell the next jump. The timer itself never fires. Fails also where the clock has jumped meanwhile, and is set all the same. */
+static int CLinux_awaitJump(int descriptor) {
+    struct itimerspec never = {.it_value.tv_sec = (time_t)1 << 40};
+    return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
+}
+
+int CLinux_openClockEvents(void) {
+    int descriptor = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (descriptor < 0 || CLinux_awaitJump(descriptor) == 0 || errno == ECANCELED) return descriptor;
+    int error = errno;
+    close(descriptor);
+    errno = error;
+    return -1;
+}
+
+int CLinux_readClockEvents(int descriptor) {
+    uint64_t count;
+    int hasJumped = read(descriptor, &count, sizeof count) < 0 && errno == ECANCELED;
+    if (CLinux_awaitJump(descriptor) < 0 && errno == ECANCELED) hasJumped = 1;
+    return hasJumped;
 }
 
 int CLinux_openNetworkEvents(void) {

@@ -44,7 +44,7 @@ struct ProviderAnswerTests {
 
     @Test(
         "the same in place of a sign-in's tokens sign nobody in",
-        arguments: ["exchange-html", "exchange-redirect", "exchange-large"]
+        arguments: ["exchange-html", "exchange-redirect", "exchange-large", "exchange-cut"]
     )
     func exchange(fault: String) async throws {
         let error = await #expect(throws: IdentityError.self) { _ = try await self.signedIn(fault) }
@@ -66,9 +66,12 @@ struct ProviderAnswerTests {
         }
     }
 
-    @Test("an answer after 20 s comes too late; that the token may be used up is not forgotten, and ends no session")
-    func tooLate() async throws {
-        let (device, record) = try await signedIn("refresh-after-20-s")
+    @Test(
+        "an answer after 20 s, and one that is cut off, come too late; that the token may be used up is not forgotten, and ends no session",
+        arguments: ["refresh-after-20-s", "refresh-cut"]
+    )
+    func tooLate(fault: String) async throws {
+        let (device, record) = try await signedIn(fault)
         guard
             case .unavailable(let error, mayBeUsed: true) = await device.provider.renew(
                 record,

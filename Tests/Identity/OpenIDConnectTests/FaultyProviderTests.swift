@@ -115,7 +115,7 @@ struct FaultyProviderTests {
             ("authorize-error-temporarily-unavailable", .providerUnavailable),
             ("token-error-invalid-grant", .authenticationFailed),
             ("token-error-invalid-client", .providerMisconfigured),
-            ("token-html", .providerUnavailable), ("token-cut", .providerUnavailable),
+            ("token-html", .providerUnavailable), ("exchange-cut", .providerUnavailable),
             ("token-type-mac", .providerMisconfigured),
             ("no-id-token", .authenticationFailed),
         ]

@@ -141,7 +141,7 @@ extension BrokerState {
     // MARK: Asking before the time
 
     /// There is a reason to ask the provider, and to tell it what it was not told.
-    private mutating func askSoon() {
+    mutating func askSoon() {
         // With nobody signed in no question uses up the time that is set: it is not put off further with each reason.
         let earliest = max(now.uptime, provider.lastSoon.map { $0 + Self.soonPause } ?? .zero)
         let time = min(earliest, now.uptime + Self.soonPause)

@@ -31,10 +31,14 @@ final class BrokerEngine: Sendable {
 
     private let performer: Locked<Performer?> = Locked(nil)
     private let timer = Alarm()
+    private let clock = Locked<ClockWatch?>(nil)
 
     init(_ state: BrokerState) {
         box = Locked(Box(state: state))
         timer.onFire { [weak self] in self?.submit(.time) }
+        // Where there is none, what a jump makes due is seen within a minute.
+        let watch = ClockWatch { [weak self] jump in self?.submit(jump == .slept ? .resumed : .time) }
+        clock.withLock { $0 = watch }
     }
 
     /// From here on effects are carried out by `perform`, and events are taken.
@@ -99,8 +103,11 @@ final class BrokerEngine: Sendable {
             }
             let event = box.events.removeFirst()
             box.taken &+= 1
-            // The timer has fired: the next deadline is set anew, also if it is the same.
-            if case .time = event { box.armed = nil }
+            // The timer has fired, or has stood still: the next deadline is set anew, also if it is the same.
+            switch event {
+            case .time, .resumed: box.armed = nil
+            default: break
+            }
             return box.state.reduce(event, at: now)
         }
     }
@@ -109,7 +116,7 @@ final class BrokerEngine: Sendable {
         let deadline = box.state.nextDeadline
         guard deadline != box.armed else { return }
         box.armed = deadline
-        // The timer's clock may be ahead by the fraction that it rounds away, and it stands still while the device sleeps.
+        // The timer's clock may be ahead by the fraction that it rounds away, and stands still while the device sleeps.
         timer.set(deadline.map { min(max(.zero, $0 - now.uptime) + .milliseconds(1), .seconds(60)) })
     }
 }

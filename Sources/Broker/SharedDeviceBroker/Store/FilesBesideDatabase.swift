@@ -1,3 +1,5 @@
+// For `timespec`: where a file of the module imports CLinux, the compiler has it from there.
+import CLinux
 import DeviceConfiguration
 import DeviceStorage
 package import FoundationEssentials

@@ -54,6 +54,13 @@ int CLinux_userOfPeerByList(int connection, uid_t *user);
 /// Whether something keeps the wall clock right (adjtimex): 1 or 0.
 int CLinux_isClockSynchronised(void);
 
+/// A descriptor that becomes readable when the wall clock jumps, because somebody sets it or the machine has slept (timerfd_create), and which no
+/// program inherits; -1 with errno set.
+int CLinux_openClockEvents(void);
+
+/// Whether the clock has jumped since the last call: 1 or 0. From here on the descriptor tells of the next jump. It does not wait.
+int CLinux_readClockEvents(int descriptor);
+
 /// A socket on which the kernel tells of addresses, links and routes (rtnetlink), and which no program inherits; -1 with errno set.
 int CLinux_openNetworkEvents(void);
 

@@ -119,6 +119,21 @@ struct ProviderEventTests {
         #expect(asked == before + 2)
     }
 
+    @Test("after a sleep the provider is asked at once whether the person may stay, however short it was")
+    func resumed() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.advance(by: .seconds(5))
+        let before = asked
+        device.provider.outcome = .sessionOver
+        device.feed(.resumed)
+        #expect(asked == before + 1)
+        #expect(device.state.device.account == nil)
+        // With nobody signed in there is nobody to ask about.
+        device.advance(by: .seconds(60))
+        device.feed(.resumed)
+        #expect(asked == before + 1)
+    }
+
     @Test("reasons that come while nobody is signed in put off no later question")
     func reasonsInVain() throws {
         for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }

@@ -51,4 +51,32 @@ struct BrokerEngineTests {
         disk.signal()
         try await eventually("the rest is done") { done.withLock { $0 } == ["noted", "announced", "announced"] }
     }
+
+    @Test("a jump of the clock is told from a sleep by the time that the machine was not awake")
+    func jumps() {
+        #expect(ClockWatch.jump(asleepBefore: .seconds(90), now: .seconds(90) + .milliseconds(1)) == .set)
+        #expect(ClockWatch.jump(asleepBefore: .zero, now: .seconds(1)) == .slept)
+    }
+
+    @Test(
+        "a clock that somebody sets is heard of, each time",
+        .enabled(if: Self.setsClock(), "this user may not set the clock")
+    )
+    func clock() async throws {
+        let jumps = Shared<[ClockWatch.Jump]>([])
+        let watch = try #require(ClockWatch { jump in jumps.withLock { $0.append(jump) } })
+        for count in 1...3 {
+            #expect(Self.setsClock())
+            try await eventually("the jump is told") { jumps.withLock { $0.count } >= count }
+        }
+        #expect(jumps.withLock { $0.allSatisfy { $0 == .set } })
+        withExtendedLifetime(watch) {}
+    }
+
+    /// Sets the clock to what it is.
+    private static func setsClock() -> Bool {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return clock_settime(CLOCK_REALTIME, &now) == 0
+    }
 }
