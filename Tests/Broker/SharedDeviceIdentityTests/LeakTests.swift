@@ -108,32 +108,19 @@ struct LeakTests {
     func prompt() async throws {
         let device = try await WholeDevice(fault: "leaks.prompt")
         let provider = try await FaultyProvider.shared.value
-        let folder = "\(device.directory.path)/session"
-        try FileManager.default.createDirectory(
-            atPath: folder,
-            withIntermediateDirectories: false,
-            attributes: [.posixPermissions: 0o700]
-        )
         // The browser notes what others may see of it, and of who has started it.
-        try device.directory.writeScript(
+        let browser = try device.directory.writeScript(
             "chromium",
             """
             cat /proc/$$/cmdline /proc/$$/environ /proc/$PPID/cmdline >\(device.directory.path)/seen
             exec \(FaultyProvider.folder)/faulty-visitor "$@"
             """
         )
-        let prompt = try ChildProcess(
-            ChildProcess.built("shared-device-sign-in"),
-            [
-                "--bus", device.bus.address, "--page", "--json", "--browser", "\(device.directory.path)/chromium",
-                "--browser-argument=--ca=\(provider.trustAnchors)",
-            ],
-            environment: ["XDG_RUNTIME_DIR": folder, "DISPLAY": ":9"]
-        )
+        let prompt = try device.prompt(browser, ["--ca=\(provider.trustAnchors)"])
         #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
         let seen = try #require(FileManager.default.contents(atPath: "\(device.directory.path)/seen"))
         #expect(seen.range(of: Data("--user-data-dir".utf8)) != nil)
-        let left = try FileManager.default.subpathsOfDirectory(atPath: folder)
+        let left = try FileManager.default.subpathsOfDirectory(atPath: device.session)
         #expect(left == ["sign-in"])
         let test = try provider.client("leaks.prompt")
         for (kind, text) in try await secrets(test) {

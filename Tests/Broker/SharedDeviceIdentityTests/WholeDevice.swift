@@ -183,4 +183,22 @@ final class WholeDevice: Sendable {
         let request = "POST / HTTP/1.1\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
         return try await aside { [port] in try exchange(request, port: port) }
     }
+
+    /// Starts the prompt in a session of its own, with this program as its browser.
+    func prompt(_ browser: String, _ arguments: [String]) throws -> ChildProcess {
+        try FileManager.default.createDirectory(
+            atPath: session,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+        return try ChildProcess(
+            ChildProcess.built("shared-device-sign-in"),
+            ["--bus", bus.address, "--page", "--json", "--browser", browser]
+                + arguments.map { "--browser-argument=\($0)" },
+            environment: ["XDG_RUNTIME_DIR": session, "DISPLAY": ":9"]
+        )
+    }
+
+    /// Where the prompt keeps its browsers' profiles.
+    var session: String { directory.path + "/session" }
 }

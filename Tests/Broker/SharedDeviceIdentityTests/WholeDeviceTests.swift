@@ -1,5 +1,6 @@
 import DBusTransport
 import FoundationEssentials
+import Glibc
 import NotifyCenterTestKit
 import SharedDevice
 import TestProviders
@@ -35,6 +36,48 @@ struct WholeDeviceTests {
         let error = await #expect(throws: (any Error).self) { try await device.signIn(test, as: "grace") }
         #expect("\(try #require(error))".contains("took an earlier person's sign-in; close its pages and try again"))
         #expect(try await device.account() == nil)
+        try await eventually("the tokens' being revoked") {
+            try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
+        }
+    }
+
+    @Test(
+        "a real browser whose profile is kept on purpose signs nobody in a second time, where the provider says since when she is known",
+        .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/chromium"), "chromium is not installed")
+    )
+    func keptProfile() async throws {
+        let device = try await WholeDevice(fault: "kept-cookie")
+        let test = try await FaultyProvider.shared.value.client("kept-cookie")
+        // Whatever profile the prompt has made, this one is used, and is there the next time.
+        let browser = try device.directory.writeScript(
+            "chromium",
+            """
+            for argument; do
+                shift
+                case $argument in --user-data-dir=*) argument=--user-data-dir=\(device.directory.path)/kept ;; esac
+                set -- "$@" "$argument"
+            done
+            exec /usr/bin/chromium "$@"
+            """
+        )
+        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--ignore-certificate-errors"]
+        let first = try device.prompt(browser, arguments)
+        #expect(await first.exitStatus() == 0, "\(first.errorText)")
+        let ada = try #require(try await device.account())
+        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
+        // A browser writes cookies when it is closed by itself, and the prompt's is not: she has been at another page of the provider's.
+        let page = try await FaultyProvider.shared.value.issuer("kept-cookie") + "/visit"
+        let visit = try ChildProcess(browser, arguments + ["--user-data-dir=", "--dump-dom", page])
+        #expect(await visit.exitStatus() == 0, "\(visit.errorText)")
+        let second = try device.prompt(browser, arguments)
+        try await eventually("the page says why nobody is signed in") {
+            second.errorText.contains("took an earlier person's sign-in") || !second.isRunning
+        }
+        try #require(second.isRunning, "\(second.lines) \(second.errorText)")
+        #expect(try await device.account() == nil)
+        second.send(SIGTERM)
+        #expect(await second.exitStatus() != 0)
+        #expect(second.lines.joined().contains("took an earlier person's sign-in"))
         try await eventually("the tokens' being revoked") {
             try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
         }
