@@ -28,24 +28,37 @@ final class WholeDevice: Sendable {
 
     static let secret = "s&cret +%/"
 
-    /// - Parameters:
-    ///   - more: further members of the managed configuration, each with a comma before it.
-    ///   - scopes: what the app may ask for.
-    ///   - isApart: whether the process that speaks to the provider has a network of its own, in which nothing is up.
-    init(
+    /// With the provider that makes this mistake.
+    convenience init(
         fault: String,
         more: String = "",
         scopes: [String] = ["openid", "profile"],
         isApart: Bool = false
     ) async throws {
-        self.isApart = isApart
         let faulty = try await FaultyProvider.shared.value
+        let anchors = #", "oidcTrustAnchors": "\#(faulty.trustAnchors)""#
+        try await self.init(issuer: faulty.issuer(fault), more: anchors + more, scopes: scopes, isApart: isApart)
+    }
+
+    /// - Parameters:
+    ///   - secret: by which the provider knows the device.
+    ///   - more: further members of the managed configuration, each with a comma before it.
+    ///   - scopes: what the app may ask for.
+    ///   - isApart: whether the process that speaks to the provider has a network of its own, in which nothing is up.
+    init(
+        issuer: String,
+        secret: String = WholeDevice.secret,
+        more: String = "",
+        scopes: [String] = ["openid", "profile"],
+        isApart: Bool = false
+    ) async throws {
+        self.isApart = isApart
         bus = try PrivateBus()
         directory = try TemporaryDirectory("whole-device")
         port = try freePort()
         try #"""
-        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(faulty.issuer(fault))", "oidcClientID": "device-7",
-        "oidcTrustAnchors": "\#(faulty.trustAnchors)", "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
+        {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\#(issuer)", "oidcClientID": "device-7",
+        "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
         """#
         .write(toFile: directory.path + "/managed-configuration.json", atomically: true, encoding: .utf8)
         // Out of what the searches for secrets look through.
@@ -55,7 +68,7 @@ final class WholeDevice: Sendable {
                 withIntermediateDirectories: false
             )
         }
-        try Self.secret.write(
+        try secret.write(
             toFile: directory.path + "/secrets/oidc-client-secret",
             atomically: true,
             encoding: .utf8
@@ -185,7 +198,11 @@ final class WholeDevice: Sendable {
     }
 
     /// Starts the prompt in a session of its own, with this program as its browser.
-    func prompt(_ browser: String, _ arguments: [String]) throws -> ChildProcess {
+    ///
+    /// - Parameters:
+    ///   - arguments: of the browser.
+    ///   - more: of the prompt.
+    func prompt(_ browser: String, _ arguments: [String] = [], _ more: [String] = []) throws -> ChildProcess {
         try FileManager.default.createDirectory(
             atPath: session,
             withIntermediateDirectories: true,
@@ -194,7 +211,7 @@ final class WholeDevice: Sendable {
         return try ChildProcess(
             ChildProcess.built("shared-device-sign-in"),
             ["--bus", bus.address, "--page", "--json", "--browser", browser]
-                + arguments.map { "--browser-argument=\($0)" },
+                + arguments.map { "--browser-argument=\($0)" } + more,
             environment: ["XDG_RUNTIME_DIR": session, "DISPLAY": ":9"]
         )
     }

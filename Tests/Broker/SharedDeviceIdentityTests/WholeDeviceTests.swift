@@ -2,6 +2,7 @@ import DBusTransport
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
+import OpenIDConnect
 import SharedDevice
 import TestProviders
 import Testing
@@ -81,6 +82,37 @@ struct WholeDeviceTests {
         try await eventually("the tokens' being revoked") {
             try await test.page("ended").split(separator: "\n").count { $0 == "revoke refresh_token" } == 2
         }
+    }
+
+    @Test(
+        "at the prompt Ada gets a code of a real provider's, types it in on another device, and an app has her token",
+        .enabled(if: FileManager.default.isExecutableFile(atPath: Glewlwyd.program), "glewlwyd is not installed")
+    )
+    func deviceCode() async throws {
+        let glewlwyd = try await Glewlwyd()
+        let issuer = glewlwyd.issuer.text
+        let device = try await WholeDevice(
+            issuer: issuer,
+            secret: "device-secret-7",
+            more: #", "oidcScopes": ["openid"]"#,
+            scopes: ["openid"]
+        )
+        let prompt = try device.prompt("none", [], ["--method", "device-code"])
+        var page = ""
+        try await eventually("the page's address") {
+            page = prompt.errorText.split(separator: " ").last.map(String.init) ?? ""
+            return page.hasPrefix("http://")
+        }
+        // As she sees it, in any browser.
+        let curl = try ChildProcess("curl", ["--silent", "--max-time", "60", page])
+        #expect(await curl.exitStatus() == 0)
+        let text = curl.lines.joined(separator: "\n")
+        #expect(text.contains("\(issuer)/device"))
+        let code = try #require(text.firstMatch(of: /[A-Z0-9]{4}-[A-Z0-9]{4}/)).output
+        _ = try await glewlwyd.run("device \(code)")
+        #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
+        #expect(prompt.lines.joined().contains("ada@example.com"), "\(prompt.lines)")
+        #expect(!(try await device.token(["openid"]).accessToken.isEmpty))
     }
 
     @Test("an app whose provider grants less than it asks for learns what, and gets a token where it asks for that")
