@@ -1,16 +1,18 @@
+// Both types are inlinable: services ask them for each call, and as generic code of another module they took a third of a service's time for it.
+
 /// First in, first out. It frees what was taken early: a user could keep the queue from ever being empty.
 package struct Queue<Element> {
-    private var elements: [Element] = []
-    private var head = 0
+    @usableFromInline var elements: [Element] = []
+    @usableFromInline var head = 0
 
-    package init() {}
+    @inlinable package init() {}
 
-    package var isEmpty: Bool { head == elements.count }
-    package var first: Element? { isEmpty ? nil : elements[head] }
+    @inlinable package var isEmpty: Bool { head == elements.count }
+    @inlinable package var first: Element? { isEmpty ? nil : elements[head] }
 
-    package mutating func append(_ element: Element) { elements.append(element) }
+    @inlinable package mutating func append(_ element: Element) { elements.append(element) }
 
-    package mutating func popFirst() -> Element? {
+    @inlinable package mutating func popFirst() -> Element? {
         guard head < elements.count else { return nil }
         defer {
             head += 1
@@ -26,13 +28,13 @@ package struct Queue<Element> {
     }
 
     /// Puts the others before all that is there.
-    package mutating func prepend(_ others: some Sequence<Element>) {
+    @inlinable package mutating func prepend(_ others: some Sequence<Element>) {
         elements = Array(others) + Array(elements[head...])
         head = 0
     }
 
     /// Removes those that fit, and returns them in order.
-    package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
+    @inlinable package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
         let removed = Array(elements[head...].filter(isRemoved))
         if !removed.isEmpty {
             elements = Array(elements[head...].filter { !isRemoved($0) })
@@ -58,50 +60,83 @@ package struct CallPace: Sendable, Hashable {
 /// Each user's stays in order. Pure.
 package struct Turns<Element> {
     /// How much of one user has its turn before the others'.
-    package static var lap: Int { 8 }
+    @inlinable package static var lap: Int { 8 }
 
-    private struct Line {
-        var elements = Queue<(number: UInt64, isFree: Bool, element: Element)>()
-        var count = 0
-        var turnsOfLap = 0
+    @usableFromInline struct Line {
+        @usableFromInline var elements = Queue<(number: UInt64, isFree: Bool, element: Element)>()
+        @usableFromInline var count = 0
+        @usableFromInline var turnsOfLap = 0
+
+        @inlinable init() {}
     }
 
     /// Of users with something that waits.
-    private var lines: [UInt32: Line] = [:]
-    private var lastNumber: UInt64 = 0
+    @usableFromInline var lines: [UInt32: Line] = [:]
+    @usableFromInline var lastNumber: UInt64 = 0
     /// Up to when the turns that users with a pace have had last, one in each interval.
-    private var taken: [UInt32: ContinuousClock.Instant] = [:]
+    @usableFromInline var taken: [UInt32: ContinuousClock.Instant] = [:]
 
-    package init() {}
+    @inlinable package init() {}
 
     /// How many users have something that waits.
-    package var userCount: Int { lines.count }
+    @inlinable package var userCount: Int { lines.count }
 
     /// How much of a user waits.
-    package func count(of user: UInt32) -> Int { lines[user]?.count ?? 0 }
+    @inlinable package func count(of user: UInt32) -> Int { lines[user]?.count ?? 0 }
 
     /// - Parameter isFree: it has its place in the order, and is not counted in the user's pace.
-    package mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false) {
+    @inlinable package mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false) {
         lastNumber += 1
         lines[user, default: Line()].elements.append((lastNumber, isFree, element))
         lines[user]?.count += 1
     }
 
-    /// When the next turn is; `now` at the earliest, and `nil` where nothing waits.
-    package func timeOfNext(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> ContinuousClock.Instant? {
-        lines.keys.map { time(of: $0, pace($0), now) }.min()
+    /// Takes the turn of something that would be the only one to wait, where it has its turn by now: what is not appended then costs no room.
+    ///
+    /// - Returns: whether it has had its turn.
+    @inlinable package mutating func pass(of user: UInt32, now: ContinuousClock.Instant, pace: CallPace?) -> Bool {
+        guard lines.isEmpty, start(of: user, pace) ?? now <= now else { return false }
+        note(pace, of: user, now)
+        return true
     }
 
-    private func time(of user: UInt32, _ pace: CallPace?, _ now: ContinuousClock.Instant) -> ContinuousClock.Instant {
-        guard let pace, let taken = taken[user], lines[user]?.elements.first?.isFree == false else { return now }
-        return max(now, taken - pace.interval * (pace.atOnce - 1))
+    /// When the next turn is; `now` at the earliest, and `nil` where nothing waits.
+    @inlinable package func timeOfNext(
+        now: ContinuousClock.Instant,
+        pace: (UInt32) -> CallPace?
+    ) -> ContinuousClock.Instant? {
+        lines.map { user, line in time(of: user, line, pace(user), now) }.min()
+    }
+
+    @inlinable func time(
+        of user: UInt32,
+        _ line: Line,
+        _ pace: CallPace?,
+        _ now: ContinuousClock.Instant
+    ) -> ContinuousClock.Instant {
+        guard line.elements.first?.isFree == false, let start = start(of: user, pace) else { return now }
+        return max(now, start)
+    }
+
+    /// When the pace lets the user have a turn; `nil` for at any time.
+    @inlinable func start(of user: UInt32, _ pace: CallPace?) -> ContinuousClock.Instant? {
+        guard let pace, let taken = taken[user] else { return nil }
+        return taken - pace.interval * (pace.atOnce - 1)
+    }
+
+    /// The user has had a turn.
+    @inlinable mutating func note(_ pace: CallPace?, of user: UInt32, _ now: ContinuousClock.Instant) {
+        if let pace { taken[user] = max(taken[user] ?? now, now) + pace.interval }
+        // Those whose pace is whole again.
+        if lines.isEmpty, !taken.isEmpty { taken = taken.filter { $0.value > now } }
     }
 
     /// The next that has its turn by now.
     ///
     /// - Parameter pace: of a user; `nil` for as fast as the others permit.
-    package mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
-        let users = lines.keys.filter { time(of: $0, pace($0), now) <= now }
+    @inlinable package mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
+        let users = lines.keys.filter { user in lines[user].map { time(of: user, $0, pace(user), now) <= now } ?? false
+        }
         guard !users.isEmpty else { return nil }
         if users.allSatisfy({ lines[$0]?.turnsOfLap ?? 0 >= Self.lap }) {
             for user in users { lines[user]?.turnsOfLap = 0 }
@@ -112,9 +147,7 @@ package struct Turns<Element> {
         lines[user]?.turnsOfLap += 1
         lines[user]?.count -= 1
         if lines[user]?.elements.isEmpty == true { lines[user] = nil }
-        if let pace = pace(user), !isFree { taken[user] = max(taken[user] ?? now, now) + pace.interval }
-        // Those whose pace is whole again.
-        if lines.isEmpty { taken = taken.filter { $0.value > now } }
+        note(isFree ? nil : pace(user), of: user, now)
         return element
     }
 }

@@ -185,7 +185,7 @@ struct Arrivals<Call> {
     ) -> Step? {
         if let call = superseded.popLast() { return .superseded(call) }
         while asked == nil, let arrival = arrivals.popFirst() {
-            if let step = sort(arrival, user(arrival.connection), limits) { return step }
+            if let step = sort(arrival, user(arrival.connection), now, limits) { return step }
         }
         guard let arrival = turns.next(now: now, pace: { limits($0).pace }) else { return nil }
         count(arrival, -1)
@@ -201,11 +201,16 @@ struct Arrivals<Call> {
     }
 
     /// Returns what has to be done before anything else; `nil` where the arrival waits for its turn.
-    private mutating func sort(_ arrival: Arrival, _ user: UInt32?, _ limits: (UInt32) -> Limits) -> Step? {
+    private mutating func sort(
+        _ arrival: Arrival,
+        _ user: UInt32?,
+        _ now: ContinuousClock.Instant,
+        _ limits: (UInt32) -> Limits
+    ) -> Step? {
         var arrival = arrival
         if case .departure = arrival.event {
             unknown.remove(arrival.connection)
-            return enqueue(arrival, user)
+            return enqueue(arrival, user, now, limits)
         }
         guard let user else {
             guard unknown.contains(arrival.connection) else {
@@ -223,19 +228,29 @@ struct Arrivals<Call> {
             guard hasRoom(for: arrival.bytes, of: arrival.connection, user, limit) else { return .refuse(call) }
             count(arrival, 1)
         }
-        guard isGathering, case .call(_, .report) = arrival.event else { return enqueue(arrival, user) }
+        guard isGathering, case .call(_, .report) = arrival.event else { return enqueue(arrival, user, now, limits) }
         withdrawRegistrations(of: arrival.connection)
         settle(arrival.connection)
         count(arrival, -1)
         return step(arrival)
     }
 
-    private mutating func enqueue(_ arrival: Arrival, _ user: UInt32?) -> Step? {
+    private mutating func enqueue(
+        _ arrival: Arrival,
+        _ user: UInt32?,
+        _ now: ContinuousClock.Instant,
+        _ limits: (UInt32) -> Limits
+    ) -> Step? {
         if case .report = arrival.event { return step(arrival) }
         if isGathering {
             held.append(arrival)
         } else if let user {
             guard case .departure = arrival.event else {
+                // Most often nothing else waits.
+                if arrivals.isEmpty, turns.pass(of: user, now: now, pace: limits(user).pace) {
+                    count(arrival, -1)
+                    return step(arrival)
+                }
                 turns.append(arrival, of: user)
                 return nil
             }
