@@ -45,8 +45,14 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     )
     var stateDirectory: String?
 
-    @Option(help: ArgumentHelp("The program that asks a person to sign in.", valueName: "program"))
-    var signIn: String = "shared-device-sign-in"
+    @Option(
+        help: ArgumentHelp(
+            "The program that asks a person to sign in.",
+            discussion: "Otherwise shared-device-sign-in, as it is installed.",
+            valueName: "program"
+        )
+    )
+    var signIn: String?
 
     /// Of the items that Microsoft's libraries store in the keyring.
     private static let schema = "com.microsoft.identity.secret"
