@@ -168,7 +168,9 @@ struct AccessTests {
             try UUID().uuidString.write(toFile: "\(programs.path)/watched", atomically: false, encoding: .utf8)
             return posts.lines.count > 1
         }
-        #expect(server.errorText == "")
+        // The buses of other tests may use all inotify instances for a moment: notifyd says so, and tries again.
+        let complaints = server.errorText.split(separator: "\n").filter { !$0.contains("fs.inotify.max_user_instances") }
+        #expect(complaints.isEmpty)
         withExtendedLifetime(observation) {}
     }
 }
