@@ -67,7 +67,7 @@ extension BrokerFailure {
             switch error.code {
             case .noCurrentAccount: .interactionRequired
             case .currentAccountMismatch, .accountAlreadySignedIn: .accountSwitch
-            case .cleanupRequired, .cleanupPending: .userDataRemovalRequired
+            case .cleanupRequired: .userDataRemovalRequired
             case .interactionRequired: .accountUnusable
             case .providerUnavailable: .noNetwork
             case .userCanceled: .userCanceled
@@ -75,7 +75,8 @@ extension BrokerFailure {
             case .appNotEligible, .providerMisconfigured, .scopesDeclined, .notSharedDevice, .tenantMismatch,
                 .deviceNotJoined:
                 .incorrectConfiguration
-            case .brokerUnavailable, .tooManyAttempts: .transientError
+            // Other apps clean up: this client has nothing to remove.
+            case .brokerUnavailable, .cleanupPending, .tooManyAttempts: .transientError
             default: .unexpected
             }
         self.init(status, error.message)

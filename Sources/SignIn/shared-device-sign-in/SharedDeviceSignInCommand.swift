@@ -174,21 +174,23 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         needsPage: Bool
     ) throws(SharedDeviceError) -> BrowserChoice? {
         if browser == Self.noBrowser { return nil }
+        let isBrowserNeeded = needsPage || browser != nil || method == .browser
         let isHeadless = browserArgument.contains { $0.hasPrefix("--headless") }
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { variables[$0]?.isEmpty == false }
         guard hasDisplay || isHeadless else {
             // A sign-in at the terminal needs none, nor does a code for another device.
-            guard needsPage || browser != nil else { return nil }
-            throw SharedDeviceError(
-                .interactionRequired,
-                attempted: "ask anybody to sign in",
-                message: "there is neither a terminal nor a display; run shared-device-sign-in where somebody sits"
-            )
+            guard isBrowserNeeded else { return nil }
+            let message =
+                needsPage
+                ? "there is neither a terminal nor a display; run shared-device-sign-in where somebody sits"
+                : "a browser needs a display, and there is none; leave --method and --browser out, or run "
+                    + "shared-device-sign-in on a desktop"
+            throw SharedDeviceError(.interactionRequired, attempted: "ask anybody to sign in", message: message)
         }
         do throws(SharedDeviceError) {
             return try BrowserChoice(browser, arguments: browserArgument)
         } catch {
-            guard needsPage || browser != nil || method == .browser else { return nil }
+            guard isBrowserNeeded else { return nil }
             throw error
         }
     }

@@ -62,6 +62,15 @@ struct PromptProcessTests {
         #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
     }
 
+    // The person would open the page's address in a browser of their own, which keeps the provider's cookie for the next one.
+    @Test("at a terminal without a display no browser can be asked for")
+    func browserWithoutDisplay() async throws {
+        let device = try await PromptDevice()
+        let prompt = try device.terminal("--method", "browser")
+        #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
+        #expect(prompt.lines.joined().contains("a browser needs a display"))
+    }
+
     @Test("without a browser whose profile goes afterwards, a provider's page is never asked for")
     func ownBrowser() async throws {
         let bus = try PrivateBus()

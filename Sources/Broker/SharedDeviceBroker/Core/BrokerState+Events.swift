@@ -152,6 +152,14 @@ extension BrokerState {
         provider.outbox.hurry(to: time)
     }
 
+    /// The machine has slept. The network is often back some seconds later only, and may say so at once: this question keeps no other one waiting.
+    mutating func resumed() {
+        wakeWithinGrace()
+        let last = provider.lastSoon
+        askSoon()
+        provider.lastSoon = last
+    }
+
     // MARK: The device
 
     /// Why nobody signs in; `nil` where the device is in order, or no event can tell.

@@ -142,13 +142,24 @@ extension BrokerState {
     /// When the session ends because nobody can say whether it may go on; `nil` while somebody can.
     ///
     /// It counts from the provider's last good word, whatever keeps the next one away: the network, the provider, the configuration, the disk without
-    /// which nothing is asked, or the person whom the provider wants. They have the time of a prompt in any case, and a question has that of its answer.
+    /// which nothing is asked, or the person whom the provider wants. They have the time of a prompt in any case, a question has that of its answer, and
+    /// a machine that has slept has as much for its network to come back, once after each good word: who lets it sleep again and again gains no more.
     var graceEnd: Duration? {
         guard let grace = policy.organisation?.offlineGrace.duration else { return nil }
-        let end = provider.lastGood + grace
-        if provider.needsPerson { return max(end, provider.demandedAt.map { $0 + Self.promptLifetime } ?? end) }
+        let word = provider.lastGood + grace
+        if provider.needsPerson { return max(word, provider.demandedAt.map { $0 + Self.promptLifetime } ?? word) }
+        let end = max(word, provider.wokeAt.map { $0 + Self.answerPatience } ?? word)
         if provider.problem != nil { return end }
         return provider.unanswered.map { max(end, $0 + Self.answerPatience) }
+    }
+
+    /// The machine has slept: where the grace is over by now, the question still has its time.
+    mutating func wakeWithinGrace() {
+        guard let grace = policy.organisation?.offlineGrace.duration,
+            provider.lastGood + grace < now.uptime + Self.answerPatience,
+            provider.wokeAt.map({ $0 < provider.lastGood }) ?? true
+        else { return }
+        provider.wokeAt = now.uptime
     }
 
     /// A session that nobody has checked for too long ends.

@@ -182,7 +182,7 @@ package struct BrokerState: Sendable {
         case .sessionEndTold(let number, let error): sessionEndTold(number, error)
         case .keys(let troubles): keyTroubles = troubles
         case .time: break
-        case .resumed: askSoon()
+        case .resumed: resumed()
         case .ending:
             provider.isEnding = true
             urge()

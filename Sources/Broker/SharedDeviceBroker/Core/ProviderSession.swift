@@ -82,6 +82,8 @@ extension BrokerState {
         /// When one is due before that, because there is a reason to ask; and when one was so last.
         var soon: Duration?
         var lastSoon: Duration?
+        /// When the machine has woken with the grace over or about to be, the first time since the provider's last good word.
+        var wokeAt: Duration?
         /// Since when a renewal is due that has brought no answer, whatever keeps it away.
         var unanswered: Duration?
         /// Why the last renewal brought nothing.

@@ -15,7 +15,8 @@ final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
         var events: [Event] = []
-        var isRunning = false
+        /// Whether somebody carries events through. Before ``start(_:)`` nobody may, and they wait.
+        var isRunning = true
         var armed: Duration?
         /// How many events have been taken.
         var taken: UInt64 = 0
@@ -41,15 +42,16 @@ final class BrokerEngine: Sendable {
         clock.withLock { $0 = watch }
     }
 
-    /// From here on effects are carried out by `perform`, and events are taken.
+    /// From here on `perform` carries effects out: first those of the events that have come before. Called once.
     func start(_ perform: @escaping @Sendable (Effect) -> Void) {
         performer.withLock { $0 = Performer(perform: perform) }
+        carryThrough(atMost: Self.eventsOfThread, mayWait: false)
     }
 
     /// A view of the state between two events.
     func read<Value>(_ body: (BrokerState) -> Value) -> Value { box.withLock { body($0.state) } }
 
-    /// Takes an event, on any thread.
+    /// Takes an event, on any thread, also before ``start(_:)``.
     func submit(_ event: Event) {
         let isMine = box.withLock { box in
             box.events.append(event)

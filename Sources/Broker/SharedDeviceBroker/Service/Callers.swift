@@ -136,21 +136,27 @@ final class Callers: Sendable {
 
     /// How fast the calls of a user are carried out who is no administrator: an app makes a few at a sign-in and a sign-out.
     private static let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
+    private static func pace(of user: UInt32) -> CallPace? { isAdministrator(user) ? nil : pace }
 
     /// Finds the caller behind `sender`. `body` runs on the reading thread: when the caller is known, and it is its user's turn.
     func identify(_ sender: String, _ body: @escaping Continuation) {
-        let isFirst = state.withLock { state -> Bool in
+        let isReading = connection.isOnReadingThread
+        let (isFirst, caller) = state.withLock { state -> (Bool, Caller?) in
             let call = state.admitted.removeValue(forKey: sender)
             if let caller = state.known[sender] {
+                if isReading, state.turns.pass(of: caller.user, now: .now, pace: Self.pace(of: caller.user)) {
+                    return (false, caller)
+                }
                 state.enqueue(sender, caller, body)
-                return false
+                return (false, nil)
             }
             state.asking[sender, default: []].append((body, call))
-            return state.asking[sender]?.count == 1
+            return (state.asking[sender]?.count == 1, nil)
         }
+        if let caller { return body(.success(caller)) }
         if isFirst { return ask(sender) }
         // It looks for turns before it sleeps.
-        if !connection.isOnReadingThread { connection.perform {} }
+        if !isReading { connection.perform {} }
     }
 
     /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
@@ -327,15 +333,14 @@ extension Callers: CallScheduler {
     /// One call of each user that has one: what has arrived meanwhile is read before the next ones.
     func carryOut() -> ContinuousClock.Instant? {
         let now = ContinuousClock.now
-        let pace: @Sendable (UInt32) -> CallPace? = { Self.isAdministrator($0) ? nil : Self.pace }
         for _ in 0..<state.withLock({ $0.turns.userCount }) {
-            guard let call = state.withLock({ $0.turns.next(now: now, pace: pace) }) else { break }
+            guard let call = state.withLock({ $0.turns.next(now: now, pace: Self.pace(of:)) }) else { break }
             call.body(.success(call.caller))
             let (isLast, isGone) = state.withLock { ($0.ended(call), $0.known[call.sender] == nil) }
             // The bus keeps no answer for it.
             if isGone { unread.gone(call.sender) }
             if isLast { left(call.caller.connection) }
         }
-        return state.withLock { $0.turns.timeOfNext(now: now, pace: pace) }
+        return state.withLock { $0.turns.timeOfNext(now: now, pace: Self.pace(of:)) }
     }
 }

@@ -115,6 +115,32 @@ struct ProviderWordTests {
         #expect(isSignedIn && device.state.provider.problem == nil)
     }
 
+    @Test("a network that comes back seconds after a sleep saves the session, once after each good word")
+    func networkAfterSleep() throws {
+        let epoch = try device.signInAtProvider("ada", by: prompt)
+        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.pause(for: .seconds(50_000))
+        device.feed(.resumed)
+        device.advance(by: .seconds(3))
+        #expect(isSignedIn && device.state.provider.problem != nil)
+        // The first question has failed. The network's return has the next one put at once.
+        device.provider.outcome = nil
+        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: "")]))
+        device.advance(by: .seconds(1))
+        #expect(device.state.device.epoch == epoch && isSignedIn && device.state.provider.problem == nil)
+        // With no network at all it ends, and to sleep once more gives it no more time.
+        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
+        device.pause(for: .seconds(50_000))
+        device.feed(.resumed)
+        device.advance(by: .seconds(60))
+        #expect(isSignedIn)
+        device.pause(for: .seconds(20))
+        device.feed(.resumed)
+        #expect(isSignedIn)
+        device.advance(by: .seconds(15))
+        #expect(!isSignedIn && lastEnd?.hasPrefix("offline for ") == true)
+    }
+
     // MARK: The person is wanted
 
     @Test("who does not prove again who they are stays no longer than the grace since the provider's last good word")

@@ -52,6 +52,18 @@ struct BrokerEngineTests {
         try await eventually("the rest is done") { done.withLock { $0 } == ["noted", "announced", "announced"] }
     }
 
+    @Test("what happens before its start, as a jump of the clock may, is carried through at the start")
+    func early() {
+        let engine = BrokerEngine(BrokerState(at: .now))
+        engine.submit(.time)
+        engine.submit(.busRestored)
+        let announcements = Atomic(0)
+        engine.start { if case .announce = $0 { announcements.add(1, ordering: .relaxed) } }
+        #expect(announcements.load(ordering: .relaxed) == 1)
+        engine.submit(.busRestored)
+        #expect(announcements.load(ordering: .relaxed) == 2)
+    }
+
     @Test("a jump of the clock is told from a sleep by the time that the machine was not awake")
     func jumps() {
         #expect(ClockWatch.jump(asleepBefore: .seconds(90), now: .seconds(90) + .milliseconds(1)) == .set)
