@@ -33,6 +33,8 @@ public final class PrivateBus: Sendable {
         public var daemon = Daemon.chosen
         /// The most match rules that one connection may have; `nil` for the daemon's own limit.
         public var matchRulesPerConnection: Int?
+        /// How many bytes of one sender, or for one receiver, dbus-daemon holds; `nil` for its own limits. dbus-broker passes over it.
+        public var bytesPerConnection: Int?
         /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]
 
@@ -195,9 +197,10 @@ public final class PrivateBus: Sendable {
     private var servicesPath: String { "\(directory.path)/services" }
 
     private static func configuration(_ options: Options, address: String, services: String) -> String {
-        let limit = options.matchRulesPerConnection.map {
-            "<limit name=\"max_match_rules_per_connection\">\($0)</limit>"
-        }
+        let limits = [
+            ("max_match_rules_per_connection", options.matchRulesPerConnection),
+            ("max_incoming_bytes", options.bytesPerConnection), ("max_outgoing_bytes", options.bytesPerConnection),
+        ].compactMap { name, value in value.map { "<limit name=\"\(name)\">\($0)</limit>" } }
         return """
             <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
              "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -216,7 +219,7 @@ public final class PrivateBus: Sendable {
                 <allow eavesdrop="true"/>
                 \(options.denials.joined(separator: "\n    "))
               </policy>
-              \(limit ?? "")
+              \(limits.joined(separator: "\n  "))
               \(options.configurationFiles.map { "<include>\($0)</include>" }.joined(separator: "\n  "))
             </busconfig>
             """

@@ -115,3 +115,28 @@ import Testing
         #expect(asks12)
     }
 }
+
+@Suite struct BusQuestionsTests {
+    private var bus = BusQuestions()
+    private let start = ContinuousClock.now
+
+    @Test mutating func theBusIsAskedOnceASecondAndOnlyAfterSomethingWasSent() {
+        let look1 = bus.next(now: start)
+        #expect(look1 == (false, nil))
+        bus.sent()
+        let look2 = bus.next(now: start)
+        #expect(look2 == (true, nil))
+        // One question at a time.
+        bus.sent()
+        let look3 = bus.next(now: start + .seconds(5))
+        #expect(look3 == (false, nil))
+        bus.answered()
+        let look4 = bus.next(now: start + .milliseconds(400))
+        #expect(look4 == (false, start + BusQuestions.pause))
+        let look5 = bus.next(now: start + .seconds(1))
+        #expect(look5 == (true, nil))
+        bus.answered()
+        let look6 = bus.next(now: start + .seconds(9))
+        #expect(look6 == (false, nil))
+    }
+}

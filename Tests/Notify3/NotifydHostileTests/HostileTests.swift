@@ -25,7 +25,7 @@ struct NotifydHostileTests {
 
     // The arguments are what the hostile process does; see its file `Deeds.swift`.
 
-    @Test("cannot hold up others", arguments: ["calls", "newcomers", "hang-ups", "malformed"])
+    @Test("cannot hold up others", arguments: ["calls", "newcomers", "hang-ups", "malformed", "hears-nothing"])
     func floods(deed: String) async throws { try await withstand(deed) }
 
     @Test("uses up nobody else's limits")
@@ -78,6 +78,28 @@ struct NotifydHostileTests {
             #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
         }
         #expect(memory.peak < Self.memory)
+        #expect(machine.notifyd?.isRunning == true)
+    }
+
+    // dbus-daemon reads nothing more of a sender while it holds too much of it. With its own limits it takes a quarter of an hour to get there.
+    @Test(
+        "holds up notifyd for seconds by posts that it does not read: notifyd leaves the bus, and another one goes on",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker ends the connection that does not read")
+    )
+    func holdsUp() async throws {
+        let machine = try await Machine(bytesPerConnection: 1 << 20)
+        let hostile = try machine.hostile("hears-nothing")
+        defer { hostile.kill() }
+        try await eventually("notifyd leaves the bus") { machine.notifyd?.isRunning == false }
+        #expect(await machine.notifyd?.exitStatus() == EX_UNAVAILABLE)
+        #expect(machine.notifyd?.errorText.contains("the bus has read nothing for 10 s") == true)
+        try await machine.startNotifyd()
+        // What honest processes had asked meanwhile has failed.
+        _ = try await machine.measure(rounds: 1)
+        for figures in try await machine.measure(rounds: 30) {
+            for name in Figures.names { #expect(figures[name] < Self.time, "\(name)") }
+            #expect(figures.count("failed") == 0 && figures.count("wrong") == 0, "\(figures.problems)")
+        }
         #expect(machine.notifyd?.isRunning == true)
     }
 

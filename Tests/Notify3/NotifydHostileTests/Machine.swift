@@ -36,7 +36,8 @@ final class Machine {
     private(set) var notifyd: ChildProcess?
     private(set) var honest: [ChildProcess] = []
 
-    init() async throws {
+    /// - Parameter bytesPerConnection: what dbus-daemon holds of one sender, or for one receiver; `nil` for what it has by itself.
+    init(bytesPerConnection: Int? = nil) async throws {
         unit = try Unit(contentsOf: shippedFile("systemd-system/notifyd.service"))
         var standIns = ["shared-device": Self.sharedDeviceName]
         if let user = unit.user { standIns[user] = Self.notifydName }
@@ -46,6 +47,7 @@ final class Machine {
             policies: ["org.notifycenter.Notifyd1.conf", "org.notifycenter.SharedDevice1.conf"],
             standIns: standIns
         )
+        options.bytesPerConnection = bytesPerConnection
         options.configurationFiles.append(try Self.write(Self.policy, "\(directory.path)/policy.conf"))
         bus = try PrivateBus(options)
         try Self.write(Self.configuration, configurationFile)

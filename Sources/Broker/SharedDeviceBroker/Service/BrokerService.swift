@@ -119,7 +119,8 @@ package final class BrokerService: Sendable {
         let callers = Callers(
             connection: connection,
             arrived: { engine.submit(.arrived($0)) },
-            left: { engine.submit(.left($0)) }
+            left: { engine.submit(.left($0)) },
+            leaves: { log.error("leaves the bus and comes back", metadata: ["reason": "\($0)"]) }
         )
         self.callers = callers
         interface = BrokerInterface(engine: engine, callers: callers) { provider.signingKeys }

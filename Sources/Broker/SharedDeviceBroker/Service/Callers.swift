@@ -53,21 +53,25 @@ final class Callers: Sendable {
     private let unread: UnreadAnswerGuard
     private let arrived: @Sendable (Caller) -> Void
     private let left: @Sendable (String) -> Void
+    private let leaves: @Sendable (String) -> Void
     private let state = Locked(State())
     private let observations = Locked<(Observation, MatchRuleLease)?>(nil)
 
     /// - Parameters:
     ///   - arrived: a connection has been identified. Called on the reading thread, before what waits for it.
     ///   - left: a connection that had arrived, or that is followed, is gone. Called on the reading thread.
+    ///   - leaves: the broker leaves the bus, for this reason, and comes back. Called on the reading thread.
     init(
         connection: DBusConnection,
         arrived: @escaping @Sendable (Caller) -> Void,
-        left: @escaping @Sendable (String) -> Void
+        left: @escaping @Sendable (String) -> Void,
+        leaves: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.connection = connection
         unread = UnreadAnswerGuard(connection)
         self.arrived = arrived
         self.left = left
+        self.leaves = leaves
     }
 
     /// Begins to watch, and to bound what callers leave unread. In force on return.
@@ -341,6 +345,7 @@ extension Callers: CallScheduler {
             if isGone { unread.gone(call.sender) }
             if isLast { left(call.caller.connection) }
         }
-        return state.withLock { $0.turns.timeOfNext(now: now, pace: Self.pace(of:)) }
+        let next = state.withLock { $0.turns.timeOfNext(now: now, pace: Self.pace(of:)) }
+        return [next, unread.askBus(now: now, leaves: leaves)].compactMap(\.self).min()
     }
 }

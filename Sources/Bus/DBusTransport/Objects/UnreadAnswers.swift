@@ -147,6 +147,30 @@ package struct UnreadAnswers {
     }
 }
 
+/// When a service asks its bus whether it still reads. What a service sends to all, it cannot count: it does not know who hears it. So somebody may
+/// leave 127 MB of that unread, and dbus-daemon reads nothing more of the service. Pure.
+struct BusQuestions {
+    /// As long as nothing is sent, nothing is asked.
+    static let pause = Duration.seconds(1)
+
+    private var hasSent = false
+    private var isOpen = false
+    private var askedAt: ContinuousClock.Instant?
+
+    /// The service has sent something since the last question.
+    mutating func sent() { hasSent = true }
+
+    /// - Returns: whether to ask now; otherwise when to look again, `nil` for after ``sent()`` or ``answered()``.
+    mutating func next(now: ContinuousClock.Instant) -> (asks: Bool, time: ContinuousClock.Instant?) {
+        guard hasSent, !isOpen else { return (false, nil) }
+        if let askedAt, now - askedAt < Self.pause { return (false, askedAt + Self.pause) }
+        (hasSent, isOpen, askedAt) = (false, true, now)
+        return (true, nil)
+    }
+
+    mutating func answered() { isOpen = false }
+}
+
 /// Keeps callers that do not read from stopping a service on its bus: counts what is sent to each (``UnreadAnswers``), and asks each whether it
 /// reads. For a ``CallScheduler``, which decides by ``standing(of:_:_:)``. Any thread may use it.
 package final class UnreadAnswerGuard: Sendable {
@@ -156,6 +180,7 @@ package final class UnreadAnswerGuard: Sendable {
 
     private weak let connection: DBusConnection?
     private let unread = Locked(UnreadAnswers())
+    private let bus = Locked(BusQuestions())
 
     /// - Parameter connection: the service's own, by which it asks. It is not kept alive.
     package init(_ connection: DBusConnection) { self.connection = connection }
@@ -176,6 +201,7 @@ package final class UnreadAnswerGuard: Sendable {
     /// - Parameter isLate: the connection may be gone: it is asked at once, so that nothing is kept of it.
     package func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
         if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
+        bus.withLock { $0.sent() }
     }
 
     /// A call of a connection that has too much unread was dropped.
@@ -187,7 +213,40 @@ package final class UnreadAnswerGuard: Sendable {
     package func gone(_ connection: String) { unread.withLock { $0.gone(connection) } }
 
     /// The bus is gone, and all connections with it.
-    package func forgetAll() { unread.withLock { $0 = UnreadAnswers() } }
+    package func forgetAll() {
+        unread.withLock { $0 = UnreadAnswers() }
+        bus.withLock { $0 = BusQuestions() }
+    }
+
+    /// How long the bus may read nothing of what the service sends.
+    private static let patience = Duration.seconds(10)
+
+    /// Asks the bus for a sign of life, at most once a second and only where something was sent. A service whose bus gives none within ten seconds
+    /// leaves it and comes back by a new connection, of which the bus holds nothing yet. For ``CallScheduler/carryOut()``; called on the reading
+    /// thread.
+    ///
+    /// - Parameter leaves: is told why, before ``ConnectionEvent/lost``; called on the reading thread.
+    /// - Returns: when to call this again.
+    package func askBus(
+        now: ContinuousClock.Instant,
+        leaves: @escaping @Sendable (String) -> Void
+    ) -> ContinuousClock.Instant? {
+        let (asks, time) = bus.withLock { $0.next(now: now) }
+        guard asks, let connection, let question = try? DBusMessage.busCall("GetId") else { return time }
+        connection.call(question, timeout: Self.patience) { [weak self] answer in
+            guard let self else { return }
+            bus.withLock { $0.answered() }
+            guard case .failure(let error) = answer, error.code == .timedOut, let connection = self.connection else {
+                return
+            }
+            let seconds = Self.patience.components.seconds
+            leaves(
+                "the bus has read nothing for \(seconds) s: it stands still, or somebody hears what is sent to all and does not read it"
+            )
+            connection.leaveBus()
+        }
+        return time
+    }
 
     /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that
     /// are gone.

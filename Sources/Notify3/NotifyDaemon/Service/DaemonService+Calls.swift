@@ -26,7 +26,10 @@ extension DaemonService {
             guard let step else { break }
             carryOut(step)
         }
-        return arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) }
+        let next = arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) }
+        let look = unread.askBus(now: now) { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") }
+        guard let next, let look else { return next ?? look }
+        return min(next, look)
     }
 
     private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
@@ -66,15 +69,16 @@ extension DaemonService {
     /// The transport has checked the signature. Sizes are checked before anything is copied.
     private func carryOut(_ work: IncomingWork) {
         guard let identity = state.clients[work.sender]?.identity else { return }
-        let limit = state.limits(ofUser: identity.user).connection
+        let limits = state.limits(ofUser: identity.user)
         guard isWanted(work) else {
             return refuse(work, Refusal(.invalidRequest, "nobody has asked for a report; wait for Tell"))
         }
         let request: Request
         do throws(ArgumentReader.TooMuch) {
-            request = try Request(work, limit: limit)
+            request = try Request(work, limits)
         } catch {
-            return refuse(work, Limits.refusal("a call", limit))
+            let isPost = work.method == .post
+            return refuse(work, isPost ? limits.refusalOfPost : Limits.refusal("a call", limits.connection))
         }
         do throws(Refusal) {
             if let values = try carryOut(request, work, identity) { work.succeed(values) }
@@ -148,8 +152,9 @@ enum Request {
     case list(cursor: UInt64)
     case status
 
-    /// Reads the arguments of a call, and stops where there is more than `limit`.
-    init(_ work: IncomingWork, limit: Amount) throws(ArgumentReader.TooMuch) {
+    /// Reads the arguments of a call, and stops where there is more than the caller may have.
+    init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
+        let limit = limits.connection
         var arguments = ArgumentReader(work.reply.arguments)
         switch work.method {
         case .enter: self = .enter(try Self.names(&arguments, limit))
@@ -157,7 +162,7 @@ enum Request {
         case .report:
             let round = arguments.unsigned()
             self = .report(round: round, try ProcessReport(&arguments, limit: limit))
-        case .post: self = .post(try arguments.text(limit: limit.bytes))
+        case .post: self = .post(try arguments.text(limit: limits.postedName))
         case .setState:
             let name = try arguments.text(limit: limit.bytes)
             self = .setState(name, StateReport(value: arguments.unsigned(), time: arguments.unsigned()))

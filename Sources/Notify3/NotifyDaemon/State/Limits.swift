@@ -7,6 +7,8 @@ package struct Limits: Sendable, Hashable {
     package var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)
     /// For all connections of a user.
     package var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
+    /// The longest name that is posted for a user, in bytes. dbus-daemon reads no more of notifyd while somebody leaves 127 MB of its posts unread.
+    var postedName = 8 << 20
     /// Lists that a user's connections may wait for at once.
     package var lists = 32
     /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.
@@ -38,6 +40,7 @@ package struct Limits: Sendable, Hashable {
         limits.connection = Amount(names: 4096, bytes: 256 << 10, registrations: 16_384)
         limits.user = Amount(names: 16_384, bytes: 1 << 20, registrations: 65_536)
         limits.lists = 8
+        limits.postedName = 1024
         limits.waiting = .init(calls: 8192, bytes: 2 << 20)
         limits.pace = CallPace(atOnce: 1024, interval: .milliseconds(10))
         limits.unread = .init(connection: 1 << 20, user: 2 << 20)
@@ -49,6 +52,10 @@ package struct Limits: Sendable, Hashable {
     func check(connection amount: Amount, user userAmount: Amount) throws(Refusal) {
         guard amount.isWithin(connection) else { throw Self.refusal("a process", connection) }
         guard userAmount.isWithin(user) else { throw Self.refusal("all processes of a user", user) }
+    }
+
+    var refusalOfPost: Refusal {
+        Refusal(.limitsExceeded, "a name that notifyd posts may have \(postedName) bytes; post a shorter one")
     }
 
     static func refusal(_ who: String, _ limit: Amount) -> Refusal {

@@ -125,7 +125,7 @@ struct ProviderWordTests {
         #expect(isSignedIn && device.state.provider.problem != nil)
         // The first question has failed. The network's return has the next one put at once.
         device.provider.outcome = nil
-        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: "")]))
+        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
         device.advance(by: .seconds(1))
         #expect(device.state.device.epoch == epoch && isSignedIn && device.state.provider.problem == nil)
         // With no network at all it ends, and to sleep once more gives it no more time.

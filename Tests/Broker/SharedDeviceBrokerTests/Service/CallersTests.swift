@@ -192,6 +192,49 @@ struct CallersTests {
         #expect(peers.count == 40)
     }
 
+    // Somebody may hear what the broker sends to all, and leave so much of it unread that dbus-daemon reads nothing more of the broker.
+    @Test(
+        "a broker that the bus reads no more leaves it, says why, and comes back",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker ends the connection that does not read")
+    )
+    func heldUp() async throws {
+        var options = PrivateBus.Options()
+        options.bytesPerConnection = 256 << 10
+        let small = try PrivateBus(options)
+        let own = try DBusConnection.open(small.bus)
+        let reasons = Shared<[String]>([])
+        let callers = Callers(
+            connection: own,
+            arrived: { _ in },
+            left: { _ in },
+            leaves: { reason in reasons.withLock { $0.append(reason) } }
+        )
+        try await callers.start()
+        let deaf = try DBusConnection.open(small.bus)
+        let isOver = Atomic(false)
+        let ends = DispatchSemaphore(value: 0)
+        let hearing = deaf.onSignal { if $0.member == "News", !isOver.load(ordering: .relaxed) { ends.wait() } }
+        defer {
+            isOver.store(true, ordering: .relaxed)
+            ends.signal()
+        }
+        let lease = try await deaf.addMatch(MatchRule(interface: "org.example.News"))
+        let text = String(repeating: "x", count: 4096)
+        // More than the bus takes, and not more than the socket does besides.
+        for _ in 0..<140 {
+            try own.send(.signal(path: "/", interface: "org.example.News", member: "News", arguments: [.string(text)]))
+        }
+        callers.answered(":1.77", bytes: 100)
+        own.perform {}
+        try await eventually("it leaves the bus") { reasons.withLock { $0.count } == 1 }
+        #expect(reasons.withLock { $0[0] }.contains("the bus has read nothing for 10 s"))
+        let peer = try DBusConnection.open(small.bus)
+        try await peer.flush()
+        let name = try #require(peer.uniqueName)
+        try await eventually("it is back") { if case .success = await identify(callers, name) { true } else { false } }
+        withExtendedLifetime((hearing, lease)) {}
+    }
+
     // MARK: Admission
 
     // S4

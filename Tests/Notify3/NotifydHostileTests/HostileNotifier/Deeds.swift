@@ -14,6 +14,8 @@ enum Deed: String {
     case unansweredCalls = "unanswered-calls"
     /// Calls whose answers are never read.
     case neverReads = "never-reads"
+    /// Has notifyd post names to connections that subscribe to all of them and read none.
+    case hearsNothing = "hears-nothing"
     /// Suspends and resumes itself, and reads nothing of it on many connections.
     case suspendsItself = "suspends-itself"
     /// Calls of 30 MB.
@@ -131,6 +133,7 @@ final class Attacker: Sendable {
         case .conversations: converse()
         case .unansweredCalls: callUnanswered()
         case .neverReads: neverRead()
+        case .hearsNothing: hearNothing()
         case .suspendsItself: suspendItself()
         case .bigBodies: sendBigBodies()
         case .bigReports: sendBigReports()

@@ -42,6 +42,20 @@ extension Attacker {
         }
     }
 
+    func hearNothing() {
+        let rule = WireBuffer { $0.string("type='signal',sender='\(Notifyd.name)'") }
+        let held = (0..<3).compactMap { _ in RawConnection(address) }
+        for connection in held { _ = connection.call(BusDriver.call("AddMatch", "s", rule)) }
+        let posts = [1000, 250_000].map { length in
+            Notifyd.post("user.uid.\(getuid())." + String(repeating: "a", count: length))
+        }
+        // Before it is ready it has as much on its way as dbus-daemon holds of one sender, if notifyd posts that.
+        if let connection = RawConnection(address) {
+            for _ in 0..<600 where connection.call(posts[1])?.kind != WireMessage.Kind.answer.rawValue { break }
+        }
+        lanes(8, keeping: held) { connection, round in connection.call(posts[round / 8 % posts.count]) != nil }
+    }
+
     func suspendItself() {
         let held = connections()
         for connection in held { connection.send(Notifyd.enter(["suspended"])) }
