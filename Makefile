@@ -342,7 +342,7 @@ c-example:
 	@echo built .build/broadcast-receiver
 
 notify-tool:
-	PKG_CONFIG_PATH='$(or $(prefix),$(PREFIX),/usr/local)/lib/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
+	PKG_CONFIG_PATH='$(or $(libdir),$(or $(prefix),$(PREFIX),/usr/local)/lib)/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
 	@echo built .build/notify-tool
 
 clean:
