@@ -154,14 +154,6 @@ public final class DBusConnection: Sendable {
         }
     }
 
-    /// Leaves the bus as if it were lost, and comes back by a new connection. What the bus has not read is lost. Called on the reading thread.
-    package func leaveBus() {
-        guard let socket = core.connectedSocket else { return }
-        core.lost(socket)
-        // The thread is about to sleep on that socket.
-        core.event.signal()
-    }
-
     /// Calls a method and blocks this thread until the answer is there. Allowed on the reading thread too, which goes on
     /// reading meanwhile and delivers afterwards.
     ///

@@ -118,25 +118,47 @@ import Testing
 
 @Suite struct BusQuestionsTests {
     private var bus = BusQuestions()
-    private let start = ContinuousClock.now
+    private let start = SuspendingClock.now
+
+    /// What to do at so many seconds, in a word.
+    private mutating func step(_ seconds: Double) -> String {
+        switch bus.next(now: start + .seconds(seconds)) {
+        case .wait(nil): "wait"
+        case .wait(let time?): "wait \(time / .seconds(1))"
+        case .ask: "ask"
+        case .probe: "probe"
+        }
+    }
 
     @Test mutating func theBusIsAskedOnceASecondAndOnlyAfterSomethingWasSent() {
-        let look1 = bus.next(now: start)
-        #expect(look1 == (false, nil))
-        bus.sent()
-        let look2 = bus.next(now: start)
-        #expect(look2 == (true, nil))
+        var steps = [step(0)]
+        let isFirst = bus.sent()
+        steps.append(step(0))
         // One question at a time.
-        bus.sent()
-        let look3 = bus.next(now: start + .seconds(5))
-        #expect(look3 == (false, nil))
+        let isFirstAgain = bus.sent()
+        steps.append(step(5))
         bus.answered()
-        let look4 = bus.next(now: start + .milliseconds(400))
-        #expect(look4 == (false, start + BusQuestions.pause))
-        let look5 = bus.next(now: start + .seconds(1))
-        #expect(look5 == (true, nil))
+        steps += [step(0.5), step(1)]
         bus.answered()
-        let look6 = bus.next(now: start + .seconds(9))
-        #expect(look6 == (false, nil))
+        steps.append(step(9))
+        #expect(steps == ["wait", "ask", "wait 5.0", "wait 0.5", "ask", "wait"])
+        #expect(isFirst && isFirstAgain)
+    }
+
+    @Test mutating func whereNoAnswerComesTheBusIsTriedAfterASecondLook() {
+        _ = bus.sent()
+        var steps = [step(0), step(9), step(600), step(601), step(602), step(603)]
+        // It stands still: it is tried again.
+        bus.probedInVain(now: start + .seconds(620))
+        steps += [step(621), step(622)]
+        #expect(steps == ["ask", "wait 1.0", "wait 2.0", "wait 1.0", "probe", "wait", "wait 1.0", "probe"])
+    }
+
+    @Test mutating func anAnswerThatWasThereWhenTheServiceWentOnIsSeenByTheSecondLook() {
+        _ = bus.sent()
+        var steps = [step(0), step(600)]
+        bus.answered()
+        steps.append(step(602))
+        #expect(steps == ["ask", "wait 2.0", "wait"])
     }
 }

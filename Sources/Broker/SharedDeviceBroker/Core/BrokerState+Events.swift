@@ -154,7 +154,6 @@ extension BrokerState {
 
     /// The machine has slept. The network is often back some seconds later only, and may say so at once: this question keeps no other one waiting.
     mutating func resumed() {
-        wakeWithinGrace()
         let last = provider.lastSoon
         askSoon()
         provider.lastSoon = last

@@ -17,7 +17,7 @@ extension BrokerState {
         provider.session = ProviderSession(settings, record: signIn.record, at: now)
         provider.generation += 1
         forgetQuestions()
-        provider.lastGood = now.uptime
+        provider.isGood(since: now.uptime)
         (provider.provedAt, provider.beganAt) = (now.wall, date(of: began))
         (provider.identity, recordProblem) = (nil, nil)
         tokens.keepCommon(keepIdentity(signIn.token))
@@ -40,7 +40,7 @@ extension BrokerState {
         provider.needsPerson = session.record == nil || session.needsPerson
         if !session.needsPerson { provider.demandedAt = now.uptime }
         // The clock may have been set since: nobody was checked later than now.
-        provider.lastGood = now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt)))
+        provider.isGood(since: now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt))))
         provider.nextCheck = now.uptime
     }
 
@@ -153,11 +153,13 @@ extension BrokerState {
         return provider.unanswered.map { max(end, $0 + Self.answerPatience) }
     }
 
+    /// From what on the time without the processor counts as sleep. Both clocks are read one after the other.
+    static let leastSleep = Duration.seconds(1)
+
     /// The machine has slept: where the grace is over by now, the question still has its time.
     mutating func wakeWithinGrace() {
-        guard let grace = policy.organisation?.offlineGrace.duration,
-            provider.lastGood + grace < now.uptime + Self.answerPatience,
-            provider.wokeAt.map({ $0 < provider.lastGood }) ?? true
+        guard provider.wokeAt == nil, let grace = policy.organisation?.offlineGrace.duration,
+            provider.lastGood + grace < now.uptime + Self.answerPatience
         else { return }
         provider.wokeAt = now.uptime
     }

@@ -130,7 +130,7 @@ extension BrokerState {
         (provider.pausedUntil, provider.failures) = (nil, isNothing(outcome) ? provider.failures : 0)
         switch outcome {
         case .renewed(let token, let record):
-            provider.lastGood = now.uptime
+            provider.isGood(since: now.uptime)
             provider.session?.checkedAt = now.wall
             if let record {
                 provider.session?.record = record

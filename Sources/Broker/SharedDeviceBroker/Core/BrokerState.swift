@@ -144,7 +144,10 @@ package struct BrokerState: Sendable {
     ///
     /// - Returns: what is to be done, in this order.
     package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
+        let hasSlept = now.asleep - self.now.asleep >= Self.leastSleep
         self.now = now
+        // Whatever event is the first one after a sleep.
+        if hasSlept { wakeWithinGrace() }
         // What is due comes before the event: a round that has expired holds up no sign-in.
         passTime()
         switch event {

@@ -8,10 +8,13 @@ package struct Moment: Sendable, Equatable {
     package var wall: Date
     /// Since the system's start, sleep included. It never jumps: every wait is measured by it.
     package var uptime: Duration
+    /// How much of that the machine has slept.
+    package var asleep: Duration
 
-    package init(wall: Date, uptime: Duration) {
+    package init(wall: Date, uptime: Duration, asleep: Duration = .zero) {
         self.wall = wall
         self.uptime = uptime
+        self.asleep = asleep
     }
 }
 

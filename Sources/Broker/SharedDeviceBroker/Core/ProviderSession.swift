@@ -57,7 +57,7 @@ extension BrokerState {
         /// `nil` where nobody is signed in, or somebody whom another directory knows.
         var session: ProviderSession?
         /// When the provider said last that the person is signed in.
-        var lastGood = Duration.zero
+        private(set) var lastGood = Duration.zero
         /// When the person has signed in or proved again who they are, and when that sign-in had begun, by the wall clock.
         var provedAt = Date.distantPast
         var beganAt = Date.distantPast
@@ -84,6 +84,9 @@ extension BrokerState {
         var lastSoon: Duration?
         /// When the machine has woken with the grace over or about to be, the first time since the provider's last good word.
         var wokeAt: Duration?
+
+        /// The provider has said at this time that the person is signed in.
+        mutating func isGood(since time: Duration) { (lastGood, wokeAt) = (time, nil) }
         /// Since when a renewal is due that has brought no answer, whatever keeps it away.
         var unanswered: Duration?
         /// Why the last renewal brought nothing.

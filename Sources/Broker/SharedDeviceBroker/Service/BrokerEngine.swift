@@ -1,7 +1,5 @@
 import DBusTransport
 import Dispatch
-import FoundationEssentials
-import Glibc
 import SharedDevice
 import Synchronization
 
@@ -146,17 +144,5 @@ private final class Alarm: @unchecked Sendable {
         guard let wait else { return source.schedule(deadline: .distantFuture) }
         let (seconds, attoseconds) = wait.components
         source.schedule(deadline: .now() + .seconds(Int(seconds)) + .nanoseconds(Int(attoseconds / 1_000_000_000)))
-    }
-}
-
-extension Moment {
-    /// The present, by the system's clocks.
-    package static var now: Moment {
-        var time = timespec()
-        clock_gettime(CLOCK_BOOTTIME, &time)
-        return Moment(
-            wall: Date(),
-            uptime: .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
-        )
     }
 }

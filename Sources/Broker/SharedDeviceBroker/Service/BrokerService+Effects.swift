@@ -104,6 +104,7 @@ extension BrokerService {
         do throws(DBusError) {
             try center.queue(.sharedModeCurrentAccountChanged)
             if modeChanged { try center.queue(NotificationName(BrokerProtocol.modeChangedNotification)) }
+            callers.announced()
         } catch {
             // When the bus is back, all are told to ask.
             log.warning("not announced", metadata: ["reason": "\(error)"])

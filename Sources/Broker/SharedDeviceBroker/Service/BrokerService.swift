@@ -47,7 +47,7 @@ package final class BrokerService: Sendable {
     private let lock: ServiceLock
     let connection: DBusConnection
     let center: DarwinNotifyCenter
-    private let callers: Callers
+    let callers: Callers
     let interface: BrokerInterface
     let provider: any IdentityProvider
     let organisation: OrganisationQuestions

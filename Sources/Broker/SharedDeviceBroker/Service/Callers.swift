@@ -324,6 +324,9 @@ extension Callers: CallScheduler {
         }
     }
 
+    /// The broker has told all of a change.
+    func announced() { unread.sentToAll() }
+
     func answered(_ caller: String, bytes: Int) {
         let user = state.withLock { $0.known[caller]?.user }
         // The end of a connection is heard on the reading thread, perhaps before this.
@@ -346,6 +349,6 @@ extension Callers: CallScheduler {
             if isLast { left(call.caller.connection) }
         }
         let next = state.withLock { $0.turns.timeOfNext(now: now, pace: Self.pace(of:)) }
-        return [next, unread.askBus(now: now, leaves: leaves)].compactMap(\.self).min()
+        return [next, unread.askBus(leaves: leaves)].compactMap(\.self).min()
     }
 }

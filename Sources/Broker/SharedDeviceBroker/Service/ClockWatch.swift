@@ -1,6 +1,7 @@
 import CLinux
 import DBusTransport
 import Dispatch
+import FoundationEssentials
 import Glibc
 import Synchronization
 
@@ -14,9 +15,6 @@ final class ClockWatch: @unchecked Sendable {
         /// The machine has slept, or stood still as a virtual machine does.
         case slept
     }
-
-    /// From what on the time without the processor counts as sleep. Both clocks are read one after the other.
-    private static let leastSleep = Duration.seconds(1)
 
     private let source: any DispatchSourceRead
 
@@ -47,16 +45,22 @@ final class ClockWatch: @unchecked Sendable {
     ///   - asleepBefore: how long the machine had slept at the last jump.
     ///   - now: how long it has by now.
     static func jump(asleepBefore: Duration, now: Duration) -> Jump {
-        now - asleepBefore >= leastSleep ? .slept : .set
+        now - asleepBefore >= BrokerState.leastSleep ? .slept : .set
     }
 
     /// How long the machine has slept since its start.
-    private static func timeAsleep() -> Duration {
+    private static func timeAsleep() -> Duration { Moment.now.asleep }
+}
+
+extension Moment {
+    /// The present, by the system's clocks.
+    package static var now: Moment {
         func time(_ clock: clockid_t) -> Duration {
             var time = timespec()
             clock_gettime(clock, &time)
             return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
         }
-        return time(CLOCK_BOOTTIME) - time(CLOCK_MONOTONIC)
+        let uptime = time(CLOCK_BOOTTIME)
+        return Moment(wall: Date(), uptime: uptime, asleep: uptime - time(CLOCK_MONOTONIC))
     }
 }

@@ -66,6 +66,12 @@ final class BusSocket: Sendable {
         BusSocket.discard(connection)
     }
 
+    /// Ends the connection for both sides.
+    func shutDown() {
+        let descriptor = standing.descriptor
+        if descriptor >= 0 { shutdown(descriptor, CInt(SHUT_RDWR)) }
+    }
+
     static func discard(_ connection: OpaquePointer) {
         dbus_connection_close(connection)
         dbus_connection_unref(connection)

@@ -267,6 +267,29 @@ extension ConnectionCore {
     }
 }
 
+extension DBusConnection {
+    /// Finds out, on a thread of its own, whether the bus takes a new connection. A bus that is stopped is waited for.
+    ///
+    /// - Parameter found: called on the reading thread, unless the connection was closed.
+    func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
+        let core = core
+        let thread = QuietThread.start("dbus-probe") { [weak self] in
+            let probe = try? BusSocket(address: try core.bus.resolvedAddress())
+            let isServed = probe != nil
+            self?.perform { found(isServed) }
+        }
+        if thread == nil { perform { found(false) } }
+    }
+
+    /// Leaves the bus as if it were lost, and comes back by a new connection. What the bus has not read is lost. Called on the reading thread.
+    func leaveBus() {
+        guard let socket = core.connectedSocket else { return }
+        // Now, and not when nobody holds it any more: until then the bus would keep this connection's names.
+        socket.shutDown()
+        core.lost(socket)
+    }
+}
+
 /// What connections do before the process ends by `exit` or by returning from `main`.
 enum ProcessExit {
     private struct Entry {

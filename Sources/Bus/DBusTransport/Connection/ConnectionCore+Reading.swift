@@ -97,7 +97,8 @@ extension ConnectionCore {
             let turn = beginTurn(takesJobs: true)
             for job in turn.jobs { job() }
             turn.tellExpired()
-            switch turn.phase {
+            // A job may have left the bus.
+            switch turn.jobs.isEmpty ? turn.phase : state.withLock({ $0.phase }) {
             case .connected(let socket): read(socket, turn)
             case .lost: reconnect()
             case .closed: return endInOrder()

@@ -148,27 +148,58 @@ package struct UnreadAnswers {
 }
 
 /// When a service asks its bus whether it still reads. What a service sends to all, it cannot count: it does not know who hears it. So somebody may
-/// leave 127 MB of that unread, and dbus-daemon reads nothing more of the service. Pure.
+/// leave 127 MB of that unread, and dbus-daemon reads nothing more of the service. Pure; its clock stands still while the machine sleeps.
 struct BusQuestions {
     /// As long as nothing is sent, nothing is asked.
     static let pause = Duration.seconds(1)
+    /// How long an answer may take.
+    static let patience = Duration.seconds(10)
+    /// When to look once more: the service itself may have stood still, and the answer may have come meanwhile.
+    static let secondLook = Duration.seconds(2)
+
+    enum Step {
+        /// When to look again; `nil` for after the next event.
+        case wait(Duration?)
+        case ask
+        /// There is no answer. Where the bus takes a new connection, it holds up this one.
+        case probe
+    }
 
     private var hasSent = false
-    private var isOpen = false
-    private var askedAt: ContinuousClock.Instant?
+    private var askedAt: SuspendingClock.Instant?
+    private(set) var isOpen = false
+    private var lateSince: SuspendingClock.Instant?
+    private var isProbing = false
 
-    /// The service has sent something since the last question.
-    mutating func sent() { hasSent = true }
+    /// The service has sent something. Returns whether it is the first thing since the last question.
+    mutating func sent() -> Bool {
+        defer { hasSent = true }
+        return !hasSent
+    }
 
-    /// - Returns: whether to ask now; otherwise when to look again, `nil` for after ``sent()`` or ``answered()``.
-    mutating func next(now: ContinuousClock.Instant) -> (asks: Bool, time: ContinuousClock.Instant?) {
-        guard hasSent, !isOpen else { return (false, nil) }
-        if let askedAt, now - askedAt < Self.pause { return (false, askedAt + Self.pause) }
-        (hasSent, isOpen, askedAt) = (false, true, now)
-        return (true, nil)
+    mutating func next(now: SuspendingClock.Instant) -> Step {
+        guard isOpen, let askedAt else {
+            guard hasSent else { return .wait(nil) }
+            if let askedAt, now - askedAt < Self.pause { return .wait(Self.pause - (now - askedAt)) }
+            (hasSent, isOpen, lateSince) = (false, true, nil)
+            self.askedAt = now
+            return .ask
+        }
+        guard !isProbing else { return .wait(nil) }
+        guard now - askedAt >= Self.patience else { return .wait(Self.patience - (now - askedAt)) }
+        guard let lateSince else {
+            self.lateSince = now
+            return .wait(Self.secondLook)
+        }
+        guard now - lateSince >= Self.secondLook else { return .wait(Self.secondLook - (now - lateSince)) }
+        isProbing = true
+        return .probe
     }
 
     mutating func answered() { isOpen = false }
+
+    /// The bus has taken no new connection either: it stands still, and is looked at again later.
+    mutating func probedInVain(now: SuspendingClock.Instant) { (isProbing, lateSince) = (false, now) }
 }
 
 /// Keeps callers that do not read from stopping a service on its bus: counts what is sent to each (``UnreadAnswers``), and asks each whether it
@@ -201,7 +232,7 @@ package final class UnreadAnswerGuard: Sendable {
     /// - Parameter isLate: the connection may be gone: it is asked at once, so that nothing is kept of it.
     package func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
         if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
-        bus.withLock { $0.sent() }
+        sentToAll()
     }
 
     /// A call of a connection that has too much unread was dropped.
@@ -218,34 +249,38 @@ package final class UnreadAnswerGuard: Sendable {
         bus.withLock { $0 = BusQuestions() }
     }
 
-    /// How long the bus may read nothing of what the service sends.
-    private static let patience = Duration.seconds(10)
+    /// Something was sent to nobody in particular.
+    package func sentToAll() {
+        // The reading thread asks the bus before it sleeps.
+        if bus.withLock({ $0.sent() }), let connection, !connection.isOnReadingThread { connection.perform {} }
+    }
 
-    /// Asks the bus for a sign of life, at most once a second and only where something was sent. A service whose bus gives none within ten seconds
-    /// leaves it and comes back by a new connection, of which the bus holds nothing yet. For ``CallScheduler/carryOut()``; called on the reading
-    /// thread.
+    /// Asks the bus for a sign of life, at most once a second and only where something was sent. Where the bus gives none for ten seconds, and takes a
+    /// new connection, the service leaves it and comes back by another one, of which the bus holds nothing. For ``CallScheduler/carryOut()``;
+    /// called on the reading thread.
     ///
     /// - Parameter leaves: is told why, before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
-    package func askBus(
-        now: ContinuousClock.Instant,
-        leaves: @escaping @Sendable (String) -> Void
-    ) -> ContinuousClock.Instant? {
-        let (asks, time) = bus.withLock { $0.next(now: now) }
-        guard asks, let connection, let question = try? DBusMessage.busCall("GetId") else { return time }
-        connection.call(question, timeout: Self.patience) { [weak self] answer in
-            guard let self else { return }
-            bus.withLock { $0.answered() }
-            guard case .failure(let error) = answer, error.code == .timedOut, let connection = self.connection else {
-                return
+    package func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
+        switch bus.withLock({ $0.next(now: .now) }) {
+        case .wait(let time): return time.map { .now + $0 }
+        case .ask:
+            guard let connection, let question = try? DBusMessage.busCall("GetId") else {
+                bus.withLock { $0.answered() }
+                return nil
             }
-            let seconds = Self.patience.components.seconds
-            leaves(
-                "the bus has read nothing for \(seconds) s: it stands still, or somebody hears what is sent to all and does not read it"
-            )
-            connection.leaveBus()
+            connection.call(question, timeout: nil) { [weak self] _ in self?.bus.withLock { $0.answered() } }
+            return .now + BusQuestions.patience
+        case .probe:
+            connection?.probeBus { [weak self] isServed in
+                guard let self, let connection = self.connection, bus.withLock({ $0.isOpen }) else { return }
+                guard isServed else { return bus.withLock { $0.probedInVain(now: .now) } }
+                let seconds = BusQuestions.patience.components.seconds
+                leaves("the bus has read nothing for \(seconds) s: somebody does not read what is sent to all")
+                connection.leaveBus()
+            }
+            return nil
         }
-        return time
     }
 
     /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that

@@ -27,7 +27,7 @@ extension DaemonService {
             carryOut(step)
         }
         let next = arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) }
-        let look = unread.askBus(now: now) { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") }
+        let look = unread.askBus { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") }
         guard let next, let look else { return next ?? look }
         return min(next, look)
     }
@@ -133,6 +133,7 @@ extension DaemonService {
     func post(_ name: String) {
         do throws(DBusError) {
             try center.post(NotificationName(name))
+            unread.sentToAll()
         } catch {
             Diagnostics.write("\(error)")
         }

@@ -148,8 +148,14 @@ final class VirtualDevice {
         now.uptime = uptime
     }
 
-    /// The device is off, or sleeps.
+    /// The device is off.
     func pause(for duration: Duration) { pass(to: now.uptime + duration) }
+
+    /// The device sleeps. Nobody has told the broker yet.
+    func sleep(for duration: Duration) {
+        pause(for: duration)
+        now.asleep += duration
+    }
 
     /// Somebody sets the wall clock.
     func setClock(forwardBy seconds: Double) { now.wall += seconds }

