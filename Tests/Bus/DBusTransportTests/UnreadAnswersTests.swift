@@ -161,4 +161,16 @@ import Testing
         steps.append(step(602))
         #expect(steps == ["ask", "wait 2.0", "wait"])
     }
+
+    @Test mutating func anAnswerDuringAProbeEndsItAndALaterQuestionIsProbedAgain() {
+        _ = bus.sent()
+        var steps = [step(0), step(10), step(12)]
+        let isProbing = bus.isProbing
+        bus.answered()
+        let isStillProbing = bus.isProbing
+        _ = bus.sent()
+        steps += [step(20), step(30), step(32)]
+        #expect(steps == ["ask", "wait 2.0", "probe", "ask", "wait 2.0", "probe"])
+        #expect(isProbing && !isStillProbing)
+    }
 }

@@ -167,9 +167,10 @@ struct BusQuestions {
 
     private var hasSent = false
     private var askedAt: SuspendingClock.Instant?
-    private(set) var isOpen = false
+    private var isOpen = false
     private var lateSince: SuspendingClock.Instant?
-    private var isProbing = false
+    /// Whether the question under way is late, and the bus is tried because of it.
+    private(set) var isProbing = false
 
     /// The service has sent something. Returns whether it is the first thing since the last question.
     mutating func sent() -> Bool {
@@ -196,7 +197,8 @@ struct BusQuestions {
         return .probe
     }
 
-    mutating func answered() { isOpen = false }
+    /// Also during a probe, which then has no effect.
+    mutating func answered() { (isOpen, isProbing) = (false, false) }
 
     /// The bus has taken no new connection either: it stands still, and is looked at again later.
     mutating func probedInVain(now: SuspendingClock.Instant) { (isProbing, lateSince) = (false, now) }
@@ -273,7 +275,7 @@ package final class UnreadAnswerGuard: Sendable {
             return .now + BusQuestions.patience
         case .probe:
             connection?.probeBus { [weak self] isServed in
-                guard let self, let connection = self.connection, bus.withLock({ $0.isOpen }) else { return }
+                guard let self, let connection = self.connection, bus.withLock({ $0.isProbing }) else { return }
                 guard isServed else { return bus.withLock { $0.probedInVain(now: .now) } }
                 let seconds = BusQuestions.patience.components.seconds
                 leaves("the bus has read nothing for \(seconds) s: somebody does not read what is sent to all")

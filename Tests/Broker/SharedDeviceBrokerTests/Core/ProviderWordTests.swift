@@ -115,69 +115,6 @@ struct ProviderWordTests {
         #expect(isSignedIn && device.state.provider.problem == nil)
     }
 
-    @Test("a network that comes back seconds after a sleep saves the session, once after each good word")
-    func networkAfterSleep() throws {
-        let epoch = try device.signInAtProvider("ada", by: prompt)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        device.sleep(for: .seconds(50_000))
-        device.feed(.resumed)
-        device.advance(by: .seconds(3))
-        #expect(isSignedIn && device.state.provider.problem != nil)
-        // The first question has failed. The network's return has the next one put at once.
-        device.provider.outcome = nil
-        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
-        device.advance(by: .seconds(1))
-        #expect(device.state.device.epoch == epoch && isSignedIn && device.state.provider.problem == nil)
-        // With no network at all it ends, and to sleep once more gives it no more time.
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        device.sleep(for: .seconds(50_000))
-        device.feed(.resumed)
-        device.advance(by: .seconds(60))
-        #expect(isSignedIn)
-        device.sleep(for: .seconds(20))
-        device.feed(.resumed)
-        #expect(isSignedIn)
-        device.advance(by: .seconds(15))
-        #expect(!isSignedIn && lastEnd?.hasPrefix("offline for ") == true)
-    }
-
-    @Test(
-        "a question that had failed, or had no answer yet, before the sleep ends nothing at its end, whatever is heard first",
-        arguments: [true, false],
-        [Event.resumed, .time]
-    )
-    func questionBeforeSleep(hasFailed: Bool, first: Event) throws {
-        try device.signInAtProvider("ada", by: prompt)
-        if hasFailed {
-            device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        } else {
-            device.provider.hangs = true
-        }
-        device.advance(by: .seconds(2400))
-        #expect(isSignedIn && (device.state.provider.problem != nil) == hasFailed)
-        device.sleep(for: .seconds(50_000))
-        device.feed(first)
-        device.advance(by: .seconds(60))
-        #expect(isSignedIn)
-        device.advance(by: .seconds(40))
-        #expect(!isSignedIn)
-    }
-
-    @Test("without any grace a sleep before the last good word gives no time after it")
-    func sleepBeforeGoodWord() throws {
-        try device.useOrganisation(", \"offlineGrace\": 0")
-        try device.signInAtProvider("ada", by: prompt)
-        device.sleep(for: .seconds(10))
-        device.feed(.resumed)
-        device.advance(by: .seconds(1))
-        #expect(isSignedIn && device.state.provider.problem == nil)
-        device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
-        device.advance(by: .seconds(40))
-        try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
-        device.advance(by: .seconds(1))
-        #expect(!isSignedIn)
-    }
-
     // MARK: The person is wanted
 
     @Test("who does not prove again who they are stays no longer than the grace since the provider's last good word")
