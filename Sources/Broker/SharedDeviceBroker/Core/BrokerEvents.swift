@@ -174,10 +174,8 @@ package enum Event: Sendable {
     case sessionEndTold(UInt64, IdentityError?)
     /// What is wrong with the keys of tokens and records, a sentence each.
     case keys([String])
-    /// The time that ``BrokerState/nextDeadline`` named has come, or the clock was set.
+    /// The time that ``BrokerState/nextDeadline`` named has come, the clock was set, or the machine has slept.
     case time
-    /// The machine has slept, and goes on.
-    case resumed
     /// The broker is about to end: everything is to be on the disk.
     case ending
 }

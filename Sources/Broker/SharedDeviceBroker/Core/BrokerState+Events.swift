@@ -153,7 +153,7 @@ extension BrokerState {
     }
 
     /// The machine has slept. The network is often back some seconds later only, and may say so at once: this question keeps no other one waiting.
-    mutating func resumed() {
+    mutating func askAfterSleep() {
         let last = provider.lastSoon
         askSoon()
         provider.lastSoon = last

@@ -150,6 +150,7 @@ package struct BrokerState: Sendable {
         if hasSlept { wakeWithinGrace() }
         // What is due comes before the event: a round that has expired holds up no sign-in.
         passTime()
+        if hasSlept { askAfterSleep() }
         switch event {
         case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
         case .left(let connection): leave(connection)
@@ -185,7 +186,6 @@ package struct BrokerState: Sendable {
         case .sessionEndTold(let number, let error): sessionEndTold(number, error)
         case .keys(let troubles): keyTroubles = troubles
         case .time: break
-        case .resumed: resumed()
         case .ending:
             provider.isEnding = true
             urge()

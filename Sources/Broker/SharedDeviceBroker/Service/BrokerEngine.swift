@@ -36,7 +36,7 @@ final class BrokerEngine: Sendable {
         box = Locked(Box(state: state))
         timer.onFire { [weak self] in self?.submit(.time) }
         // Where there is none, what a jump makes due is seen within a minute.
-        let watch = ClockWatch { [weak self] jump in self?.submit(jump == .slept ? .resumed : .time) }
+        let watch = ClockWatch { [weak self] in self?.submit(.time) }
         clock.withLock { $0 = watch }
     }
 
@@ -104,10 +104,7 @@ final class BrokerEngine: Sendable {
             let event = box.events.removeFirst()
             box.taken &+= 1
             // The timer has fired, or has stood still: the next deadline is set anew, also if it is the same.
-            switch event {
-            case .time, .resumed: box.armed = nil
-            default: break
-            }
+            if case .time = event { box.armed = nil }
             return box.state.reduce(event, at: now)
         }
     }

@@ -119,18 +119,24 @@ struct ProviderEventTests {
         #expect(asked == before + 2)
     }
 
-    @Test("after a sleep the provider is asked at once whether the person may stay, however short it was")
-    func resumed() throws {
+    @Test("after a sleep of a second, and not where the clock is set, the provider is asked at once")
+    func slept() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(5))
         let before = asked
         device.provider.outcome = .sessionOver
-        device.feed(.resumed)
+        device.setClock(forwardBy: 1)
+        device.sleep(for: .milliseconds(999))
+        device.feed(.time)
+        #expect(asked == before)
+        device.sleep(for: .seconds(1))
+        device.feed(.time)
         #expect(asked == before + 1)
         #expect(device.state.device.account == nil)
         // With nobody signed in there is nobody to ask about.
         device.advance(by: .seconds(60))
-        device.feed(.resumed)
+        device.sleep(for: .seconds(1))
+        device.feed(.time)
         #expect(asked == before + 1)
     }
 

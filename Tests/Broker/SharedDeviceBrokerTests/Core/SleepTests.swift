@@ -28,7 +28,7 @@ struct SleepTests {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.sleep(for: .seconds(50_000))
-        device.feed(.resumed)
+        device.feed(.time)
         device.advance(by: .seconds(3))
         #expect(isSignedIn && device.state.provider.problem != nil)
         // The first question has failed. The network's return has the next one put at once.
@@ -39,11 +39,11 @@ struct SleepTests {
         // With no network at all it ends, and to sleep once more gives it no more time.
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.sleep(for: .seconds(50_000))
-        device.feed(.resumed)
+        device.feed(.time)
         device.advance(by: .seconds(60))
         #expect(isSignedIn)
         device.sleep(for: .seconds(20))
-        device.feed(.resumed)
+        device.feed(.time)
         #expect(isSignedIn)
         device.advance(by: .seconds(15))
         #expect(!isSignedIn && lastEnd?.hasPrefix("offline for ") == true)
@@ -52,7 +52,7 @@ struct SleepTests {
     @Test(
         "a question that had failed, or had no answer yet, before the sleep ends nothing at its end, whatever is heard first",
         arguments: [true, false],
-        [Event.resumed, .time]
+        [Event.time, .busRestored]
     )
     func questionBeforeSleep(hasFailed: Bool, first: Event) throws {
         try device.signInAtProvider("ada", by: prompt)
@@ -76,7 +76,7 @@ struct SleepTests {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider("ada", by: prompt)
         device.sleep(for: .seconds(10))
-        device.feed(.resumed)
+        device.feed(.time)
         device.advance(by: .seconds(1))
         #expect(isSignedIn && device.state.provider.problem == nil)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
