@@ -18,7 +18,7 @@ PACKAGES += chromium zbar-tools curl
 # For the tests of apps in a sandbox, and of the Python package's installation.
 PACKAGES += bubblewrap xdg-dbus-proxy python3-venv python3-setuptools python3-wheel
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-long test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -35,7 +35,8 @@ help:
 	@echo 'make demo-identity  sign-in on the page of a real provider (glewlwyd), a sign-out by its administrator, and without it; installs it, unconfigured'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
 	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
-	@echo 'make test       all tests, on dbus-daemon'
+	@echo 'make test       the tests, on dbus-daemon'
+	@echo 'make test-long  those that take long: attacks, all orders of steps, random schedules with real programs, a real provider'
 	@echo 'make test-dbus-broker  those that use a bus, on dbus-broker'
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
 	@echo 'make simulate   broker, apps, bus and disk in one process, in random schedules; SCHEDULES=1000000 SEED= JOBS= (SCHEDULES=1: what happens)'
@@ -99,25 +100,31 @@ simulate-mutants:
 MODEL_CACHE ?= .build/model
 
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
-# with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy. The hostile
-# tests run alone, because they measure how long things take.
-test test-dbus-broker: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
-# The hostile tests judge services as they are installed: what is not optimized reads more slowly than the bus writes.
-test test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
-test test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
+# with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy.
+test test-long test-dbus-broker: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
+# What `test` leaves to `test-long`.
+LONG_TESTS := SuspensionSequenceTests|SharedDeviceSimulationTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
+HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
 test: setup
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
-	for product in simulate notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
+	$(SWIFT) build --configuration release --product simulate
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --disable-xctest --skip '(SharedDevice|Notifyd)HostileTests'
+	$(SWIFT) test --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
+
+# The hostile tests judge services as they are installed: what is not optimized reads more slowly than the bus writes. They run alone, because
+# they measure how long things take.
+test-long test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
+test-long test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
+test-long: setup
+	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
+	$(SWIFT) test --disable-xctest --filter '$(LONG_TESTS)'
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
-# The tests that use a bus once more, on the default daemon of Fedora and Arch. Left out: the sequences of SuspensionTests, which compute for
-# long and use no bus; torture; those tests of shared device mode that use no bus either.
+# The tests that use a bus once more, on the default daemon of Fedora and Arch. Left out: what uses no bus; torture.
 test-dbus-broker:
 	@if ! (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null || ! unshare --mount true 2>/dev/null; then \
 		echo 'not tested on dbus-broker: it is not installed, or this user may not start it'; exit 0; \
@@ -129,7 +136,7 @@ test-dbus-broker:
 		--filter NotifyCenterTests --filter NotificationsTests \
 		--filter NotifyCenterFoundationTests --filter SharedDeviceTests --filter SharedDeviceTestKitTests --filter MSALTests --filter AppAdaptersTests \
 		--filter SharedDeviceIdentityTests \
-		--skip NotifyCenterTests.SuspensionTests; \
+		--skip '$(LONG_TESTS)'; \
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 

@@ -147,7 +147,51 @@ final class DeviceHost: Sendable {
     /// The password of each user that the kit makes.
     static func password(of user: String) -> String { "correct horse \(user)" }
 
-    func addUser(_ user: String) async throws(TestDeviceError) {
+    /// Makes the users, before the broker's first start. The hash of a password takes a tenth of a second, so that the first device of a process has
+    /// the command make them, and later ones with the same users get a copy.
+    func addUsers(_ users: [String]) async throws(TestDeviceError) {
+        let key = MadeUsers(names: users, administration: programs.administration)
+        if let files = Self.made.withLock({ $0[key] }) { return try write(files) }
+        for user in users { try await addUser(user) }
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: state)) ?? []
+        let files = names.compactMap { name in
+            FileManager.default.contents(atPath: "\(state)/\(name)").map { StateFile(name: name, contents: $0) }
+        }
+        Self.made.withLock { $0[key] = files }
+    }
+
+    private struct MadeUsers: Hashable {
+        let names: [String]
+        let administration: String
+    }
+
+    private struct StateFile {
+        let name: String
+        let contents: Data
+    }
+
+    /// What the state's folder has once the users are made.
+    private static let made = Locked<[MadeUsers: [StateFile]]>([:])
+
+    private func write(_ files: [StateFile]) throws(TestDeviceError) {
+        do {
+            let manager = FileManager.default
+            try manager.createDirectory(
+                atPath: state,
+                withIntermediateDirectories: false,
+                attributes: [.posixPermissions: 0o700]
+            )
+            for file in files {
+                let path = "\(state)/\(file.name)"
+                try file.contents.write(to: URL(fileURLWithPath: path))
+                try manager.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+            }
+        } catch {
+            throw TestDeviceError(.deviceFailed, "the users cannot be made: \(systemReason(error))")
+        }
+    }
+
+    private func addUser(_ user: String) async throws(TestDeviceError) {
         do {
             let name = user.prefix { $0 != "@" }.capitalized
             let add = try ChildProcess(

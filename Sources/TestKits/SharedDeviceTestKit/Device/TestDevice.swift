@@ -77,7 +77,7 @@ public final class TestDevice: Sendable {
         }
         self.apps = made
         try host.configure(cleanup, organization: organization, apps: made)
-        for user in users { try await host.addUser(user) }
+        try await host.addUsers(users)
         try await host.startBroker()
         control = ControlApp(on: host)
         broadcasts = try await host.noteBroadcasts()
