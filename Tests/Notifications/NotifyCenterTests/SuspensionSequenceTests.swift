@@ -1,3 +1,4 @@
+import NotifyCenterTestKit
 import Testing
 
 @testable import NotifyCenter
