@@ -1,3 +1,4 @@
+import DBusTransport
 import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
@@ -16,7 +17,8 @@ struct CProgramTests {
     ])
     func finds(_ source: String) async throws {
         let program = try await installation.build(source)
-        try await installation.run(program, on: try busWithNotifyd())
+        let services = try await Services()
+        try await installation.run(program, on: services.bus)
     }
 
     @Test func headersAreWarningFreeInEachLanguageByThemselves() async throws {
@@ -25,13 +27,15 @@ struct CProgramTests {
 
     @Test func pythonDrivesTheLibraryByItsForeignFunctions() async throws {
         let arguments = [Installation.programs("ctypes_client.py"), installation.library]
-        try await installation.run("python3", arguments, on: try busWithNotifyd())
+        let services = try await Services()
+        try await installation.run("python3", arguments, on: services.bus)
     }
 
     @Test(arguments: ["descriptor", "port", "signal", "dispatch", "check"])
     func notifyToolHearsPosts(_ way: String) async throws {
         let tool = try await installation.build(Installation.package("Examples/NotifyTool/build"), "notify-tool-\(way)")
-        let bus = try busWithNotifyd()
+        let services = try await Services()
+        let bus = services.bus
         let variables = installation.environment.merging(bus.environment) { $1 }
         let listener = try ChildProcess(tool, [way, "news", "weather"], environment: variables)
         try await listener.line { $0 == "listening" }
@@ -44,8 +48,24 @@ struct CProgramTests {
         #expect(listener.lines.count == 3)
     }
 
-    private func busWithNotifyd() throws -> PrivateBus {
-        try PrivateBus(.init(services: [NotifydProtocol.busName: ChildProcess.built("notifyd")]))
+}
+
+/// A bus that starts notifyd at the first call, as where it is installed. dbus-broker has systemd start services, and a test has none of its own:
+/// there notifyd runs from the beginning. Both go with this object.
+private final class Services {
+    private let notifyd: ChildProcess?
+    let bus: PrivateBus
+
+    init() async throws {
+        let program = ChildProcess.built("notifyd")
+        bus = try PrivateBus(.init(services: [NotifydProtocol.busName: program]))
+        guard PrivateBus.Daemon.chosen == .broker else {
+            notifyd = nil
+            return
+        }
+        notifyd = try ChildProcess(program, environment: bus.environment)
+        let connection = try DBusConnection.open(bus.bus)
+        try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
     }
 }
 

@@ -125,6 +125,8 @@ int main(int argc, char **argv) {
     if (is_role(argc, argv, "increment")) return increment_role(argv[2]);
     in_one_process();
     across_processes();
-    after_a_restart();
+    // Nobody starts notifyd again on dbus-broker, which has systemd do it.
+    const char *bus = getenv("NOTIFY_CENTER_TEST_BUS");
+    if (!bus || strcmp(bus, "dbus-broker") != 0) after_a_restart();
     return finish();
 }
