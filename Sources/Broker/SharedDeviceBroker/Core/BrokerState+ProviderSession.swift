@@ -153,7 +153,7 @@ extension BrokerState {
         return provider.unanswered.map { max(end, $0 + Self.answerPatience) }
     }
 
-    /// From what on the time without the processor counts as sleep. Both clocks are read one after the other.
+    /// From what on the time without the processor counts as sleep. The clocks are read within a tenth of that.
     static let leastSleep = Duration.seconds(1)
 
     /// The machine has slept: where the grace is over by now, the question still has its time.

@@ -110,9 +110,11 @@ extension BrokerState {
         guard let renewal = provider.renewal, renewal.number == number else { return }
         provider.renewal = nil
         if let held = renewal.held {
-            // That sign-in is over meanwhile. The newest record is the one that can be ended.
-            if case .renewed(_, let record) = outcome { return provider.outbox.release(held, with: record) }
-            return provider.outbox.release(held, with: nil)
+            // That sign-in is over meanwhile. The newest record is the one that can be ended, and a start has to find it: the one before is used up.
+            var newest: ProviderRecord?
+            if case .renewed(_, let record) = outcome { newest = record }
+            if newest != nil { needsDisk(within: .zero) }
+            return provider.outbox.release(held, with: newest)
         }
         // The person has signed in again meanwhile: what the earlier sign-in had counts no more.
         guard renewal.generation == provider.generation, device.account != nil else { return }

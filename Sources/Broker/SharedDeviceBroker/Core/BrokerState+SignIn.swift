@@ -275,6 +275,7 @@ extension BrokerState {
         erases = true
         needsDisk(within: .zero)
         effects.append(.noteState(device))
+        touch()
         guard let asked = pending.asked else { return }
         discard(asked)
         reopenPrompt(of: asked)

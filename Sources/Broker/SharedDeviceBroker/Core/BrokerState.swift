@@ -137,7 +137,8 @@ package struct BrokerState: Sendable {
             enter(noted.state, cause: "what the broker had noted before this start")
             self.now = now
         }
-        effects = []
+        // The journal has a line of that, too; everybody is told as soon as the broker has its name on the bus.
+        effects = effects.filter { if case .journal = $0 { true } else { false } }
     }
 
     /// Takes one event.

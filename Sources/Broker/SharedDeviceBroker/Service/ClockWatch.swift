@@ -34,7 +34,12 @@ extension Moment {
             clock_gettime(clock, &time)
             return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
         }
-        let uptime = time(CLOCK_BOOTTIME)
-        return Moment(wall: Date(), uptime: uptime, asleep: uptime - time(CLOCK_MONOTONIC))
+        // A thread that is stopped between two readings sees a sleep where there was none, at this reading or at the next one: it reads again.
+        while true {
+            let before = time(CLOCK_MONOTONIC)
+            let uptime = time(CLOCK_BOOTTIME)
+            guard time(CLOCK_MONOTONIC) - before < .milliseconds(100) else { continue }
+            return Moment(wall: Date(), uptime: uptime, asleep: uptime - before)
+        }
     }
 }

@@ -173,6 +173,18 @@ struct AdministrationTests {
         #expect(try device.answer(second)["revision"]?.unsignedValue == now)
     }
 
+    @Test("a sign-in that is cancelled while it is written moves the epoch, and who waits for the status hears of it")
+    func cancelledSignIn() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        device.advance(by: .seconds(1))
+        device.diskMode = .holds
+        device.send(desk, VirtualDevice.signIn("ada", label: "x"))
+        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let waiting = device.send(root, .status(known: known, patience: .seconds(50)))
+        try device.ask(desk, .cancelSignIn(label: "x"))
+        #expect(try device.answer(waiting)["epoch"]?.unsignedValue == device.state.device.epoch)
+    }
+
     // MARK: GetLog (CO-1, CO-6)
 
     @Test("the log comes in pages, newest or oldest first, and names no person")

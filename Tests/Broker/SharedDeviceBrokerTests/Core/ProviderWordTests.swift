@@ -354,6 +354,22 @@ struct ProviderWordTests {
         #expect(device.state.providerRecord?.session == "second")
     }
 
+    @Test(
+        "a record that comes after the sign-out is on the disk: a start ends the session with it, and not with one that is used up"
+    )
+    func renewedAtSignOut() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        device.provider.hangs = true
+        device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        try device.signOut(by: till)
+        #expect(device.provider.ends.isEmpty)
+        let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
+        device.feed(.renewed(device.state.provider.lastNumber, answer))
+        device.restart()
+        let newest = device.provider.record(of: "ada")
+        #expect(device.provider.ends == [newest, newest])
+    }
+
     @Test("what is to be told of tokens alone is so after a start, too")
     func replacedOverStart() throws {
         try device.signInAtProvider("ada", by: prompt)

@@ -118,6 +118,8 @@ struct SignOutTests {
         #expect(device.disk.device.account != nil, "the rows still have it")
         device.restart()
         #expect(device.state.device.account == nil)
+        let line = device.journal.last { $0.event == .signedOut }
+        #expect(line?.detail == "what the broker had noted before this start" && line?.at == ended)
         #expect(device.state.ledger.sessions[session]?.endedAt == ended)
         #expect(try device.owed(by: device.app("desk")) == [session])
         device.diskMode = .commits
