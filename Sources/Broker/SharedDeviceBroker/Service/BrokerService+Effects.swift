@@ -25,19 +25,50 @@ extension BrokerService {
             commit(batch)
         case .authenticate(let number, let credentials):
             ask(
-                { provider throws(IdentityError) in try await provider.authenticate(credentials) },
+                { [provider] () throws(IdentityError) in try await provider.authenticate(credentials) },
                 answer: { .authenticated(number, $0) }
             )
         case .issueToken(let number, let identity, let scopes):
             ask(
-                { provider throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
+                { [provider] () throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
                 answer: { .issued(number, $0) }
             )
         case .endProviderSession(let identity):
             // The device stays signed out even if the provider fails.
             Task { [provider] in try? await provider.endSession(for: identity) }
-        case .beginSignIn, .completeSignIn, .pollSignIn, .cancelSignIn, .renew, .tellSessionEnd:
-            organisation.ask(effect)
+        case .beginSignIn(let name, let start):
+            ask(
+                { [organisation] () throws(IdentityError) in try await organisation.begin(start) },
+                answer: { .signInBegan(name, $0) }
+            )
+        case .completeSignIn(let name, let handle, let query):
+            ask(
+                { [organisation] () throws(IdentityError) -> ProviderSignIn? in
+                    try await organisation.complete(handle, query: query)
+                },
+                answer: { .signedIn(name, $0) }
+            )
+        case .pollSignIn(let name, let handle):
+            ask(
+                { [organisation] () throws(IdentityError) in try await organisation.poll(handle) },
+                answer: { .signedIn(name, $0) }
+            )
+        case .cancelSignIn(let handle): Task { [organisation] in await organisation.cancel(handle) }
+        case .renew(let number, let record, let scopes, let mayBeUsed):
+            Task { [engine, organisation] in
+                let outcome = await organisation.renew(record, scopes: scopes, mayBeUsed: mayBeUsed)
+                engine.submit(.renewed(number, outcome))
+            }
+        case .tellSessionEnd(let number, let record, let keepsSession):
+            ask(
+                { [organisation] () throws(IdentityError) in
+                    try await organisation.end(record, keepsSession: keepsSession)
+                },
+                answer: { result in
+                    if case .failure(let error) = result { return .sessionEndTold(number, error) }
+                    return .sessionEndTold(number, nil)
+                }
+            )
         case .startService(let app, let name): startService(app, name)
         case .endLogins(let sessions): endLogins(sessions)
         case .allowShutdown: login.withLock { $0 }?.allowShutdown()
@@ -62,14 +93,14 @@ extension BrokerService {
         }
     }
 
-    /// Asks the identity provider, and brings its answer as an event.
+    /// Asks a provider, and brings its answer as an event. Each question is a task of its own, so that a provider that hangs holds up no other effect.
     private func ask<Value: Sendable>(
-        _ question: @escaping @Sendable (any IdentityProvider) async throws(IdentityError) -> Value,
+        _ question: @escaping @Sendable () async throws(IdentityError) -> Value,
         answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
     ) {
-        Task { [engine, provider] in
+        Task { [engine] in
             do throws(IdentityError) {
-                engine.submit(event(.success(try await question(provider))))
+                engine.submit(event(.success(try await question())))
             } catch {
                 engine.submit(event(.failure(error)))
             }

@@ -50,7 +50,7 @@ package final class BrokerService: Sendable {
     let callers: Callers
     let interface: BrokerInterface
     let provider: any IdentityProvider
-    let organisation: OrganisationQuestions
+    let organisation: any OrganisationProvider
     /// One thread, so that batches are written in their order.
     let disk = Workers(label: "disk", count: 1, capacity: 64)
     let notes = Workers(label: "notes", count: 1, capacity: 64)
@@ -71,7 +71,7 @@ package final class BrokerService: Sendable {
     /// - Parameters:
     ///   - database: the device's, in the state directory.
     ///   - provider: the device's own directory.
-    ///   - organisation: makes the organisation's provider of the connection that owns the broker's name; `nil`: this broker has none.
+    ///   - organisation: makes the organisation's provider of the connection that owns the broker's name.
     ///   - sealer: for the provider's records on the disk; `nil`: a restart loses them.
     ///   - keys: what is wrong with keys; it is told in the status.
     /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where another broker serves this
@@ -80,7 +80,7 @@ package final class BrokerService: Sendable {
         _ options: Options,
         database: DeviceDatabase,
         provider: any IdentityProvider,
-        organisation: ((DBusConnection) -> any OrganisationProvider)? = nil,
+        organisation: (DBusConnection) -> any OrganisationProvider,
         sealer: (any RecordSealer)? = nil,
         keys: KeyTroubles = KeyTroubles(),
         log: Logger
@@ -114,7 +114,7 @@ package final class BrokerService: Sendable {
         self.engine = engine
         let connection = try DBusConnection.open(options.bus)
         self.connection = connection
-        self.organisation = OrganisationQuestions(provider: organisation?(connection), engine: engine)
+        self.organisation = organisation(connection)
         center = DarwinNotifyCenter(connection: connection)
         let callers = Callers(
             connection: connection,
