@@ -4,7 +4,7 @@ package import EmbeddedDirectory
 package import FoundationEssentials
 package import Identity
 import JSONWebSignature
-import SharedDevice
+package import SharedDevice
 import StrictJSON
 
 /// The identity provider of a device that has no organization behind it: the users of its own `UserDirectory`.
@@ -83,15 +83,12 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    package func issueToken(
-        for identity: AuthenticatedIdentity,
-        scopes: Set<String>
-    ) async throws(IdentityError) -> AccessToken {
+    package func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken {
         for scope in scopes where !AccessToken.isScope(scope) { throw .invalidScope(scope) }
         let issued: Result<AccessToken, IdentityError>
         do {
             issued = try await lookups.run { [self] in
-                Result { () throws(IdentityError) in try token(for: identity.account, scopes) }
+                Result { () throws(IdentityError) in try token(for: account, scopes) }
             }
         } catch {
             throw .busy
@@ -121,9 +118,6 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
             throw IdentityError(.providerFailed, "\(error)")
         }
     }
-
-    /// Does nothing: only tokens outlive a sign-in, and the broker drops them.
-    package func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError) {}
 
     private enum Verdict: Sendable {
         case right(DirectoryUser)

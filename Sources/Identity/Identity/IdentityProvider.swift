@@ -21,16 +21,7 @@ package protocol IdentityProvider: Sendable {
     /// - Parameter scopes: What the token is to permit, as OAuth scope tokens.
     /// - Throws: `IdentityError`: `accountUnknown`, `accountDisabled`, `invalidScope`, `interactionRequired`,
     ///   `providerFailed`.
-    func issueToken(
-        for identity: AuthenticatedIdentity,
-        scopes: Set<String>
-    ) async throws(IdentityError) -> AccessToken
-
-    /// Ends what the provider itself holds open for the account, after the broker has signed it out. The device is signed
-    /// out whatever comes of it.
-    ///
-    /// - Throws: `IdentityError`: `providerFailed` where the provider could not be told.
-    func endSession(for identity: AuthenticatedIdentity) async throws(IdentityError)
+    func issueToken(for account: Account, scopes: Set<String>) async throws(IdentityError) -> AccessToken
 
     /// The public keys that services check its tokens with, as a JWK set (RFC 7517); `nil` where they ask the provider for them. Never blocks.
     var signingKeys: String? { get }
@@ -65,19 +56,15 @@ extension String {
     }
 }
 
-/// An account, and what its provider needs to issue tokens for it.
+/// Who has signed in.
 package struct AuthenticatedIdentity: Sendable {
     /// The account.
     package let account: Account
-    /// The provider's own secret for this sign-in, for instance a refresh token; `nil` where the account is enough.
-    package let session: Secret?
     /// Whether the person may join devices to the organisation, and have them leave it.
     package let isAdministrator: Bool
 
-    /// An identity of this account and session.
-    package init(account: Account, session: Secret? = nil, isAdministrator: Bool = false) {
+    package init(account: Account, isAdministrator: Bool = false) {
         self.account = account
-        self.session = session
         self.isAdministrator = isAdministrator
     }
 }

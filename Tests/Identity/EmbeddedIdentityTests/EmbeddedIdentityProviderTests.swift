@@ -103,8 +103,7 @@ struct EmbeddedIdentityProviderTests {
         }
         #expect(answers.allSatisfy { $0 == .invalidGrant || $0 == .busy })
         #expect(answers.contains(.invalidGrant))
-        let identity = AuthenticatedIdentity(account: ada)
-        #expect(try await provider.issueToken(for: identity, scopes: ["a"]).scopes == ["a"])
+        #expect(try await provider.issueToken(for: ada, scopes: ["a"]).scopes == ["a"])
         #expect(code(await signIn(ada.username, "correct horse")) == nil)
     }
 
@@ -128,12 +127,12 @@ struct EmbeddedIdentityProviderTests {
         )
         try directory.setDisabled(true, forUserNamed: ada.username)
         let disabled = await #expect(throws: IdentityError.self) {
-            try await provider.issueToken(for: identity, scopes: ["a"])
+            try await provider.issueToken(for: identity.account, scopes: ["a"])
         }
         #expect(disabled?.code == .accountDisabled)
         try directory.remove(username: ada.username)
         let removed = await #expect(throws: IdentityError.self) {
-            try await provider.issueToken(for: identity, scopes: ["a"])
+            try await provider.issueToken(for: identity.account, scopes: ["a"])
         }
         #expect(removed?.code == .accountUnknown)
     }
@@ -141,7 +140,7 @@ struct EmbeddedIdentityProviderTests {
     @Test("scopes that OAuth does not allow are refused", arguments: ["", "a b", "a\"", "a\\", "ä", "a\n"])
     func scopes(scope: String) async {
         let error = await #expect(throws: IdentityError.self) {
-            try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["fine", scope])
+            try await provider.issueToken(for: ada, scopes: ["fine", scope])
         }
         #expect(error?.code == .invalidScope)
     }

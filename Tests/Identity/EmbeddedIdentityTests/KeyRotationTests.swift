@@ -54,7 +54,7 @@ struct KeyRotationTests {
     }
 
     private func token(_ provider: EmbeddedIdentityProvider) async throws -> CompactSignature {
-        let token = try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["orders.read"])
+        let token = try await provider.issueToken(for: ada, scopes: ["orders.read"])
         return try CompactSignature(parsing: token.value)
     }
 

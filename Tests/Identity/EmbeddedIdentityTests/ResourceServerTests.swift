@@ -38,11 +38,10 @@ struct ResourceServerTests {
     func good() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
-        let identity = AuthenticatedIdentity(account: ada)
-        let answer = try await server.orders(provider.issueToken(for: identity, scopes: ["orders.read"]).value)
+        let answer = try await server.orders(provider.issueToken(for: ada, scopes: ["orders.read"]).value)
         #expect(answer.status == 200)
         #expect(String(decoding: answer.body, as: UTF8.self).contains(ada.identifier))
-        let other = try await server.orders(provider.issueToken(for: identity, scopes: ["profile"]).value)
+        let other = try await server.orders(provider.issueToken(for: ada, scopes: ["profile"]).value)
         #expect(other.status == 403 && other.error == "insufficient_scope")
         #expect(try await server.orders(nil).status == 401)
     }
@@ -54,11 +53,10 @@ struct ResourceServerTests {
             keys: keys,
             ["--audience", "https://orders.example", "--scope", "https://orders.example/read"]
         )
-        let identity = AuthenticatedIdentity(account: ada)
         for (scope, status) in [
             ("https://orders.example/read", 200), ("https://stock.example/read", 401), ("read", 401),
         ] {
-            let answer = try await server.orders(provider.issueToken(for: identity, scopes: [scope]).value)
+            let answer = try await server.orders(provider.issueToken(for: ada, scopes: [scope]).value)
             #expect(answer.status == status, "\(scope)")
         }
     }
@@ -68,13 +66,12 @@ struct ResourceServerTests {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
         clock.advance(by: -300)
-        let identity = AuthenticatedIdentity(account: ada)
         #expect(
-            try await server.orders(provider.issueToken(for: identity, scopes: ["orders.read"]).value).status == 200
+            try await server.orders(provider.issueToken(for: ada, scopes: ["orders.read"]).value).status == 200
         )
         clock.advance(by: -3600)
         // The keys stay: what is refused is the token's end, and no unknown key.
-        let old = try await provider.issueToken(for: identity, scopes: ["orders.read"]).value
+        let old = try await provider.issueToken(for: ada, scopes: ["orders.read"]).value
         let answer = try await server.orders(old)
         #expect(answer.status == 401 && answer.error == "invalid_token")
         #expect(String(decoding: answer.body, as: UTF8.self).contains("expired"))
@@ -84,7 +81,7 @@ struct ResourceServerTests {
     func forged() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
-        let good = try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["orders.read"])
+        let good = try await provider.issueToken(for: ada, scopes: ["orders.read"])
             .value
         let parts = good.split(separator: ".").map(String.init)
         let claims = try JSONValue(
@@ -126,7 +123,7 @@ struct ResourceServerTests {
     func malformed(header: String) async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
-        let good = try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["orders.read"])
+        let good = try await provider.issueToken(for: ada, scopes: ["orders.read"])
         let rest = good.value.drop { $0 != "." }
         let answer = try await server.orders(Base64URL.encode(header.utf8) + rest)
         #expect(answer.status == 401 && answer.error == "invalid_token")
@@ -136,7 +133,7 @@ struct ResourceServerTests {
     func noKeys() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
-        let token = try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: ["orders.read"])
+        let token = try await provider.issueToken(for: ada, scopes: ["orders.read"])
         let whole = try String(contentsOfFile: keys, encoding: .utf8)
         try FileManager.default.removeItem(atPath: keys)
         #expect(try await server.orders(token.value).status == 503)

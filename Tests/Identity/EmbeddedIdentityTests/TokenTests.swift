@@ -36,7 +36,7 @@ struct TokenTests {
         _ provider: EmbeddedIdentityProvider,
         _ scopes: Set<String> = ["orders.read"]
     ) async throws -> String {
-        try await provider.issueToken(for: AuthenticatedIdentity(account: ada), scopes: scopes).value
+        try await provider.issueToken(for: ada, scopes: scopes).value
     }
 
     private func check(_ token: String, _ provider: EmbeddedIdentityProvider) throws -> VerifiedToken {
@@ -54,7 +54,7 @@ struct TokenTests {
     func claims() async throws {
         let provider = try provider()
         let issued = try await provider.issueToken(
-            for: AuthenticatedIdentity(account: ada),
+            for: ada,
             scopes: ["openid", "orders.read"]
         )
         let verified = try check(issued.value, provider)

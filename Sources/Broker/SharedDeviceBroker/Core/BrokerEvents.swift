@@ -211,8 +211,7 @@ package enum Effect: Sendable {
     /// Answers with ``Event/authenticated(_:_:)``.
     case authenticate(UInt64, Request.Credentials)
     /// Answers with ``Event/issued(_:_:)``.
-    case issueToken(UInt64, AuthenticatedIdentity, scopes: Set<String>)
-    case endProviderSession(AuthenticatedIdentity)
+    case issueToken(UInt64, Account, scopes: Set<String>)
     /// Answers with ``Event/signInBegan(_:_:)``.
     case beginSignIn(String, SignInStart)
     /// Answers with ``Event/signedIn(_:_:)``.

@@ -214,7 +214,7 @@ extension BrokerState {
             pending = PendingSignIn(
                 asked: nil,
                 next: next,
-                identity: AuthenticatedIdentity(account: account),
+                account: account,
                 token: nil,
                 change: needsDisk(within: .zero)
             )

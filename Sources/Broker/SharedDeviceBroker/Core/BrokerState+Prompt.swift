@@ -277,7 +277,7 @@ extension BrokerState {
         guard let session = prompt.session else {
             var attempt = Asked(request: request, participant: prompt.participant, purpose: .prompt)
             (attempt.provided, attempt.beganAt) = (signIn, prompt.beganAt)
-            return try begin(attempt, AuthenticatedIdentity(account: signIn.account), nil)
+            return try begin(attempt, signIn.account, nil)
         }
         guard session == device.epoch, let account = device.account else { throw .noSuchPrompt }
         // The policy may have become strict while the provider was asked.

@@ -24,7 +24,7 @@ extension BrokerState {
         /// What the throttle knows the attempt by.
         var throttleName = ""
         /// Who signs in, once the provider has said so.
-        var identity: AuthenticatedIdentity?
+        var account: Account?
         /// The same, where the organisation's provider has said so.
         var provided: ProviderSignIn?
         /// When its prompt has begun it.
@@ -43,7 +43,7 @@ extension BrokerState {
         /// `nil` where it is a login at the seat.
         let asked: Asked?
         let next: DeviceState
-        let identity: AuthenticatedIdentity
+        let account: Account
         /// `nil` for a login, and where a prompt has asked.
         let token: AccessToken?
         let change: UInt64
@@ -290,8 +290,7 @@ extension BrokerState {
             participant: participant,
             purpose: .token(scopes: scopes, epoch: device.epoch, identifier: identifier)
         )
-        let identity = identity ?? AuthenticatedIdentity(account: account)
-        effects.append(.issueToken(request.number, identity, scopes: scopes))
+        effects.append(.issueToken(request.number, account, scopes: scopes))
         return nil
     }
 

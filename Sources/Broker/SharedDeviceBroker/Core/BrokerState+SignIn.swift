@@ -87,27 +87,17 @@ extension BrokerState {
         do throws(Refusal) {
             let identity = try heed(result, of: attempt)
             switch attempt.purpose {
-            case _ where attempt.isAbandoned:
-                asked[number] = nil
-                effects.append(.endProviderSession(identity))
+            case _ where attempt.isAbandoned: asked[number] = nil
             case .signIn(let scopes, _):
-                attempt.identity = identity
+                attempt.account = identity.account
                 asked[number] = attempt
-                effects.append(.issueToken(number, identity, scopes: scopes))
+                effects.append(.issueToken(number, identity.account, scopes: scopes))
             case .prompt:
                 // A prompt gets no token.
                 asked[number] = nil
-                attempt.identity = identity
-                do throws(Refusal) {
-                    try begin(attempt, identity, nil)
-                } catch {
-                    discard(attempt)
-                    throw error
-                }
+                try begin(attempt, identity.account, nil)
             case .join, .leave:
                 asked[number] = nil
-                // The provider's session served this request only.
-                effects.append(.endProviderSession(identity))
                 guard identity.isAdministrator else { throw .notOrganisationAdministrator }
                 if case .join = attempt.purpose {
                     try join(attempt.request, identity.account)
@@ -152,8 +142,8 @@ extension BrokerState {
             }
             switch attempt.purpose {
             case .signIn:
-                guard let identity = attempt.identity else { throw .requestAbandoned }
-                try begin(attempt, identity, token)
+                guard let account = attempt.account else { throw .requestAbandoned }
+                try begin(attempt, account, token)
             case .token(let scopes, let epoch, let identifier):
                 guard let account = device.account, epoch == device.epoch else { throw sessionIsOver(identifier) }
                 tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
@@ -164,7 +154,6 @@ extension BrokerState {
             case .join, .leave, .prompt: break
             }
         } catch {
-            discard(attempt)
             refuse(attempt.request, error)
         }
     }
@@ -172,28 +161,24 @@ extension BrokerState {
     /// The person is known: decides again, because somebody else may have signed in or out meanwhile, and lets the disk have the session.
     ///
     /// - Parameter token: the first one of the app that asks; a prompt gets none.
-    mutating func begin(
-        _ attempt: Asked,
-        _ identity: AuthenticatedIdentity,
-        _ token: AccessToken?
-    ) throws(Refusal) {
+    mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
         try checkSignIn()
         try checkCleanups(attempt)
         let (participant, connection) = (attempt.participant, attempt.request.connection)
-        let next = try device.signingIn(identity.account, rules)
+        let next = try device.signingIn(account, rules)
         if let problem = disk.problem { throw .notStored(problem) }
-        ledger.begin(next.epoch, account: identity.account, at: now)
+        ledger.begin(next.epoch, account: account, at: now)
         // The answer gives an app the account, so that the ledger lists it from the start. A prompt holds nothing.
         if token != nil { _ = ledger.hold(next.epoch, by: participant, on: connection) }
         // In the same transaction as the session: each session that a restart finds is in the log.
-        enterLog(.signedIn, session: next.epoch, account: identity.account, detail: participant.app)
+        enterLog(.signedIn, session: next.epoch, account: account, detail: participant.app)
         if token != nil { noteHolder(participant, of: next.epoch) }
         holdForAdapters()
         isDeviceDirty = true
         if attempt.provided != nil { isProviderDirty = true }
         let change = needsDisk(within: .zero)
         if token != nil { connected[connection]?.held = change }
-        pending = PendingSignIn(asked: attempt, next: next, identity: identity, token: token, change: change)
+        pending = PendingSignIn(asked: attempt, next: next, account: account, token: token, change: change)
     }
 
     private func checkCleanups(_ attempt: Asked) throws(Refusal) {
@@ -222,7 +207,7 @@ extension BrokerState {
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change else { return }
         self.pending = nil
-        let account = pending.identity.account
+        let account = pending.account
         enter(pending.next, cause: pending.asked?.participant.app ?? "login")
         guard let asked = pending.asked else {
             // The clock may have been set meanwhile, and the new session ended at once.
@@ -240,8 +225,6 @@ extension BrokerState {
         if let provided = asked.provided {
             openProviderSession(provided, since: asked.beganAt)
             provider.change = pending.change
-        } else {
-            identity = pending.identity
         }
         lastSignIn = request.call.signInLabel.map { ($0, request.connection, device.epoch) }
         noteActivity()
@@ -266,11 +249,10 @@ extension BrokerState {
         enterLog(
             .signedOut,
             session: pending.next.epoch,
-            account: pending.identity.account,
+            account: pending.account,
             detail: "the sign-in came to nothing: \(refusal.code)"
         )
         device = pending.next.next(mode: device.mode, account: nil)
-        tokens.enter(epoch: device.epoch)
         isDeviceDirty = true
         erases = true
         needsDisk(within: .zero)
@@ -284,12 +266,10 @@ extension BrokerState {
 
     /// What a provider has opened for a sign-in that comes to nothing is closed again.
     private mutating func discard(_ attempt: Asked) {
-        if let provided = attempt.provided {
-            // The disk may have it already.
-            isProviderDirty = true
-            return tellLater(provided.record)
-        }
-        if let identity = attempt.identity { effects.append(.endProviderSession(identity)) }
+        guard let provided = attempt.provided else { return }
+        // The disk may have it already.
+        isProviderDirty = true
+        tellLater(provided.record)
     }
 
     // MARK: Cancelling
@@ -316,12 +296,11 @@ extension BrokerState {
     /// Nobody waits for the provider's answer any more.
     mutating func abandon(_ number: UInt64) {
         guard let attempt = asked[number], !attempt.isAbandoned else { return }
-        if attempt.isPassword, attempt.identity == nil {
+        if attempt.isPassword, attempt.account == nil {
             asked[number]?.isAbandoned = true
         } else {
             asked[number] = nil
             forgetTokenRequest(number)
-            discard(attempt)
         }
         refuse(attempt.request, .requestAbandoned)
     }

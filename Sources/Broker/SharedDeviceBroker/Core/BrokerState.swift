@@ -22,9 +22,7 @@ package struct BrokerState: Sendable {
     var eligibility = AppEligibility()
     let requiresProof: Bool
     package internal(set) var ledger: CleanupLedger
-    var tokens: TokenVault
-    /// What the provider returned at sign-in. A restart loses it; tokens are then issued for the account alone.
-    var identity: AuthenticatedIdentity?
+    var tokens = TokenVault()
     /// What is under way with the organisation's provider.
     var provider = Provider()
     /// What the organisation's provider said last of this device.
@@ -95,44 +93,31 @@ package struct BrokerState: Sendable {
     var effects: [Effect] = []
 
     /// - Parameters:
-    ///   - device: what the store holds, with `membership` and `ledger`.
-    ///   - noted: a later state without an account, if the disk could only note that, and when.
-    ///   - session: what is kept of the organisation's provider for the open session.
-    ///   - outbox: what the provider is still to be told.
-    ///   - compliance: what the provider said last of this device.
-    ///   - requiresProof: whether more than one user reaches the bus.
-    ///   - recordProblems: why some of that could not be opened.
+    ///   - content: what the store holds.
     ///   - lastActivity: when somebody used the device last; `nil` if nobody knows.
+    ///   - requiresProof: whether more than one user reaches the bus.
     package init(
-        device: DeviceState = .initial,
-        membership: Membership? = nil,
-        ledger: CleanupLedger = CleanupLedger(),
-        noted: (state: DeviceState, date: Date)? = nil,
-        provider session: ProviderSession? = nil,
-        outbox: [UInt64: ProviderOutbox.Entry] = [:],
-        compliance: ComplianceWord? = nil,
-        recordProblems: [String] = [],
+        _ content: DeviceStore.Content = DeviceStore.Content(),
         lastActivity: Date? = nil,
         requiresProof: Bool = false,
         at now: Moment
     ) {
-        self.device = device
-        self.membership = membership
-        self.ledger = ledger
-        self.compliance = compliance
-        recordProblem = Self.recordProblem(recordProblems)
+        device = content.device
+        membership = content.membership
+        ledger = content.ledger
+        compliance = content.compliance
+        recordProblem = Self.recordProblem(content.recordProblems)
         self.lastActivity = lastActivity
         self.requiresProof = requiresProof
         self.now = now
-        tokens = TokenVault(epoch: device.epoch)
         // Without a session in the ledger, nobody would record who holds the account's data.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
-            self.ledger.begin(device.epoch, account: account, at: now)
+            ledger.begin(device.epoch, account: account, at: now)
         }
-        provider.outbox = ProviderOutbox(entries: outbox)
-        if device.account != nil, let session { resumeProviderSession(session) }
+        provider.outbox = ProviderOutbox(entries: content.outbox)
+        if device.account != nil, let session = content.provider { resumeProviderSession(session) }
         identifyAnew()
-        if let noted, noted.state.epoch > device.epoch {
+        if let noted = content.noted, noted.state.epoch > device.epoch {
             self.now.wall = min(noted.date, now.wall)
             enter(noted.state, cause: "what the broker had noted before this start")
             self.now = now
@@ -230,11 +215,7 @@ package struct BrokerState: Sendable {
         enterLog(.announced, session: next.account.map { _ in next.epoch }, detail: "epoch \(next.epoch)")
         device = next
         isDeviceDirty = true
-        tokens.enter(epoch: next.epoch)
-        if let left = identity, next.account == nil {
-            effects.append(.endProviderSession(left))
-            identity = nil
-        }
+        tokens.drop()
         if next.account == nil { closeProviderSession() }
         prune()
         needsDisk(within: .zero)

@@ -4,7 +4,7 @@ import SharedDevice
 
 /// The access tokens of the one session that is open, in memory only. Pure: the caller brings the time.
 ///
-/// Each app has tokens of its own. All of them belong to one epoch, and go with it.
+/// Each app has tokens of its own. All of them go with the session.
 package struct TokenVault: Sendable {
     private struct Key: Hashable {
         let participant: Participant
@@ -16,8 +16,6 @@ package struct TokenVault: Sendable {
         let since: Duration
     }
 
-    /// The epoch of the session that the tokens are for.
-    package private(set) var epoch: UInt64
     /// How long a token must still be valid to be handed out, in seconds: it has yet to travel.
     static let margin: TimeInterval = 60
     /// How many tokens of one user's apps are kept at most; over that, the one that ends first goes.
@@ -29,17 +27,10 @@ package struct TokenVault: Sendable {
     /// The token of the sign-in itself, or of a check: it is no app's.
     private var common: AccessToken?
 
-    package init(epoch: UInt64) { self.epoch = epoch }
+    package init() {}
 
     /// How many tokens are kept.
     package var count: Int { tokens.count }
-
-    /// Makes `epoch` the current one. All tokens of another epoch are dropped.
-    package mutating func enter(epoch: UInt64) {
-        guard epoch != self.epoch else { return }
-        self.epoch = epoch
-        drop()
-    }
 
     /// Forgets all tokens.
     package mutating func drop() { (tokens, common) = ([:], nil) }

@@ -28,14 +28,11 @@ extension BrokerService {
                 { [provider] () throws(IdentityError) in try await provider.authenticate(credentials) },
                 answer: { .authenticated(number, $0) }
             )
-        case .issueToken(let number, let identity, let scopes):
+        case .issueToken(let number, let account, let scopes):
             ask(
-                { [provider] () throws(IdentityError) in try await provider.issueToken(for: identity, scopes: scopes) },
+                { [provider] () throws(IdentityError) in try await provider.issueToken(for: account, scopes: scopes) },
                 answer: { .issued(number, $0) }
             )
-        case .endProviderSession(let identity):
-            // The device stays signed out even if the provider fails.
-            Task { [provider] in try? await provider.endSession(for: identity) }
         case .beginSignIn(let name, let start):
             ask(
                 { [organisation] () throws(IdentityError) in try await organisation.begin(start) },

@@ -97,19 +97,7 @@ package final class BrokerService: Sendable {
         kept = content.configuration
         for problem in content.recordProblems { log.error("not opened", metadata: ["reason": "\(problem)"]) }
         let engine = BrokerEngine(
-            BrokerState(
-                device: content.device,
-                membership: content.membership,
-                ledger: content.ledger,
-                noted: content.noted,
-                provider: content.provider,
-                outbox: content.outbox,
-                compliance: content.compliance,
-                recordProblems: content.recordProblems,
-                lastActivity: activity.date,
-                requiresProof: options.hasManyUsers,
-                at: now
-            )
+            BrokerState(content, lastActivity: activity.date, requiresProof: options.hasManyUsers, at: now)
         )
         self.engine = engine
         let connection = try DBusConnection.open(options.bus)

@@ -14,9 +14,9 @@ import Synchronization
 package final class DeviceStore: Sendable {
     /// What the store holds.
     package struct Content: Sendable {
-        package var device: DeviceState
+        package var device = DeviceState.initial
         package var membership: Membership?
-        package var ledger: CleanupLedger
+        package var ledger = CleanupLedger()
         /// The managed configuration that was valid last, as JSON; `nil` if none ever was.
         package var configuration: Data?
         /// A later state without an account, if it is only noted in the space that is kept for that.
@@ -29,6 +29,9 @@ package final class DeviceStore: Sendable {
         package var compliance: ComplianceWord?
         /// Why provider's records could not be opened, for the log.
         package var recordProblems: [String] = []
+
+        /// Of a device that was never used.
+        package init() {}
     }
 
     /// The log is cut to so many bytes, the oldest entries first. Entries of a session that is open, or whose round is, stay until there are twice as
@@ -64,11 +67,7 @@ package final class DeviceStore: Sendable {
     /// - Throws: ``StoreError``; `damaged` where a row makes no sense.
     package func load(at now: Moment) throws(StoreError) -> Content {
         var content = try Self.read(database, at: now)
-        let rows = try database.read("read what is kept of the provider") { [provider] db in
-            try provider.content(db, of: content.device, at: now)
-        }
-        (content.provider, content.outbox, content.recordProblems) = (rows.session, rows.outbox, rows.problems)
-        content.compliance = rows.compliance
+        try database.read("read what is kept of the provider") { try provider.read($0, at: now, into: &content) }
         content.noted = notes.latest(after: content.device.epoch)
         return content
     }
@@ -82,12 +81,12 @@ package final class DeviceStore: Sendable {
     ) throws(StoreError) -> Content {
         let path = database.path
         return try database.read("read the device's state") { db in
-            Content(
-                device: try device(db, path: path),
-                membership: try membership(db, path: path),
-                ledger: try ledger(db, at: now, path: path),
-                configuration: try configuration(db)
-            )
+            var content = Content()
+            content.device = try device(db, path: path)
+            content.membership = try membership(db, path: path)
+            content.ledger = try ledger(db, at: now, path: path)
+            content.configuration = try configuration(db)
+            return content
         }
     }
 

@@ -7,31 +7,21 @@ import SharedDevice
 /// What the disk has of the organisation's provider: the open session's record, and the ends that the provider does not know of. Records are
 /// sealed; without a key for that, none is on the disk.
 struct ProviderRows: Sendable {
-    /// What was read.
-    struct Content: Sendable {
-        var session: ProviderSession?
-        var outbox: [UInt64: ProviderOutbox.Entry] = [:]
-        var compliance: ComplianceWord?
-        /// Why records could not be opened, for the log.
-        var problems: [String] = []
-    }
-
     let sealer: (any RecordSealer)?
 
     // MARK: Reading
 
-    /// - Parameters:
-    ///   - state: the device's, by its own row. A record of another session is not opened.
-    func content(_ db: SQLiteConnection, of state: DeviceState, at now: Moment) throws -> Content {
-        var content = Content()
-        if let account = state.account {
+    /// - Parameter content: has the device's row already. A record of another session is not opened.
+    func read(_ db: SQLiteConnection, at now: Moment, into content: inout DeviceStore.Content) throws {
+        let epoch = content.device.epoch
+        if let account = content.device.account {
             let selection = "SELECT * FROM provider_session WHERE epoch = ?"
-            let found = try db.row(selection, state.epoch) { row in
-                session(row, account: account.identifier, epoch: state.epoch, &content.problems)
+            let found = try db.row(selection, epoch) { row in
+                session(row, account: account.identifier, epoch: epoch, &content.recordProblems)
             }
-            content.session = found ?? nil
+            content.provider = found ?? nil
         }
-        let ends = try db.rows("SELECT * FROM provider_end", as: { end($0, at: now, &content.problems) })
+        let ends = try db.rows("SELECT * FROM provider_end", as: { end($0, at: now, &content.recordProblems) })
         for (number, entry) in ends.compactMap({ $0 }) { content.outbox[number] = entry }
         let word = try db.row("SELECT * FROM device_compliance WHERE id = 1") { row -> ComplianceWord? in
             guard let issuer: String = row["issuer"], let isCompliant: Bool = row["compliant"],
@@ -44,7 +34,6 @@ struct ProviderRows: Sendable {
             )
         }
         content.compliance = word ?? nil
-        return content
     }
 
     private func session(

@@ -16,14 +16,7 @@ private final class LoopDevice {
 
     init(_ directory: String) throws {
         store = try DeviceStore(database: DeviceDatabase(directory: directory, firstEpoch: 0))
-        let content = try store.load(at: .now)
-        state = BrokerState(
-            device: content.device,
-            membership: content.membership,
-            ledger: content.ledger,
-            noted: content.noted,
-            at: .now
-        )
+        state = BrokerState(try store.load(at: .now), at: .now)
         for app in ["a", "b", "c"] {
             let credentials = AppCredentials(user: 1000, executable: "/usr/bin/\(app)")
             feed(.arrived(Caller(connection: app, credentials: credentials, process: nil, isAdministrator: true)))

@@ -31,7 +31,7 @@ struct BrokerStateTests {
         #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "whoever signs in holds the data, too")
     }
 
-    @Test("a sign-in whose session the disk does not take leaves nobody signed in, and ends the provider's session")
+    @Test("a sign-in whose session the disk does not take leaves nobody signed in")
     func failedCommit() throws {
         let desk = device.app("desk")
         let announced = device.announcements
@@ -39,7 +39,6 @@ struct BrokerStateTests {
         #expect(device.refusalOfSignIn("ada", by: desk) == .notStored("no space"))
         #expect(device.state.device.account == nil)
         #expect(device.announcements == announced)
-        #expect(device.endedProviderSessions == ["ada"])
         #expect(try device.session(for: desk).session.account == nil)
         #expect(device.state.ledger.sessions.isEmpty && device.state.ledger.parts.isEmpty)
         device.diskMode = .commits
@@ -222,19 +221,10 @@ struct BrokerStateTests {
         #expect(throws: Refusal.noCurrentAccount) { try device.token(for: "ada", by: other) }
     }
 
-    @Test("a sign-out ends the provider's session")
-    func providerSession() throws {
-        let desk = device.app("desk")
-        try device.signIn("ada", by: desk)
-        #expect(device.endedProviderSessions.isEmpty)
-        try device.signOut(by: desk)
-        #expect(device.endedProviderSessions == ["ada"])
-    }
-
     // MARK: Races
 
     // E18
-    @Test("of two sign-ins at once one wins, the other is told, and its provider's session ends")
+    @Test("of two sign-ins at once one wins, and the other is told")
     func racingSignIns() throws {
         device.holdsProvider = true
         let requests = ["ada", "grace"].map { device.send(device.app($0), VirtualDevice.signIn($0)) }
@@ -242,7 +232,6 @@ struct BrokerStateTests {
         #expect(throws: Never.self) { try device.answer(requests[0]) }
         #expect(device.refusal(requests[1])?.code == .accountAlreadySignedIn)
         #expect(device.state.device.account?.username == "ada")
-        #expect(device.endedProviderSessions == ["grace"])
     }
 
     @Test("while one sign-in is written to the disk, another is told to try again")

@@ -81,6 +81,5 @@ struct ChangingRulesTests {
         device.finishWriting()
         #expect(device.state.device.account == nil)
         #expect(device.refusal(request)?.code == .noCurrentAccount)
-        #expect(device.endedProviderSessions.contains("grace"))
     }
 }

@@ -14,7 +14,7 @@ struct TokenVaultTests {
 
     @Test("a token is handed out to its app for its scopes, and to no other app and for no others")
     func lookup() {
-        var vault = TokenVault(epoch: 3)
+        var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a", "b"], at: now)
         #expect(vault.token(for: "a", scopes: ["b", "a"], at: now)?.value == "t")
         #expect(vault.token(for: "a", scopes: ["a"], at: now) == nil)
@@ -24,28 +24,26 @@ struct TokenVaultTests {
 
     @Test("a new token replaces the old one")
     func replacement() {
-        var vault = TokenVault(epoch: 3)
+        var vault = TokenVault()
         vault.store(token("old"), for: "a", scopes: ["a"], at: now)
         vault.store(token("new"), for: "a", scopes: ["a"], at: now)
         #expect(vault.token(for: "a", scopes: ["a"], at: now)?.value == "new")
         #expect(vault.count == 1)
     }
 
-    @Test("another epoch drops every token, and the same epoch none")
-    func epochs() {
-        var vault = TokenVault(epoch: 3)
+    @Test("with the session every token goes, the sign-in's own among them")
+    func dropped() {
+        var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a"], at: now)
-        vault.enter(epoch: 3)
-        #expect(vault.count == 1)
-        vault.enter(epoch: 4)
-        #expect(vault.count == 0)
-        vault.enter(epoch: 3)
-        #expect(vault.token(for: "a", scopes: ["a"], at: now) == nil)
+        vault.keepCommon(token("common"))
+        vault.drop()
+        #expect(vault.count == 0 && vault.token(for: "a", scopes: ["a"], at: now) == nil)
+        #expect(vault.common(at: now) == nil)
     }
 
     @Test("a token that has ended, or will before it arrives, is not handed out")
     func expiry() {
-        var vault = TokenVault(epoch: 3)
+        var vault = TokenVault()
         vault.store(token("t", endsAfter: 100), for: "a", scopes: ["a"], at: now)
         func isThere(after seconds: Double) -> Bool {
             // The clock that never jumps says that it was kept just now.
@@ -61,7 +59,7 @@ struct TokenVaultTests {
     // S15
     @Test("after a few seconds the provider is asked again, by the clock that never jumps")
     func freshness() {
-        var vault = TokenVault(epoch: 3)
+        var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a"], at: now)
         #expect(vault.token(for: "a", scopes: ["a"], at: .at(4.5)) != nil)
         #expect(vault.token(for: "a", scopes: ["a"], at: .at(5)) == nil)
@@ -72,7 +70,7 @@ struct TokenVaultTests {
 
     @Test("an app that asks for ever new scopes fills no memory: what ends first makes room, of that user alone")
     func capacity() {
-        var vault = TokenVault(epoch: 3)
+        var vault = TokenVault()
         let other = Participant(app: "a", user: 7)
         vault.store(token("other", endsAfter: 1000), for: other, scopes: ["0"], at: now)
         for number in 0..<240 {

@@ -30,7 +30,9 @@ struct BrokerEngineTests {
 
     @Test("a sign-out that waits for the disk holds up nobody who brings an event, and what follows it keeps its order")
     func note() async throws {
-        let state = BrokerState(device: DeviceState(mode: .shared, account: .named("ada"), epoch: 7), at: .now)
+        var content = DeviceStore.Content()
+        content.device = DeviceState(mode: .shared, account: .named("ada"), epoch: 7)
+        let state = BrokerState(content, at: .now)
         let engine = BrokerEngine(state)
         let disk = DispatchSemaphore(value: 0)
         let done = Shared<[String]>([])

@@ -223,7 +223,7 @@ struct DeviceStoreLimitsTests {
         #expect(content.device.account == .ada)
         let noted = try #require(content.noted)
         #expect(abs(noted.date.timeIntervalSince(before)) < 0.001)
-        let state = BrokerState(device: content.device, ledger: content.ledger, noted: noted, at: .now)
+        let state = BrokerState(content, at: .now)
         #expect(state.device.account == nil && state.device.epoch == 3)
         // When there is room, the rows say it themselves.
         try emptyDisk()

@@ -54,7 +54,6 @@ final class VirtualDevice {
     var tokenError: IdentityError?
     private(set) var questions: [Event] = []
     private(set) var passwordChecks = 0
-    private(set) var endedProviderSessions: [String] = []
 
     /// The organisation's provider, where ``useOrganisation(_:)`` has configured one.
     var provider = VirtualProvider()
@@ -168,19 +167,13 @@ final class VirtualDevice {
         held = nil
         questions = []
         events = []
-        state = BrokerState(
-            device: disk.device,
-            membership: disk.membership,
-            ledger: disk.ledger(at: now),
-            noted: disk.laterState,
-            provider: keepsRecords ? disk.provider : disk.provider?.withoutRecord,
-            outbox: keepsRecords ? disk.outbox : [:],
-            compliance: disk.compliance,
-            recordProblems: keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"],
-            lastActivity: disk.lastActivity,
-            requiresProof: requiresProof,
-            at: now
-        )
+        var content = DeviceStore.Content()
+        (content.device, content.membership, content.ledger) = (disk.device, disk.membership, disk.ledger(at: now))
+        (content.noted, content.compliance) = (disk.laterState, disk.compliance)
+        content.provider = keepsRecords ? disk.provider : disk.provider?.withoutRecord
+        content.outbox = keepsRecords ? disk.outbox : [:]
+        content.recordProblems = keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"]
+        state = BrokerState(content, lastActivity: disk.lastActivity, requiresProof: requiresProof, at: now)
         feed(.manifests(manifests))
         feed(.configured(policy))
         feed(.busRestored)
@@ -211,7 +204,6 @@ final class VirtualDevice {
             lastToken += 1
             let token = AccessToken(value: "token \(lastToken)", scopes: scopes, expiresAt: now.wall + 3600)
             question(.issued(number, tokenError.map { .failure($0) } ?? .success(token)))
-        case .endProviderSession(let identity): endedProviderSessions.append(identity.account.username)
         case .startService(let app, _):
             startedServices.append(app)
             feed(.serviceStarted(app: app, service))

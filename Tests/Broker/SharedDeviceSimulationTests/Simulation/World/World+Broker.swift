@@ -12,25 +12,21 @@ extension World {
     func startBroker() {
         guard broker == nil, isBusUp else { return }
         note("the broker starts")
-        let content = mutant == .restartForgets ? VirtualDisk() : disk
-        var state = BrokerState(
-            device: disk.device,
-            membership: disk.membership,
-            ledger: content.ledger(at: now),
-            noted: mutant == .noteIsNotRead ? nil : disk.laterState,
-            provider: disk.providerOwner?.epoch == disk.device.epoch ? disk.provider.map(read) : nil,
-            outbox: disk.outbox.mapValues { entry in
-                ProviderOutbox.Entry(
-                    record: entry.record,
-                    keepsSession: entry.keepsSession,
-                    addedAt: entry.addedAt,
-                    tries: entry.tries,
-                    next: now.uptime
-                )
-            },
-            lastActivity: disk.lastActivity,
-            at: now
-        )
+        var content = DeviceStore.Content()
+        (content.device, content.membership) = (disk.device, disk.membership)
+        content.ledger = (mutant == .restartForgets ? VirtualDisk() : disk).ledger(at: now)
+        content.noted = mutant == .noteIsNotRead ? nil : disk.laterState
+        content.provider = disk.providerOwner?.epoch == disk.device.epoch ? disk.provider.map(read) : nil
+        content.outbox = disk.outbox.mapValues { entry in
+            ProviderOutbox.Entry(
+                record: entry.record,
+                keepsSession: entry.keepsSession,
+                addedAt: entry.addedAt,
+                tries: entry.tries,
+                next: now.uptime
+            )
+        }
+        var state = BrokerState(content, lastActivity: disk.lastActivity, at: now)
         // Read before the first event, so that nothing is decided yet.
         oracle.started(&state, self)
         broker = state
@@ -132,7 +128,7 @@ extension World {
         case .authorise(let number, _, _, _): questions.append(.authorised(number, false))
         case .readLog(let number, _): questions.append(.logRead(number, .success([])))
         case .keepActivity(let date): jobs.append(.activity(date))
-        case .endProviderSession, .endLogins, .allowShutdown, .journal, .note: break
+        case .endLogins, .allowShutdown, .journal, .note: break
         case .beginSignIn(let name, let start):
             organisation.questions.append(.begin(name, only: start.only?.subject))
         case .completeSignIn(let name, let handle, let person):
