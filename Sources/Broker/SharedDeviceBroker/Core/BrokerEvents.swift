@@ -48,7 +48,14 @@ package struct Request: Sendable {
         case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
         case signOut(identifier: String, session: UInt64?)
         case report(CleanupReport.Progress, session: UInt64, detail: String?)
-        case round(session: UInt64?, after: UInt64?, awaitsEnd: Bool, patience: Duration)
+        /// `isAdministration`: for one who administers the device and takes part as no app.
+        case round(
+            session: UInt64?,
+            after: UInt64?,
+            awaitsEnd: Bool,
+            patience: Duration,
+            isAdministration: Bool = false
+        )
         case activity
         case providerEvents([ProviderEvent])
         case join(Credentials)
@@ -64,8 +71,6 @@ package struct Request: Sendable {
         case status(known: UInt64?, patience: Duration)
         /// The first entries of the log after this one, as soon as there are some; without a number, the newest.
         case log(after: Int64?, limit: Int, patience: Duration)
-        /// The same as `round`, for one who administers the device and takes part as no app.
-        case anyRound(session: UInt64?, after: UInt64?, awaitsEnd: Bool, patience: Duration)
 
         var isSignOut: Bool {
             switch self {
@@ -112,6 +117,8 @@ package struct Request: Sendable {
     package let method: String
     /// Whether the person may be asked for a password before the answer, by polkit.
     package let isInteractive: Bool
+    /// When the caller had all that it takes to ask: its patience counts from then on.
+    package internal(set) var askedAt = Duration.zero
 
     package init(
         number: UInt64,

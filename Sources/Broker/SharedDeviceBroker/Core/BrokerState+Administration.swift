@@ -23,8 +23,8 @@ extension BrokerState {
         enum Reason: Sendable {
             /// polkit is asked.
             case permission
-            /// The log is read, after so many writes to it; nobody waits for entries after `until`.
-            case log(writes: UInt64, until: Duration)
+            /// The log is read, after so many writes to it.
+            case log(writes: UInt64)
         }
 
         let request: Request
@@ -83,7 +83,10 @@ extension BrokerState {
         guard let entry = consulted.removeValue(forKey: number) else { return }
         do throws(Refusal) {
             guard isGranted else { throw .notPermitted }
-            if let fields = try administer(entry.request) { reply(number, fields) }
+            var request = entry.request
+            // The person's time at polkit's prompt uses up none of the caller's.
+            request.askedAt = now.uptime
+            if let fields = try administer(request) { reply(number, fields) }
         } catch {
             refuse(entry.request, error)
         }
@@ -100,7 +103,7 @@ extension BrokerState {
         case .runningApps: runningApps
         case .status: status(request)
         case .log: try readLog(request)
-        case .anyRound: round(request)
+        case .round: round(request)
         default: [:]
         }
     }
@@ -118,10 +121,10 @@ extension BrokerState {
     }
 
     /// The device, at once if it is not as the caller knows it.
-    mutating func status(_ request: Request, isLate: Bool = false, until: Duration? = nil) -> BrokerProtocol.Fields? {
+    mutating func status(_ request: Request) -> BrokerProtocol.Fields? {
         guard case .status(let known, let patience) = request.call else { return [:] }
-        let deadline = until ?? now.uptime + patience
-        if revision != known || isLate || deadline <= now.uptime { return status }
+        let deadline = request.askedAt + patience
+        if revision != known || deadline <= now.uptime { return status }
         wait(request, until: deadline, for: .status)
         return nil
     }
@@ -171,12 +174,11 @@ extension BrokerState {
     // MARK: The log
 
     /// Has the log read for the request.
-    mutating func readLog(_ request: Request, until: Duration? = nil) throws(Refusal) -> BrokerProtocol.Fields? {
-        guard case .log(let after, let limit, let patience) = request.call,
+    mutating func readLog(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .log(let after, let limit, _) = request.call,
             let user = connected[request.connection]?.caller.user
         else { throw .requestAbandoned }
-        let deadline = until ?? now.uptime + patience
-        try consult(request, user, .log(writes: disk.logWrites, until: deadline))
+        try consult(request, user, .log(writes: disk.logWrites))
         let filter = after.map { AuditLog.Filter(after: $0, first: limit) } ?? AuditLog.Filter(last: limit)
         effects.append(.readLog(request.number, filter))
         return nil
@@ -184,9 +186,10 @@ extension BrokerState {
 
     /// The log was read. Without entries the request waits for the next ones.
     mutating func logRead(_ number: UInt64, _ result: Result<[AuditLog.Line], StoreError>) {
-        guard let entry = consulted.removeValue(forKey: number), case .log(let writes, let until) = entry.reason,
-            case .log(let after, _, _) = entry.request.call
+        guard let entry = consulted.removeValue(forKey: number), case .log(let writes) = entry.reason,
+            case .log(let after, _, let patience) = entry.request.call
         else { return }
+        let until = entry.request.askedAt + patience
         switch result {
         case .failure(let error): refuse(entry.request, .failed("\(error)"))
         case .success(let lines):
@@ -219,7 +222,7 @@ extension Request.Call {
     /// What the caller needs beside being an app; `nil` where that is enough, or where only root may do it.
     var right: BrokerState.Right? {
         switch self {
-        case .runningApps, .status, .log, .anyRound: .status
+        case .runningApps, .status, .log, .round(_, _, _, _, isAdministration: true): .status
         case .signOutAnyone: .signOut
         case .waive: .waive
         default: nil

@@ -137,19 +137,13 @@ extension BrokerState {
     // MARK: Questions
 
     /// A round and its revision, which grows with each change.
-    mutating func round(_ request: Request, isLate: Bool = false, until: Duration? = nil) -> BrokerProtocol.Fields? {
-        let (session, known, awaitsEnd, patience): (UInt64?, UInt64?, Bool, Duration)
-        switch request.call {
-        case .round(let number, let revision, let awaits, let wait),
-            .anyRound(let number, let revision, let awaits, let wait):
-            (session, known, awaitsEnd, patience) = (number, revision, awaits, wait)
-        default: return [:]
-        }
+    mutating func round(_ request: Request) -> BrokerProtocol.Fields? {
+        guard case .round(let session, let known, let awaitsEnd, let patience, _) = request.call else { return [:] }
         guard let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome else {
             return [:]
         }
-        let deadline = until ?? now.uptime + patience
-        if outcome == .complete || (revision != known && !awaitsEnd) || isLate || deadline <= now.uptime {
+        let deadline = request.askedAt + patience
+        if outcome == .complete || (revision != known && !awaitsEnd) || deadline <= now.uptime {
             return roundFields(of: number)
         }
         wait(request, until: deadline, for: .round)

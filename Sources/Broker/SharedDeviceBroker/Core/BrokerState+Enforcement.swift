@@ -102,12 +102,7 @@ extension BrokerState {
     /// Hands over who is late; with nobody late, waits.
     ///
     /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
-    mutating func overdue(
-        _ request: Request,
-        _ caller: Caller,
-        isLate: Bool = false,
-        until: Duration? = nil
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .overdue(let patience) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
@@ -119,8 +114,8 @@ extension BrokerState {
             wait(request, for: .stored(fields, nil))
             return nil
         }
-        let deadline = until ?? now.uptime + patience
-        if isLate || deadline <= now.uptime { return fields }
+        let deadline = request.askedAt + patience
+        if deadline <= now.uptime { return fields }
         wait(request, until: deadline, for: .overdue)
         return nil
     }

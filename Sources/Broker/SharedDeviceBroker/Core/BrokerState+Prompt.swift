@@ -91,15 +91,12 @@ extension BrokerState {
     /// Begins a sign-in, when the rounds of those before allow it.
     mutating func beginSignIn(
         _ request: Request,
-        _ participant: Participant,
-        isLate: Bool = false,
-        until: Duration? = nil
+        _ participant: Participant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .beginSignIn(let wish) = request.call else { return nil }
         let session = provider.needsPerson && device.account != nil ? device.epoch : nil
         if session == nil {
-            let deadline = until ?? now.uptime + wish.patience
-            guard try admitSignIn(request, participant, isLate: isLate, until: deadline) else { return nil }
+            guard try admitSignIn(request, participant, until: request.askedAt + wish.patience) else { return nil }
         } else {
             // The page's address and the answer have the name of who is signed in.
             try checkOwesNothing(participant, request.connection)

@@ -81,6 +81,8 @@ extension BrokerState {
 
     /// Takes a request, and answers it or lets it wait.
     mutating func take(_ request: Request) {
+        var request = request
+        request.askedAt = now.uptime
         do throws(Refusal) {
             guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
             if let fields = try answer(request, caller) { reply(request.number, fields) }

@@ -8,12 +8,7 @@ import SharedDevice
 /// Signing in, joining and leaving: what asks the identity provider.
 extension BrokerState {
     /// Lets the next step of a sign-in begin: first the rounds of those before have to allow it, then the provider is asked.
-    mutating func signIn(
-        _ request: Request,
-        _ participant: Participant,
-        isLate: Bool = false,
-        until: Duration? = nil
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    mutating func signIn(_ request: Request, _ participant: Participant) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
         // Where people log in at the machine, no prompt helps either.
         guard policy.passwordSignIn || policy.identity == .loginSession else {
@@ -23,8 +18,7 @@ extension BrokerState {
             throw policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
         }
         // All of it before the password is looked at: a refusal must not tell whether it was right.
-        let deadline = until ?? now.uptime + patience
-        guard try admitSignIn(request, participant, isLate: isLate, until: deadline) else { return nil }
+        guard try admitSignIn(request, participant, until: request.askedAt + patience) else { return nil }
         try checkScopes(scopes, of: participant)
         try authenticate(credentials, request, participant, .signIn(scopes: scopes, label: label))
         return nil
@@ -36,13 +30,12 @@ extension BrokerState {
     mutating func admitSignIn(
         _ request: Request,
         _ participant: Participant,
-        isLate: Bool = false,
         until deadline: Duration
     ) throws(Refusal) -> Bool {
         try checkIdentity(request, participant)
         try checkSignIn()
         if isSignInHeld {
-            guard !isLate, deadline > now.uptime else { throw .cleanupPending(awaited) }
+            guard deadline > now.uptime else { throw .cleanupPending(awaited) }
             wait(request, until: deadline, for: .signIn(participant))
             return false
         }

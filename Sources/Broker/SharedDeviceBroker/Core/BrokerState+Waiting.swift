@@ -40,10 +40,9 @@ extension BrokerState {
         isTouched = false
         for number in waiting.due(hasChanged: hasChanged, disk, at: now.uptime) {
             guard let entry = waiting[number] else { continue }
-            let isLate = entry.until.map { $0 <= now.uptime } ?? false
             waiting[number] = nil
             do throws(Refusal) {
-                if let fields = try resume(entry, isLate: isLate) { reply(number, fields) }
+                if let fields = try resume(entry) { reply(number, fields) }
             } catch {
                 refuse(entry.request, error)
             }
@@ -51,8 +50,9 @@ extension BrokerState {
     }
 
     /// - Returns: the answer; `nil` if the request waits on.
-    private mutating func resume(_ entry: Waiting, isLate: Bool) throws(Refusal) -> BrokerProtocol.Fields? {
+    private mutating func resume(_ entry: Waiting) throws(Refusal) -> BrokerProtocol.Fields? {
         let request = entry.request
+        let isLate = entry.until.map { $0 <= now.uptime } ?? false
         let isStored = disk.committed >= entry.change
         switch entry.reason {
         case .account(let participant) where isStored:
@@ -68,20 +68,18 @@ extension BrokerState {
             waiting[request.number] = entry
             return nil
         case .signIn(let participant):
-            if case .beginSignIn = request.call {
-                return try beginSignIn(request, participant, isLate: isLate, until: entry.until)
-            }
-            return try signIn(request, participant, isLate: isLate, until: entry.until)
+            if case .beginSignIn = request.call { return try beginSignIn(request, participant) }
+            return try signIn(request, participant)
         case .overdue:
             guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
-            return try overdue(request, caller, isLate: isLate, until: entry.until)
-        case .round: return round(request, isLate: isLate, until: entry.until)
-        case .status: return status(request, isLate: isLate, until: entry.until)
+            return try overdue(request, caller)
+        case .round: return round(request)
+        case .status: return status(request)
         case .log where isLate: return Self.logFields([])
         case .log(let writes) where writes == disk.logWrites:
             waiting[request.number] = entry
             return nil
-        case .log: return try readLog(request, until: entry.until)
+        case .log: return try readLog(request)
         }
     }
 

@@ -319,11 +319,13 @@ extension Request.Call {
             self = .report(progress, session: session, detail: fields.words("detail"))
         case .getRound:
             let (session, known) = (try fields.number("session"), try fields.number("revision"))
-            let (awaitsEnd, patience) = (fields.flag("awaitsEnd"), try fields.patience())
-            self =
-                fields.flag("administration")
-                ? .anyRound(session: session, after: known, awaitsEnd: awaitsEnd, patience: patience)
-                : .round(session: session, after: known, awaitsEnd: awaitsEnd, patience: patience)
+            self = .round(
+                session: session,
+                after: known,
+                awaitsEnd: fields.flag("awaitsEnd"),
+                patience: try fields.patience(),
+                isAdministration: fields.flag("administration")
+            )
         case .reportActivity: self = .activity
         case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
         case .join: self = .join(try fields.credentials())

@@ -15,7 +15,13 @@ struct AdministrationTests {
     private static let status = Request.Call.status(known: nil, patience: .zero)
     private static let signOut = Request.Call.signOutAnyone(identifier: nil, reason: "test")
     private static let waiver = Request.Call.waive(app: "a", user: nil, session: nil, reason: "test")
-    private static let round = Request.Call.anyRound(session: nil, after: nil, awaitsEnd: false, patience: .zero)
+    private static let round = Request.Call.round(
+        session: nil,
+        after: nil,
+        awaitsEnd: false,
+        patience: .zero,
+        isAdministration: true
+    )
 
     private func log(after: Int64? = nil, limit: Int = 100, patience: Duration = .zero) -> Request.Call {
         .log(after: after, limit: limit, patience: patience)
@@ -171,6 +177,21 @@ struct AdministrationTests {
         #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(second) }
         device.advance(by: .seconds(2))
         #expect(try device.answer(second)["revision"]?.unsignedValue == now)
+    }
+
+    @Test("the time that polkit takes uses up nobody's patience")
+    func patienceAfterPolkit() throws {
+        let (desk, root) = (device.app("desk"), device.administrator)
+        device.permitted = [.status]
+        device.holdsProvider = true
+        let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
+        let request = device.send(desk, .status(known: known, patience: .seconds(50)))
+        device.advance(by: .seconds(60))
+        device.letProviderAnswer()
+        device.advance(by: .seconds(49))
+        #expect(device.replies[request] == nil)
+        device.advance(by: .seconds(2))
+        #expect(try device.answer(request)["revision"]?.unsignedValue == known)
     }
 
     @Test("a sign-in that is cancelled while it is written moves the epoch, and who waits for the status hears of it")

@@ -38,7 +38,7 @@ struct RequestFieldsTests {
         let call = try Request.Call(method, RequestFields(wishes, nil))
         let taken: Duration? =
             switch call {
-            case .round(_, _, _, let patience), .anyRound(_, _, _, let patience): patience
+            case .round(_, _, _, let patience, isAdministration): patience
             case .status(_, let patience), .log(_, _, let patience), .overdue(let patience): patience
             default: nil
             }
