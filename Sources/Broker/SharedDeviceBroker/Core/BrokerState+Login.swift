@@ -204,20 +204,8 @@ extension BrokerState {
             try device.checkSignIn(rules)
             if isSignInHeld { throw .cleanupPending(awaited) }
             let account = login.account(tenant: rules.tenantIdentifier)
-            let next = try device.signingIn(account, rules)
-            if let problem = disk.problem { throw .notStored(problem) }
-            ledger.begin(next.epoch, account: account, at: now)
-            enterLog(.signedIn, session: next.epoch, account: account, detail: "login session \(login.sessions.text)")
-            holdForAdapters()
-            isDeviceDirty = true
+            try write(account, of: nil, nil, detail: "login session \(login.sessions.text)")
             watch.login = login
-            pending = PendingSignIn(
-                asked: nil,
-                next: next,
-                account: account,
-                token: nil,
-                change: needsDisk(within: .zero)
-            )
             tellLoginProblem(nil)
         } catch {
             tellLoginProblem("somebody is logged in at the seat, and is not signed in: \(error)")

@@ -157,20 +157,37 @@ extension BrokerState {
     mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
         try checkSignIn()
         try checkCleanups(attempt)
-        let (participant, connection) = (attempt.participant, attempt.request.connection)
+        try write(account, of: attempt, token, detail: attempt.participant.app)
+    }
+
+    /// Lets the disk have a session of this account.
+    ///
+    /// - Parameters:
+    ///   - attempt: who has asked for it; `nil` for a login at the seat.
+    ///   - token: the first one of the app that asks; a prompt and a login get none.
+    ///   - detail: who signs the person in, for the log.
+    mutating func write(
+        _ account: Account,
+        of attempt: Asked?,
+        _ token: AccessToken?,
+        detail: String
+    ) throws(Refusal) {
         let next = try device.signingIn(account, rules)
         if let problem = disk.problem { throw .notStored(problem) }
         ledger.begin(next.epoch, account: account, at: now)
-        // The answer gives an app the account, so that the ledger lists it from the start. A prompt holds nothing.
-        if token != nil { _ = ledger.hold(next.epoch, by: participant, on: connection) }
         // In the same transaction as the session: each session that a restart finds is in the log.
-        enterLog(.signedIn, session: next.epoch, account: account, detail: participant.app)
-        if token != nil { noteHolder(participant, of: next.epoch) }
+        enterLog(.signedIn, session: next.epoch, account: account, detail: detail)
+        // The answer gives an app the account, so that the ledger lists it from the start. A prompt holds nothing.
+        let holder = token == nil ? nil : attempt
+        if let holder {
+            _ = ledger.hold(next.epoch, by: holder.participant, on: holder.request.connection)
+            noteHolder(holder.participant, of: next.epoch)
+        }
         holdForAdapters()
         isDeviceDirty = true
-        if attempt.provided != nil { isProviderDirty = true }
+        if attempt?.provided != nil { isProviderDirty = true }
         let change = needsDisk(within: .zero)
-        if token != nil { connected[connection]?.held = change }
+        if let holder { connected[holder.request.connection]?.held = change }
         pending = PendingSignIn(asked: attempt, next: next, account: account, token: token, change: change)
     }
 
