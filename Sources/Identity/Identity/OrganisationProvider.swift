@@ -87,6 +87,18 @@ package struct SignInStart: Sendable, Hashable {
     }
 }
 
+extension SignInStart {
+    /// Whether a browser that comes back there stays on this machine (RFC 8252, section 7.3). `localhost` may be another machine's name.
+    package static func isLoopback(_ redirect: String) -> Bool {
+        let (beginning, end) = ("http://127.0.0.1:", "/callback")
+        guard redirect.hasPrefix(beginning), redirect.hasSuffix(end),
+            redirect.utf8.count > beginning.utf8.count + end.utf8.count
+        else { return false }
+        let port = redirect.dropFirst(beginning.count).dropLast(end.count)
+        return port.utf8.allSatisfy { (0x30...0x39).contains($0) } && (UInt16(port) ?? 0) > 0
+    }
+}
+
 /// What the person needs to sign in.
 package struct BegunSignIn: Sendable, Hashable {
     package enum Prompt: Sendable, Hashable {

@@ -69,7 +69,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     }
 
     private func beginInBrowser(_ handle: String, _ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
-        guard let redirect = start.redirect, Self.isLoopback(redirect) else {
+        guard let redirect = start.redirect, SignInStart.isLoopback(redirect) else {
             throw IdentityError(.providerMisconfigured, "the redirect has to be http://127.0.0.1:PORT/callback")
         }
         let (requestedAt, scopes) = (clock.date(), settings.scopes(with: start.scopes))
@@ -91,16 +91,6 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         } catch {
             throw IdentityError(error)
         }
-    }
-
-    /// RFC 8252, section 7.3; `localhost` may be another machine's name.
-    private static func isLoopback(_ redirect: String) -> Bool {
-        let (beginning, end) = ("http://127.0.0.1:", "/callback")
-        guard redirect.hasPrefix(beginning), redirect.hasSuffix(end),
-            redirect.utf8.count > beginning.utf8.count + end.utf8.count
-        else { return false }
-        let port = redirect.dropFirst(beginning.count).dropLast(end.count)
-        return port.utf8.allSatisfy { (0x30...0x39).contains($0) } && (UInt16(port) ?? 0) > 0
     }
 
     private func beginByDeviceCode(_ handle: String, _ start: SignInStart) async throws(IdentityError) -> BegunSignIn {

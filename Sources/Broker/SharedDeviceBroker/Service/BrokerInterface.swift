@@ -216,21 +216,13 @@ struct RequestFields {
             guard !wish.methods.isEmpty else { throw .malformed("methods", "has none of the known methods") }
         }
         wish.redirect = try text("redirectURI", atMost: 256)
-        if let redirect = wish.redirect, !Self.isLoopback(redirect) {
+        if let redirect = wish.redirect, !SignInStart.isLoopback(redirect) {
             throw .malformed("redirectURI", "has to be http://127.0.0.1:PORT/callback")
         }
         wish.loginHint = try text("loginHint", atMost: longestUsername)
         wish.scopes = try scopes()
         wish.patience = try patience()
         return wish
-    }
-
-    /// Whether a browser that comes back there stays on this machine (RFC 8252, section 7.3).
-    private static func isLoopback(_ address: String) -> Bool {
-        let (start, end) = ("http://127.0.0.1:", "/callback")
-        guard address.hasPrefix(start), address.hasSuffix(end) else { return false }
-        let port = address.dropFirst(start.count).dropLast(end.count)
-        return port.utf8.allSatisfy { (0x30...0x39).contains($0) } && UInt16(port) ?? 0 > 0
     }
 
     func providerEvents() throws(Refusal) -> [ProviderEvent] {
