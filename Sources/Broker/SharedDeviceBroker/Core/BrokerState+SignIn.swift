@@ -60,9 +60,8 @@ extension BrokerState {
         try checkRoom(of: participant.user, isPassword: true)
         var next = Asked(request: request, participant: participant, purpose: purpose)
         next.throttleName = Self.throttleName(credentials.username)
-        switch throttle.admit(next.throttleName, of: participant.user, at: now.uptime) {
-        case .admitted: break
-        case .refused(let wait): throw Refusal(.slowDown(wait))
+        if let wait = throttle.admit(next.throttleName, of: participant.user, at: now.uptime) {
+            throw Refusal(.slowDown(wait))
         }
         asked[request.number] = next
         effects.append(.authenticate(request.number, credentials))

@@ -51,14 +51,6 @@ package struct UserBudget: Sendable {
 /// An attempt counts as failed from its admission until it has succeeded, so that many attempts at once do not slip through before the first
 /// has failed.
 package struct PasswordThrottle: Sendable {
-    /// What an attempt is told.
-    package enum Admission: Sendable, Equatable {
-        /// Go on, and report a success.
-        case admitted
-        /// Not yet.
-        case refused(retryAfter: Duration)
-    }
-
     private struct Attempt: Hashable {
         let user: UInt32
         /// `nil` counts all attempts of the user.
@@ -84,8 +76,8 @@ package struct PasswordThrottle: Sendable {
     /// How many names are remembered.
     package var count: Int { entries.keys.count { $0.name != nil } }
 
-    /// Whether this user's attempt with this name may go on now. If it may, it is counted.
-    package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Admission {
+    /// How long until this user may make an attempt with this name; `nil` where it goes on now, and is counted.
+    package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
         let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
         for (attempt, allowed) in [(one, Self.allowedFailures), (all, Self.allowedOfUser)] {
             guard let entry = entries[attempt], now - entry.lastAttempt < Self.memory else {
@@ -93,14 +85,14 @@ package struct PasswordThrottle: Sendable {
                 continue
             }
             let waited = now - entry.lastAttempt
-            if entry.failures >= allowed, waited < Self.wait { return .refused(retryAfter: Self.wait - waited) }
+            if entry.failures >= allowed, waited < Self.wait { return Self.wait - waited }
         }
         // What all names of a user may fail together bounds how many there are.
         if entries[one] == nil { entries = entries.filter { now - $0.value.lastAttempt < Self.memory } }
         for attempt in [one, all] {
             entries[attempt] = Entry(failures: (entries[attempt]?.failures ?? 0) + 1, lastAttempt: now)
         }
-        return .admitted
+        return nil
     }
 
     /// The person has given the right password: earlier failures with this name were slips.
