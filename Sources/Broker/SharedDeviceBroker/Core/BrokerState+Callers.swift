@@ -66,6 +66,12 @@ extension BrokerState {
         }
     }
 
+    /// Whether the caller is the service of this unit, or, on a bus that one user reaches, a program of the broker's user that is no app.
+    func isService(_ caller: Caller, unit: String) -> Bool {
+        if requiresProof { return caller.credentials.unit == unit }
+        return caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
+    }
+
     /// Whether a process of the app is on the bus, as far as the broker has seen.
     func isRunning(_ participant: Participant) -> Bool {
         connected.values.contains { $0.apps.values.contains(participant) }

@@ -11,13 +11,11 @@ extension BrokerState {
         var changes: UInt64 = 0
         /// All changes up to this number are on the disk.
         var committed: UInt64 = 0
-        var isWriting = false
-        /// Whether the write under way says who is signed in.
-        var writesDevice = false
+        /// What is being written; `nil` where nothing is.
+        var writing: Batch?
         /// When the next write begins at the latest; `nil` where nothing is to be written.
         var due: Duration?
-        /// Whether the write under way has entries of the log, and how many such writes have ended well.
-        var writesLog = false
+        /// How many writes that have entries of the log have ended well.
         var logWrites: UInt64 = 0
         /// Why the last write failed; `nil` if it did not.
         var problem: String?
@@ -83,7 +81,7 @@ extension BrokerState {
     }
 
     mutating func writeIfDue() {
-        guard !disk.isWriting, let due = disk.due, due <= now.uptime else { return }
+        guard disk.writing == nil, let due = disk.due, due <= now.uptime else { return }
         var batch = Batch(number: disk.changes)
         if isDeviceDirty { batch.device = pending?.next ?? device }
         if isMembershipDirty { batch.membership = .some(membership) }
@@ -105,14 +103,12 @@ extension BrokerState {
         batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
         (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])
         isComplianceDirty = false
-        (disk.isWriting, disk.writesDevice) = (true, batch.device != nil)
-        disk.writesLog = !batch.log.isEmpty
-        disk.due = nil
+        (disk.writing, disk.due) = (batch, nil)
         effects.append(.commit(batch))
     }
 
     mutating func commitFailed(_ batch: Batch, _ problem: String) {
-        disk.isWriting = false
+        disk.writing = nil
         isTouched = true
         isDeviceDirty = isDeviceDirty || batch.device != nil
         isMembershipDirty = isMembershipDirty || batch.membership != nil
@@ -125,11 +121,11 @@ extension BrokerState {
         if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
         disk.problem = problem
         disk.due = now.uptime + Self.diskPause
-        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .notStored(problem)) }
+        if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
     }
 
     /// Whether the disk has it who is signed in.
-    var isSessionOnDisk: Bool { !isDeviceDirty && !(disk.isWriting && disk.writesDevice) }
+    var isSessionOnDisk: Bool { !isDeviceDirty && disk.writing?.device == nil }
 
     // MARK: Keys
 
@@ -147,7 +143,7 @@ extension BrokerState {
     }
 
     /// Whether everything is on the disk.
-    package var isOnDisk: Bool { !disk.isWriting && disk.due == nil }
+    package var isOnDisk: Bool { disk.writing == nil && disk.due == nil }
 
     /// Whether the broker knows that it is about to end, and everything is on the disk.
     var isReadyToEnd: Bool { provider.isEnding && isOnDisk }

@@ -90,12 +90,10 @@ extension BrokerState {
 
     // MARK: The program that enforces
 
-    /// Whether the caller is the program that enforces: root's unit, or, on a bus that one user reaches, a program of the broker's user that is no app.
+    /// Whether the caller is the program that enforces. Where units tell services apart, it is root's.
     private func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =
-            requiresProof
-            ? caller.user == 0 && caller.credentials.unit == AppCleanup.enforcementUnit
-            : caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
+            isService(caller, unit: AppCleanup.enforcementUnit) && (caller.user == 0 || !requiresProof)
         guard isProgram else { throw .notEnforcing }
     }
 

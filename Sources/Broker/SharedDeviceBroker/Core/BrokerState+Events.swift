@@ -11,12 +11,6 @@ package struct ComplianceWord: Sendable, Equatable {
     package let isCompliant: Bool
     /// When it was so, by the provider's clock.
     package let date: Date
-
-    package init(issuer: String, isCompliant: Bool, date: Date) {
-        self.issuer = issuer
-        self.isCompliant = isCompliant
-        self.date = date
-    }
 }
 
 /// What the service that speaks to the provider has heard: ends of sessions, from whichever way they come, and reasons to ask the provider at once.
@@ -28,14 +22,9 @@ extension BrokerState {
     /// How far the provider's clock may be behind this device's, in seconds.
     static let clockSkew: TimeInterval = 60
 
-    /// Whether the caller is the service that speaks to the provider: its own unit, or, on a bus that one user reaches, a program of the broker's
-    /// user that is no app.
+    /// Whether the caller is the service that speaks to the provider.
     func checkIsProvider(_ caller: Caller) throws(Refusal) {
-        let isProvider =
-            requiresProof
-            ? caller.credentials.unit == Self.providerUnit
-            : caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
-        guard isProvider else { throw .notTheProvider }
+        guard isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
     }
 
     /// Does what follows from what was heard.

@@ -27,8 +27,7 @@ extension BrokerState {
     /// What was asked about a sign-in of before says nothing of another one.
     private mutating func forgetQuestions() {
         (provider.mayBeUsed, provider.problem, provider.unanswered) = (false, nil, nil)
-        (provider.needsPerson, provider.demandedAt) = (false, nil)
-        (provider.pausedUntil, provider.failures) = (nil, 0)
+        (provider.demandedAt, provider.pausedUntil, provider.failures) = (nil, nil, 0)
     }
 
     /// A session that an earlier run of the broker has opened.
@@ -37,7 +36,6 @@ extension BrokerState {
         provider.provedAt = ledger.sessions[device.epoch]?.startedAt ?? .distantPast
         provider.beganAt = provider.provedAt
         provider.mayBeUsed = !session.isSettled
-        provider.needsPerson = session.record == nil || session.needsPerson
         if !session.needsPerson { provider.demandedAt = now.uptime }
         // The clock may have been set since: nobody was checked later than now.
         provider.isGood(since: now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt))))
@@ -107,7 +105,6 @@ extension BrokerState {
     /// The provider wants the person before it gives a token. To want them once more gives them no more time.
     mutating func needPerson() {
         guard !provider.needsPerson else { return }
-        provider.needsPerson = true
         provider.demandedAt = now.uptime
         provider.session?.needsPerson = true
         keepProviderSession(within: .zero)

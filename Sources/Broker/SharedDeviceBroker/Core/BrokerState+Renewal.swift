@@ -70,7 +70,7 @@ extension BrokerState {
         guard provider.isReachable, provider.renewal == nil, isDue || !provider.queue.isEmpty else { return }
         // A record that the disk does not have would be lost with the power, and its predecessor is used up.
         guard disk.committed >= provider.change else {
-            if let problem = disk.problem { refuseTokens(.notStored(problem)) }
+            if let problem = disk.problem { refuseTokens(.failed(problem)) }
             return
         }
         guard provider.session?.isSettled == false else { return keepQuestion(isOpen: true) }

@@ -172,7 +172,7 @@ extension BrokerState {
         detail: String
     ) throws(Refusal) {
         let next = try device.signingIn(account, rules)
-        if let problem = disk.problem { throw .notStored(problem) }
+        if let problem = disk.problem { throw .failed(problem) }
         ledger.begin(next.epoch, account: account, at: now)
         // In the same transaction as the session: each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: account, detail: detail)

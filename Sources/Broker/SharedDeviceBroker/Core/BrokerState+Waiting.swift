@@ -60,11 +60,12 @@ extension BrokerState {
             return try currentAccount(request, participant)
         case .token(let participant, let grant) where isStored: return try handOver(request, participant, grant)
         case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
-        case .stored(let fields, _) where request.call.isSignOut && (isLate || disk.problem != nil && !disk.isWriting):
+        case .stored(let fields, _)
+        where request.call.isSignOut && (isLate || disk.problem != nil && disk.writing == nil):
             // The device is signed out; whoever asks may know that the disk does not have it yet.
             return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
         case .account, .token, .stored:
-            if let problem = disk.problem { throw .notStored(problem) }
+            if let problem = disk.problem { throw .failed(problem) }
             waiting[request.number] = entry
             return nil
         case .signIn(let participant):

@@ -153,8 +153,8 @@ package struct BrokerState: Sendable {
         case .issued(let number, let result): issued(number, result)
         case .committed(let number):
             disk.committed = max(disk.committed, number)
-            disk.isWriting = false
-            if disk.writesLog { disk.logWrites += 1 }
+            if disk.writing?.log.isEmpty == false { disk.logWrites += 1 }
+            disk.writing = nil
             disk.problem = nil
             isTouched = true
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
@@ -294,7 +294,7 @@ package struct BrokerState: Sendable {
     /// When the broker wants to be woken, at the latest; `nil` means never.
     package var nextDeadline: Duration? {
         var times: [Duration?] = [waiting.deadline]
-        if !disk.isWriting { times.append(disk.due) }
+        if disk.writing == nil { times.append(disk.due) }
         times.append(schedule?.nextLook)
         times.append(reminder?.at)
         times.append(refusals.nextSummary)

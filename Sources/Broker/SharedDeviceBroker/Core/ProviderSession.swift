@@ -63,8 +63,8 @@ extension BrokerState {
         var beganAt = Date.distantPast
         /// The provider's word of who has signed in, the last that came.
         var identity: IdentityToken?
-        /// Whether the provider wants the person before it gives a token.
-        var needsPerson = false
+        /// Whether the provider wants the person before it gives a token. Without a record it is not asked.
+        var needsPerson: Bool { session.map { $0.needsPerson || $0.record == nil } ?? false }
         /// Since when it does; `nil`: since before this run of the broker.
         var demandedAt: Duration?
         /// Grows with each sign-in of the person: a renewal from before one brings nothing.

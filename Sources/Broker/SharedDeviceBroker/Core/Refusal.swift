@@ -224,7 +224,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func malformed(_ field: String, _ flaw: String) -> Refusal {
         Refusal(.invalidRequest, "“\(field)” \(flaw)")
     }
-    package static func notStored(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }
     package static func failed(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }
 
     /// What the identity provider says, as the caller gets it.

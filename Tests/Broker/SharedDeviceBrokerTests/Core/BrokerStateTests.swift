@@ -36,7 +36,7 @@ struct BrokerStateTests {
         let desk = device.app("desk")
         let announced = device.announcements
         device.diskMode = .fails("no space")
-        #expect(device.refusalOfSignIn("ada", by: desk) == .notStored("no space"))
+        #expect(device.refusalOfSignIn("ada", by: desk) == .failed("no space"))
         #expect(device.state.device.account == nil)
         #expect(device.announcements == announced)
         #expect(try device.session(for: desk).session.account == nil)
@@ -74,11 +74,11 @@ struct BrokerStateTests {
         let session = try device.signIn("ada", by: device.app("desk"))
         device.diskMode = .fails("no space")
         let app = device.app("a")
-        #expect(throws: Refusal.notStored("no space")) { try device.session(for: app) }
+        #expect(throws: Refusal.failed("no space")) { try device.session(for: app) }
         let again = device.send(app, .currentAccount)
         #expect(device.replies[again] == nil, "the next attempt is a second away")
         device.advance(by: .seconds(1))
-        #expect(device.refusal(again) == .notStored("no space"))
+        #expect(device.refusal(again) == .failed("no space"))
         device.diskMode = .commits
         device.advance(by: .seconds(1))
         #expect(try device.session(for: app).session.account?.username == "ada")
@@ -108,7 +108,7 @@ struct BrokerStateTests {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         device.diskMode = .fails("no space")
-        #expect(throws: Refusal.notStored("no space")) { try device.report(.finished, of: session, by: desk) }
+        #expect(throws: Refusal.failed("no space")) { try device.report(.finished, of: session, by: desk) }
         device.diskMode = .commits
         device.advance(by: .seconds(1))
         try device.report(.finished, of: session, by: desk)
