@@ -171,7 +171,16 @@ final class VirtualDevice {
         (content.device, content.membership, content.ledger) = (disk.device, disk.membership, disk.ledger(at: now))
         (content.noted, content.compliance) = (disk.laterState, disk.compliance)
         content.provider = keepsRecords ? disk.provider : disk.provider?.withoutRecord
-        content.outbox = keepsRecords ? disk.outbox : [:]
+        // What waits in memory, and for how long, no disk has.
+        content.outbox = (keepsRecords ? disk.outbox : [:]).mapValues { entry in
+            ProviderOutbox.Entry(
+                record: entry.record,
+                keepsSession: entry.keepsSession,
+                addedAt: entry.addedAt,
+                tries: entry.tries,
+                next: now.uptime
+            )
+        }
         content.recordProblems = keepsRecords || disk.provider?.record == nil ? [] : ["there is no key"]
         state = BrokerState(content, lastActivity: disk.lastActivity, requiresProof: requiresProof, at: now)
         feed(.manifests(manifests))
