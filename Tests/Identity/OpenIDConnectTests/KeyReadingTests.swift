@@ -4,10 +4,11 @@ import HTTPClient
 import Identity
 import JSONWebSignature
 import NotifyCenterTestKit
-import OpenIDConnect
 import Synchronization
 import TestProviders
 import Testing
+
+@testable import OpenIDConnect
 
 /// When keys and description are read, by whom, and what follows from a failure.
 @Suite("Reading the provider's keys and description")
@@ -115,6 +116,29 @@ struct KeyReadingTests {
     }
 
     // MARK: Failures
+
+    @Test("a reading that fails before anybody waits for its end has failed for who has begun it")
+    func failsAtOnce() async throws {
+        let clock = TestClock()
+        let text = #"{"alg":"ES256","kid":"1"}"#
+        let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
+        let empty = try JSONWebKeySet(parsing: Array(#"{"keys":[]}"#.utf8))
+        let failure = SignInError.unreachable(try #require(Issuer("https://example.com")), "its keys are away")
+        for _ in 1...2000 {
+            let keys = ProviderKeys(clock: clock.clock)
+            _ = try await keys.verify(token, for: .message) { willAsk in
+                willAsk()
+                return .success(empty)
+            }
+            clock.advance(by: KeyCache.pause)
+            await #expect(throws: failure) {
+                try await keys.verify(token, for: .message) { willAsk in
+                    willAsk()
+                    return .failure(failure)
+                }
+            }
+        }
+    }
 
     @Test("a provider that says how long it wants to be left alone is, and its word is passed on: its description")
     func descriptionLater() async throws {

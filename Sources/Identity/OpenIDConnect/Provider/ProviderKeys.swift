@@ -10,18 +10,30 @@ final class ProviderKeys: Sendable {
 
     private struct State {
         var cache = KeyCache()
-        var isReading = false
+        /// How many readings have begun, and how many have ended: one less, where one is under way.
+        var begun: UInt64 = 0
+        var ended: UInt64 = 0
+        /// Why the last one that has ended has failed; `nil` where it has not.
+        var failure: SignInError?
         var nextWaiter: UInt64 = 0
         var waiting: [UInt64: CheckedContinuation<SignInError?, Never>] = [:]
+
+        var isReading: Bool { ended < begun }
+
+        /// - Returns: the number of the reading that is under way from now on.
+        mutating func beginReading() -> UInt64 {
+            begun += 1
+            return begun
+        }
     }
 
     /// What follows from what is known now.
     private enum Step<Judgement> {
         case judged(Judgement)
         /// Another caller's reading is under way.
-        case join
+        case join(UInt64)
         /// This caller has to begin one; nobody else does from now on.
-        case begin
+        case begin(UInt64)
     }
 
     private let clock: OpenIDConnectClient.Clock
@@ -49,21 +61,20 @@ final class ProviderKeys: Sendable {
                     case .refused(let error): error.mayBeNewKey
                     case .fetch, .unavailable: true
                     }
-                if lacksKey, !hasRead, state.isReading { return .join }
+                if lacksKey, !hasRead, state.isReading { return .join(state.begun) }
                 guard verdict == .fetch, !hasRead else { return .judged(verdict) }
-                state.isReading = true
-                return .begin
+                return .begin(state.beginReading())
             }
             switch step {
             case .judged(let verdict):
                 if verdict == .unavailable, let failure { throw failure }
                 return (verdict, hasRead)
             // Where another's reading has failed, this caller's own may do better.
-            case .join: failure = try await end()
-            case .begin:
+            case .join(let reading): failure = try await end(of: reading)
+            case .begin(let reading):
                 hasRead = true
                 begin(need, read)
-                if let failure = try await end() { throw failure }
+                if let failure = try await end(of: reading) { throw failure }
             }
         }
     }
@@ -78,31 +89,29 @@ final class ProviderKeys: Sendable {
             let step = state.withLock { state -> Step<KeyCache.Readiness> in
                 let readiness = state.cache.readiness(at: clock.now())
                 guard readiness != .ready else { return .judged(readiness) }
-                if state.isReading { return .join }
+                if state.isReading { return .join(state.begun) }
                 guard readiness == .fetch else { return .judged(readiness) }
-                state.isReading = true
-                return .begin
+                return .begin(state.beginReading())
             }
             switch step {
             case .judged(let readiness):
                 if readiness != .ready, let failure { throw failure }
                 return readiness == .ready
-            case .join: failure = try await end()
-            case .begin:
+            case .join(let reading): failure = try await end(of: reading)
+            case .begin(let reading):
                 begin(.preparation, read)
-                if let failure = try await end() { throw failure }
+                if let failure = try await end(of: reading) { throw failure }
             }
         }
     }
 
     /// Reads the keys, whatever is known.
     func reread(_ read: @escaping Reading) async throws(SignInError) {
-        let isFirst = state.withLock { state in
-            defer { state.isReading = true }
-            return !state.isReading
+        let (reading, isFirst) = state.withLock { state in
+            state.isReading ? (state.begun, false) : (state.beginReading(), true)
         }
         if isFirst { begin(.preparation, read) }
-        if let failure = try await end() { throw failure }
+        if let failure = try await end(of: reading) { throw failure }
     }
 
     /// What has failed is worth another attempt at once.
@@ -115,38 +124,41 @@ final class ProviderKeys: Sendable {
                 state.withLock { $0.cache.willFetch(at: clock.now(), for: need) }
             }
             let (waiting, failure) = state.withLock { state in
-                defer { (state.isReading, state.waiting) = (false, [:]) }
                 switch outcome {
                 case .success(let keys):
                     state.cache.read(keys, at: clock.now())
-                    return (state.waiting.values, nil as SignInError?)
+                    state.failure = nil
                 case .failure(let error):
                     state.cache.failed(retryAfter: error.retryAfter, at: clock.now())
-                    return (state.waiting.values, error)
+                    state.failure = error
                 }
+                state.ended = state.begun
+                defer { state.waiting = [:] }
+                return (state.waiting.values, state.failure)
             }
             for continuation in waiting { continuation.resume(returning: failure) }
         }
     }
 
-    /// Waits for the end of the reading that is under way.
+    /// Waits for the end of this reading, which may have come already.
     ///
-    /// - Returns: why it has failed; `nil` where it has not, or where none is under way any more.
+    /// - Returns: why it has failed, or the last one after it; `nil` where that has not.
     /// - Throws: `cancelled`, where this task is.
-    private func end() async throws(SignInError) -> SignInError? {
+    private func end(of reading: UInt64) async throws(SignInError) -> SignInError? {
         let number = state.withLock { state in
             state.nextWaiter += 1
             return state.nextWaiter
         }
         let failure = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let isWaiting = state.withLock { state in
+                let result = state.withLock { state -> SignInError?? in
+                    if state.ended >= reading { return .some(state.failure) }
                     // A task that was cancelled before has found nobody to wake.
-                    guard state.isReading, !Task.isCancelled else { return false }
+                    if Task.isCancelled { return .some(nil) }
                     state.waiting[number] = continuation
-                    return true
+                    return nil
                 }
-                if !isWaiting { continuation.resume(returning: nil) }
+                if let result { continuation.resume(returning: result) }
             }
         } onCancel: {
             state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(returning: nil)
