@@ -112,7 +112,7 @@ extension BrokerState {
 
     /// Whoever waits for the status waits for its problems, too, and these come and go without any other change of the device.
     mutating func noteProblems() {
-        let starts = wakes.sorted { $0.key < $1.key }.map(\.value.problem)
+        let starts = wakes.isEmpty ? [] : wakes.sorted { $0.key < $1.key }.map(\.value.problem)
         let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
         let next = (single + starts).compactMap(\.self) + enforcementProblems + manifestProblems
         guard next != problems else { return }

@@ -324,7 +324,10 @@ package struct BrokerState: Sendable {
         lookAtPrompts()
         endOfflineSession()
         remindIfDue()
-        for app in wakes.filter({ $0.value.next.map { $0 <= now.uptime } ?? false }).keys.sorted() { startService(app) }
+        if !wakes.isEmpty {
+            let due = wakes.filter { $0.value.next.map { $0 <= now.uptime } ?? false }
+            for app in due.keys.sorted() { startService(app) }
+        }
         for summary in refusals.summaries(at: now.uptime) {
             enterLog(.refused, app: summary.app, detail: summary.detail)
         }

@@ -340,7 +340,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
     package var openRounds: [(number: UInt64, ended: Duration?)] {
-        sessions.filter { $0.value.outcome == .open }.sorted { $0.key < $1.key }.map { ($0.key, $0.value.endedUptime) }
+        unfinished.filter { sessions[$0]?.outcome == .open }.sorted().map { ($0, sessions[$0]?.endedUptime) }
     }
 
     /// The sessions whose cleanup the app owes, oldest first.
@@ -357,7 +357,9 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// Whoever owes something and satisfies the condition.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
-        Set(
+        // At most events nobody owes anything.
+        guard !unfinished.isEmpty else { return [] }
+        return Set(
             unfinished.flatMap { number in
                 (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }.keys
             }

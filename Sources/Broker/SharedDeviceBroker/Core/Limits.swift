@@ -213,6 +213,8 @@ extension String {
     /// At most so many Unicode scalars of it, without line breaks and control characters: nobody can write a line of the log that looks
     /// like another one's.
     package func forLog(_ length: Int) -> String {
+        // Nearly every text is of this kind.
+        if utf8.count <= length, utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) { return self }
         let kept = unicodeScalars.prefix(length).map { scalar -> Unicode.Scalar in
             switch scalar.properties.generalCategory {
             case .control, .lineSeparator, .paragraphSeparator, .format, .surrogate: "\u{FFFD}"

@@ -74,6 +74,8 @@ package struct SignOutSchedule: Sendable {
     /// The first end of a shift after the session's begin. A time that the change to summer time leaves out is the first one after the gap;
     /// of one that there is twice, the first counts.
     private var shiftEnd: (Date, minute: Int)? {
+        // To ask for the local time takes long.
+        guard !settings.shiftEnds.isEmpty else { return nil }
         let day = 86_400.0
         let today = (localTime.clock(at: startedAt).timeIntervalSince1970 / day).rounded(.down) * day
         let ends = settings.shiftEnds.sorted().compactMap { minute in

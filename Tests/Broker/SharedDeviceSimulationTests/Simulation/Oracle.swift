@@ -347,13 +347,15 @@ struct Oracle {
     // MARK: What holds at all times
 
     mutating func check(_ world: World) {
-        guard violation == nil, let broker = world.broker else { return }
-        if lastRevision != broker.revision {
-            lastRevision = broker.revision
-            checkLedger(broker.ledger, world)
+        guard violation == nil, let revision = world.broker?.revision else { return }
+        if lastRevision != revision, let ledger = world.broker?.ledger {
+            lastRevision = revision
+            checkLedger(ledger, world)
         }
-        for (home, content) in world.homes.enumerated() where !content.sessions.isEmpty {
-            for session in content.sessions { checkData(session, home, broker, world) }
+        for home in world.homes.indices {
+            for store in world.homes[home].data where !store.isEmpty {
+                for session in store { checkData(session, home, world) }
+            }
         }
     }
 
@@ -379,11 +381,12 @@ struct Oracle {
         }
     }
 
-    private mutating func checkData(_ session: UInt64, _ home: Int, _ broker: BrokerState, _ world: World) {
-        let content = world.homes[home]
-        if broker.device.epoch == session, broker.device.account != nil { return }
+    private mutating func checkData(_ session: UInt64, _ home: Int, _ world: World) {
+        guard let device = world.broker?.device else { return }
+        if device.epoch == session, device.account != nil { return }
         let debt = Debt(session: session, home: home)
-        if broker.ledger.parts[session]?[content.participant].map({ $0.progress?.isSettled != true }) == true { return }
+        let part = world.broker?.ledger.parts[session]?[Setting.homes[home]]
+        if let part, part.progress?.isSettled != true { return }
         if waived.contains(debt) || nameless.contains(session) || unheard.contains(debt)
             || isInDoubt(session, home, world)
         {

@@ -29,6 +29,7 @@ extension World {
         var state = BrokerState(content, lastActivity: disk.lastActivity, at: now)
         // Read before the first event, so that nothing is decided yet.
         oracle.started(&state, self)
+        deadline = state.nextDeadline
         broker = state
         latest = nil
         // The bus says which connections of before are gone.
@@ -46,6 +47,7 @@ extension World {
         if !isPowerCut, effectsLeft == nil, random.chance(40) { endBroker() }
         note(isPowerCut ? "the power fails" : "the broker is killed")
         broker = nil
+        deadline = nil
         effectsLeft = nil
         // The transaction under way is on the disk, or is not.
         if case .batch(let batch)? = jobs.first, diskMode == .works, random.chance(50) { disk.commit(batch) }
@@ -87,10 +89,10 @@ extension World {
     // MARK: Events
 
     func feed(_ event: Event) {
-        guard var state = broker else { return }
-        broker = nil
+        guard var state = broker.take() else { return }
         let before = oracle.before(state)
         let effects = state.reduce(rewritten(event, state), at: now)
+        deadline = state.nextDeadline
         broker = state
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)

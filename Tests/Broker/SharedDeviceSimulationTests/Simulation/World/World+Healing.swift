@@ -92,7 +92,7 @@ extension World {
                 continue
             }
             if isSettled { return }
-            var next = broker?.nextDeadline
+            var next = deadline
             for slot in slots {
                 if let retry = slot.process?.retryAt, retry > now.uptime { next = min(next ?? retry, retry) }
             }

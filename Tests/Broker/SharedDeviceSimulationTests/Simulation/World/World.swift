@@ -54,6 +54,8 @@ final class World {
 
     var now = Moment(wall: Date(timeIntervalSince1970: 1_700_000_000), uptime: .seconds(1000))
     var broker: BrokerState?
+    /// When it wants to be woken. To work that out takes long, and every step asks for it.
+    var deadline: Duration?
     /// After how many effects the broker is killed.
     var effectsLeft: Int?
     var diskMode = DiskMode.works
@@ -121,24 +123,25 @@ final class World {
     /// All that can happen next without a fault or a wish.
     func enabled() -> [Step] {
         var found: [Step] = []
+        let isUp = broker != nil
         for index in slots.indices {
-            if broker != nil, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
+            if isUp, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
             guard let process = slots[index].process, !slots[index].isHung else { continue }
             if !slots[index].toApp.isEmpty { found.append(.appReads(index)) }
             if isBusUp, process.canAct(at: now.uptime) { found.append(.appActs(index)) }
         }
         if let enforcer {
             if !slots[Self.enforcer].toApp.isEmpty { found.append(.enforcerReads) }
-            if isBusUp, enforcer.canAct(at: now.uptime), broker != nil || !enforcer.work.isEmpty {
+            if isBusUp, enforcer.canAct(at: now.uptime), isUp || !enforcer.work.isEmpty {
                 found.append(.enforcerActs)
             }
         }
         if !jobs.isEmpty, diskMode != .standsStill { found.append(.diskWorks) }
-        if !questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.providerAnswers) }
-        if !organisation.questions.isEmpty, providerMode != .hangs, broker != nil { found.append(.organisationAnswers) }
+        if !questions.isEmpty, providerMode != .hangs, isUp { found.append(.providerAnswers) }
+        if !organisation.questions.isEmpty, providerMode != .hangs, isUp { found.append(.organisationAnswers) }
         if serviceCanTell { found.append(.serviceTells) }
-        if !starts.isEmpty, broker != nil { found.append(.busStarts) }
-        if let deadline = broker?.nextDeadline, deadline <= now.uptime { found.append(.brokerWakes) }
+        if !starts.isEmpty, isUp { found.append(.busStarts) }
+        if let deadline, deadline <= now.uptime { found.append(.brokerWakes) }
         return found
     }
 
@@ -173,7 +176,7 @@ final class World {
     func advance(by duration: Duration) {
         let end = now.uptime + duration
         var wakes = 0
-        while violation == nil, let deadline = broker?.nextDeadline, deadline <= end {
+        while violation == nil, let deadline, deadline <= end {
             pass(to: max(deadline, now.uptime))
             feed(.time)
             oracle.check(self)
