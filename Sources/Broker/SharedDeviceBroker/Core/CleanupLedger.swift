@@ -357,13 +357,10 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// Whoever owes something and satisfies the condition.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
-        // At most events nobody owes anything.
-        guard !unfinished.isEmpty else { return [] }
-        return Set(
-            unfinished.flatMap { number in
-                (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }.keys
-            }
-        )
+        unfinished.reduce(into: []) { found, number in
+            let owing = (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }
+            found.formUnion(owing.keys)
+        }
     }
 
     /// Whoever owes something.
