@@ -138,7 +138,7 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Whether a crash must not lose what this record says and `other` does not. A receipt that the broker has taken may stay on the disk:
     /// the broker does not ask for it, or says that the cleanup is due again.
-    func hasNews(since other: SessionRecord) -> Bool {
+    package func hasNews(since other: SessionRecord) -> Bool {
         lastReported != other.lastReported || mayHoldData != other.mayHoldData || shared != other.shared
             || !receiptsDue.allSatisfy(other.receiptsDue.contains)
     }

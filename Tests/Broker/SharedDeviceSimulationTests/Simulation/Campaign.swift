@@ -13,8 +13,8 @@ package struct Outcome: Sendable {
 extension SimulatedSchedule {
     /// Plays the schedule.
     package func play(mutant: Mutant? = nil, trace: ((String) -> Void)? = nil) -> Outcome {
-        let world = World(seed: seed, mutant: mutant, trace: trace)
-        world.begin(configuration)
+        let world = World(seed: seed, mutant: mutant, hasManyUsers: hasManyUsers, trace: trace)
+        world.begin(file)
         for step in steps where world.violation == nil { world.run(step) }
         if world.violation == nil { world.heal() }
         return Outcome(seed: seed, violation: world.violation, kind: world.oracle.kind, steps: world.steps)
@@ -60,7 +60,9 @@ extension SimulatedSchedule {
     /// The steps, a line each.
     package var text: String {
         let lines = steps.enumerated().map { "  \($0 + 1). \($1)" }
-        return (["seed \(seed), configuration \(configuration)"] + lines).joined(separator: "\n")
+        return (["seed \(seed), configuration \(file)\(hasManyUsers ? ", many users" : "")"] + lines).joined(
+            separator: "\n"
+        )
     }
 }
 

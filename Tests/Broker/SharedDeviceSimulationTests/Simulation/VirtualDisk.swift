@@ -10,6 +10,8 @@ package struct VirtualDisk {
     package var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
     package var log: [AuditEntry] = []
     package var lastActivity: Date?
+    /// What of it a power cut leaves.
+    private var syncedActivity: Date?
     /// What is kept of the organisation's provider, and the state that it is of.
     package var provider: ProviderSession?
     package var providerOwner: DeviceState?
@@ -41,7 +43,20 @@ package struct VirtualDisk {
 
     package mutating func note(_ state: DeviceState, at date: Date) { noted = (state, date) }
 
-    package mutating func cutPower() { noted = safelyNoted }
+    /// A note, or a time stamp, that nobody has forced to the disk may have got there all the same. A note that is torn is none of a third kind: its text
+    /// is shorter than what a disk writes at once, and what follows it never changes.
+    package mutating func cutPower(keepsUnsynced: () -> Bool = { false }) {
+        if keepsUnsynced() { safelyNoted = noted } else { noted = safelyNoted }
+        if keepsUnsynced() { syncedActivity = lastActivity } else { lastActivity = syncedActivity }
+    }
+
+    /// Keeps the time stamp, without waiting for the disk.
+    ///
+    /// - Parameter isOldSynced: whether the disk has the one of before by now.
+    package mutating func keepActivity(_ date: Date, isOldSynced: Bool) {
+        if isOldSynced { syncedActivity = lastActivity }
+        lastActivity = date
+    }
 
     /// A later state than the rows have, if one was noted.
     package var laterState: (state: DeviceState, date: Date)? {

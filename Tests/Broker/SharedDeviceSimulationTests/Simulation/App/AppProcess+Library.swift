@@ -92,8 +92,10 @@ extension AppProcess {
         lastEpoch = answer.session.epoch
         isStrict = answer.isStrict
         if !answer.owed.isEmpty {
-            home.record.reconcile(owed: answer.owed, held: held)
-            let due = home.record.receipts(held: held)
+            let due = home.update { record in
+                record.reconcile(owed: answer.owed, held: held)
+                return record.receipts(held: held)
+            }
             // The cleanup was done, and the broker does not know.
             guard due.isEmpty else { return sendReceipts(due, then: purpose, &calls) }
         }
@@ -131,8 +133,10 @@ extension AppProcess {
         owed: [OwedSession]? = nil,
         home: inout Home
     ) -> [SessionRecord.Session] {
-        if let owed { home.record.reconcile(owed: owed, held: held) }
-        let stale = home.record.enter(session, held: held)
+        let stale = home.update { record in
+            if let owed { record.reconcile(owed: owed, held: held) }
+            return record.enter(session, held: held)
+        }
         let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
         if let current, !held.contains(current) { held.append(current) }
         return stale
@@ -206,7 +210,7 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let receipts = home.record.cleaned(stale)
+                let receipts = home.update { $0.cleaned(stale) }
                 held.removeAll(where: stale.contains)
                 self.stale.removeAll(where: stale.contains)
                 (home.journal, journal) = (nil, nil)

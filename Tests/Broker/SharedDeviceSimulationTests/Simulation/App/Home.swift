@@ -16,6 +16,14 @@ struct Home {
 
     init(_ participant: Participant) { self.participant = participant }
 
+    /// Changes the record as the library does: what is no news goes unwritten, and is found as it was the next time.
+    mutating func update<Value>(_ body: (inout SessionRecord) -> Value) -> Value {
+        var changed = record
+        let value = body(&changed)
+        if changed.hasNews(since: record) { record = changed }
+        return value
+    }
+
     /// The sessions of which any store has data.
     var sessions: Set<UInt64> { data[0].isEmpty ? data[1] : data[0].union(data[1]) }
 

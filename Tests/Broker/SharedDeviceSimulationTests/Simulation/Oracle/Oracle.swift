@@ -39,15 +39,20 @@ struct Oracle {
     var endedAt: [UInt64: Duration] = [:]
     var expired: Set<UInt64> = []
     var wasPowerCut = false
-    /// Whether the wall clock was set: across a start of the broker, only it says how long a round has waited.
-    var isClockDoubtful = false
+    /// When the wall clock was set last.
+    var clockSetAt: Duration?
+    /// Rounds that were open before this are older or younger than the broker can know: across its start, only the wall clock says how long a round has
+    /// waited, and it was set then.
+    var roundsDoubtfulUntil: Duration?
+    /// Whether more than one user reaches the bus.
+    var hasManyUsers = false
     var policy = DevicePolicy()
     /// The configuration that is on the disk for the next start.
     var requests: [UInt64: Request] = [:]
     var attempts: [UInt32: [String: Int]] = [:]
     var refused: [String: Int] = [:]
     var minute: Int64 = 0
-    private var lastRevision: UInt64?
+    var lastRevision: UInt64?
     var provider = ProviderTruth()
 
     mutating func fail(_ kind: String, _ text: String) {
@@ -82,10 +87,10 @@ struct Oracle {
 
     mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
         switch content {
-        case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: false)
-        case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: false)
+        case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)
+        case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: hasManyUsers)
         case nil:
-            if let kept { policy = DevicePolicy(kept, hasManyUsers: false) } else { policy.isConfigured = false }
+            if let kept { policy = DevicePolicy(kept, hasManyUsers: hasManyUsers) } else { policy.isConfigured = false }
         }
     }
 
@@ -100,6 +105,8 @@ struct Oracle {
         defer { wasPowerCut = false }
         lastRevision = nil
         announced = []
+        roundsDoubtfulUntil = clockSetAt
+        defer { startedProvider(state, world) }
         let open = state.device
         if let last = given.keys.max(), last > open.epoch { return fail("a session was forgotten", "\(last)") }
         guard open.account != nil else {
@@ -116,6 +123,7 @@ struct Oracle {
         // It comes back where the page on the threat model says that it does.
         over = open.epoch - 1
         overForBroker = min(overForBroker, over)
+        noted = min(noted, over)
         endedAt = endedAt.filter { $0.key <= over }
         receipts = receipts.filter { $0.session <= over }
         receiptsOn = receiptsOn.filter { $0.key.session <= over }
@@ -216,7 +224,8 @@ struct Oracle {
         case .expired:
             guard let session = entry.session else { break }
             let age = world.now.uptime - (endedAt[session] ?? .zero)
-            if !isClockDoubtful, endedAt[session] != nil, let timeout = policy.cleanup.timeout, age < timeout {
+            if !isDoubtful(round: session), endedAt[session] != nil, let timeout = policy.cleanup.timeout, age < timeout
+            {
                 fail("a round expired early", "\(session), after \(age)")
             }
             expired.insert(session)
@@ -230,6 +239,11 @@ struct Oracle {
         }
     }
 
+    /// Whether the broker cannot know how long the round has waited.
+    private func isDoubtful(round session: UInt64) -> Bool {
+        roundsDoubtfulUntil.map { (endedAt[session] ?? .zero) <= $0 } ?? false
+    }
+
     /// Somebody is let in: the rules of the configuration and the debts of those before have to allow it.
     private mutating func signedIn(_ entry: AuditEntry, _ world: World) {
         guard policy.isConfigured, policy.mode == .shared else {
@@ -240,7 +254,8 @@ struct Oracle {
         }
         guard policy.cleanup.isStrict || policy.cleanup.timeout != nil else { return }
         for debt in debts() {
-            let isPast = policy.cleanup.timeout != nil && (expired.contains(debt.session) || isClockDoubtful)
+            let isPast =
+                policy.cleanup.timeout != nil && (expired.contains(debt.session) || isDoubtful(round: debt.session))
             if !isPast { return fail("somebody was let in", "home \(debt.home) owes session \(debt.session)") }
         }
     }
@@ -287,6 +302,8 @@ struct Oracle {
                 if world.disk.device.epoch <= session {
                     fail("an answer came before its transaction", "sign-out of \(session)")
                 }
+            case .providerEvents where hasManyUsers:
+                if index != World.service { fail("a stranger spoke for the provider", request.method) }
             case .overdue, .enforced:
                 if index != World.enforcer { fail("a stranger did what only the enforcement may", request.method) }
             case .waive, .join, .leave, .runningApps:
@@ -342,62 +359,5 @@ struct Oracle {
             fail("an app that owes was given an account", "home \(home), session \(session)")
         }
         given[session, default: [:]][home, default: []].insert(request.connection)
-    }
-
-    // MARK: What holds at all times
-
-    mutating func check(_ world: World) {
-        guard violation == nil, let revision = world.broker?.revision else { return }
-        if lastRevision != revision, let ledger = world.broker?.ledger {
-            lastRevision = revision
-            checkLedger(ledger, world)
-        }
-        for home in world.homes.indices {
-            for store in world.homes[home].data where !store.isEmpty {
-                for session in store { checkData(session, home, world) }
-            }
-        }
-    }
-
-    private mutating func checkLedger(_ ledger: CleanupLedger, _ world: World) {
-        for (number, session) in ledger.sessions where session.account == nil && session.outcome != .complete {
-            nameless.insert(number)
-        }
-        for (session, homes) in given where session <= over {
-            for (home, connections) in homes {
-                let debt = Debt(session: session, home: home)
-                guard !waived.contains(debt) else { continue }
-                let part = ledger.parts[session]?[Setting.homes[home]]
-                let isSettled = part.map { $0.progress?.isSettled == true } ?? true
-                if isSettled, !receipts.contains(debt) {
-                    return fail("a debt was lost", "home \(home), session \(session)")
-                }
-                guard isSettled, part != nil else { continue }
-                let owing = connections.subtracting(gone).subtracting(receiptsOn[debt] ?? [])
-                if !owing.isEmpty {
-                    return fail("a round went on without a process", "\(owing.sorted()), session \(session)")
-                }
-            }
-        }
-    }
-
-    private mutating func checkData(_ session: UInt64, _ home: Int, _ world: World) {
-        guard let device = world.broker?.device else { return }
-        if device.epoch == session, device.account != nil { return }
-        let debt = Debt(session: session, home: home)
-        let part = world.broker?.ledger.parts[session]?[Setting.homes[home]]
-        if let part, part.progress?.isSettled != true { return }
-        if waived.contains(debt) || nameless.contains(session) || unheard.contains(debt)
-            || isInDoubt(session, home, world)
-        {
-            return
-        }
-        fail("data was left without a debt", "home \(home), session \(session)")
-    }
-
-    /// Whether a process still shows the session that the broker has lost sight of: it ended its connection, or the broker was started anew.
-    /// It cleans up when it asks.
-    func isInDoubt(_ session: UInt64, _ home: Int, _ world: World) -> Bool {
-        world.slots.contains { $0.home == home && $0.process?.held.contains { $0.epoch == session } == true }
     }
 }

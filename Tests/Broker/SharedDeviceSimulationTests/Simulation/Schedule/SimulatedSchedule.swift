@@ -19,6 +19,7 @@ enum Action: Hashable {
     case startBroker, killBroker
     case killBrokerAfter(Int)
     case cutPower
+    case cutPowerAfter(Int)
     case loseBus, restoreBus
     case disk(World.DiskMode)
     case provider(World.ProviderMode)
@@ -27,7 +28,11 @@ enum Action: Hashable {
     case killService
     case configure(Setting.File)
     case pass(Int)
+    /// The machine sleeps.
+    case sleep(Int)
     case setClock(Int)
+    /// A process does not hear the next broadcast of a sign-out.
+    case loseBroadcast(Int)
     case waive(Int)
     case signOutAnyone
     case stranger(Stranger)
@@ -53,16 +58,21 @@ struct ScheduledStep: Hashable, CustomStringConvertible {
 /// A device's life, made from a seed alone.
 package struct SimulatedSchedule: Hashable, Sendable {
     package let seed: UInt64
-    var configuration: Int
+    /// What the file of the managed configuration holds at first.
+    var file: Setting.File
+    /// Whether more than one user reaches the bus.
+    var hasManyUsers: Bool
     var steps: [ScheduledStep]
 
     package init(seed: UInt64) {
         var random = SplitMix64(seed: seed)
         self.seed = seed
-        configuration = random.pick(weighted: [
+        let configuration = random.pick(weighted: [
             (5, 0), (3, 1), (3, 2), (2, 3), (4, Setting.enforced), (5, Setting.organisation),
-            (3, Setting.organisation + 1),
+            (3, Setting.organisation + 1), (4, Setting.shortGrace),
         ])
+        file = random.below(25) == 0 ? random.pick([.broken, .missing]) : .valid(configuration)
+        hasManyUsers = random.chance(25)
         var maker = StepMaker(random: random)
         steps = maker.steps(count: 20 + random.below(40))
     }
@@ -73,8 +83,8 @@ private struct StepMaker {
     private enum Kind {
         case signIn, signOut, token, work, cancel, again
         case startApp, killApp, drop, stepFails, hang, enforcer
-        case broker, killBrokerAfter, power, bus, disk, provider, revoke, service
-        case configure, pass, clock, administrator, stranger, settle
+        case broker, killBrokerAfter, power, powerAfter, bus, disk, provider, revoke, service
+        case configure, pass, sleep, clock, loseBroadcast, administrator, stranger, settle
     }
 
     var random: SplitMix64
@@ -108,6 +118,7 @@ private struct StepMaker {
             (3, .again), (6, .startApp), (6, .killApp), (3, .drop), (2, .stepFails),
             (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
             (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
+            (isBrokerUp ? 1 : 0, .powerAfter), (3, .sleep), (2, .loseBroadcast),
             (isBusUp ? 1 : 12, .bus),
             (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider), (3, .revoke),
             (2, .service),
@@ -146,6 +157,9 @@ private struct StepMaker {
         case .power:
             isBrokerUp = false
             return .cutPower
+        case .powerAfter:
+            isBrokerUp = false
+            return .cutPowerAfter(random.below(12))
         case .bus:
             isBusUp.toggle()
             return isBusUp ? .restoreBus : .loseBus
@@ -163,11 +177,14 @@ private struct StepMaker {
             return .configure(
                 random.pick(weighted: [
                     (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
-                    (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)), (6, .broken),
+                    (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)),
+                    (1, .valid(Setting.shortGrace)), (6, .broken),
                     (1, .missing),
                 ])
             )
         case .pass: return .pass(random.pick([1, 1, 3, 31, 61, 950]))
+        case .sleep: return .sleep(random.pick([61, 590, 3700, 8 * 3600]))
+        case .loseBroadcast: return .loseBroadcast(app)
         case .clock: return .setClock(random.pick([-86400, -600, 600, 86400, 40 * 86400]))
         case .administrator: return random.chance(50) ? .waive(random.below(3)) : .signOutAnyone
         case .stranger: return .stranger(random.pick(Action.Stranger.allCases))

@@ -10,6 +10,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case signOutNamesNoSession, policyIsAdvisory, brokenConfigurationIsDefaults
     case eventsLoseTheirTime, eventsAreNotHeeded, eventsOfStrangersAreForgotten
     case lostAnswerIsNoUse, everyTokenIsUnused, providerRecordIsNotWritten
+    case sleepIsUnseen, clockMovesWaits, nobodyIsProven, remindsNobody, neverConfiguredIsDefaults
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
 
     var appMistakes: AppMistakes {
@@ -79,6 +80,12 @@ extension World {
 
     func ordered(_ effects: [Effect], of event: Event) -> [Effect] {
         if mutant == .noBroadcastAtStart, case .busRestored = event {
+            return effects.filter { if case .announce = $0 { false } else { true } }
+        }
+        // What nobody has just brought about is a reminder.
+        if mutant == .remindsNobody, case .time = event,
+            !effects.contains(where: { if case .noteState = $0 { true } else { false } })
+        {
             return effects.filter { if case .announce = $0 { false } else { true } }
         }
         guard mutant == .noteAfterBroadcast,

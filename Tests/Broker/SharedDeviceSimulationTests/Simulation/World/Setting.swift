@@ -6,11 +6,19 @@ import SharedDeviceBroker
 /// Who is there: apps, users, people, configurations. Few of each, so that they meet often.
 enum Setting {
     /// What the file of the managed configuration holds.
-    enum File: Hashable {
+    enum File: Hashable, CustomStringConvertible {
         /// One of ``configurations``.
         case valid(Int)
         case broken
         case missing
+
+        var description: String {
+            switch self {
+            case .valid(let index): "\(index)"
+            case .broken: "broken"
+            case .missing: "missing"
+            }
+        }
     }
 
     static let homes = [
@@ -39,23 +47,34 @@ enum Setting {
     private static func executable(_ app: String) -> String { "/usr/bin/\(app)" }
 
     /// The bus can start the one app, and not the other.
-    static let manifests = [
-        AppManifest(
-            identifier: "org.example.mail",
-            identity: AppManifest.Identity(executable: executable("org.example.mail")),
-            busName: "org.example.mail",
-            tokens: tokens
-        ),
-        AppManifest(
-            identifier: "org.example.notes",
-            identity: AppManifest.Identity(executable: executable("org.example.notes")),
-            tokens: tokens
-        ),
-        AppManifest(
-            identifier: BrokerProtocol.promptIdentifier,
-            identity: AppManifest.Identity(executable: prompt.path)
-        ),
-    ]
+    private static let hinted = makeManifests(areProven: false)
+    private static let proven = makeManifests(areProven: true)
+
+    /// - Parameter areProven: whether the apps are known by what other users cannot forge.
+    static func manifests(areProven: Bool) -> [AppManifest] { areProven ? proven : hinted }
+
+    private static func makeManifests(areProven: Bool) -> [AppManifest] {
+        func identity(_ app: String) -> AppManifest.Identity {
+            AppManifest.Identity(executable: executable(app), appArmor: areProven ? app : nil)
+        }
+        return [
+            AppManifest(
+                identifier: "org.example.mail",
+                identity: identity("org.example.mail"),
+                busName: "org.example.mail",
+                tokens: tokens
+            ),
+            AppManifest(
+                identifier: "org.example.notes",
+                identity: identity("org.example.notes"),
+                tokens: tokens
+            ),
+            AppManifest(
+                identifier: BrokerProtocol.promptIdentifier,
+                identity: AppManifest.Identity(executable: prompt.path, user: areProven ? prompt.user : nil)
+            ),
+        ]
+    }
 
     private static let tokens = {
         var rights = TokenRights()
@@ -100,9 +119,10 @@ enum Setting {
         configuration(.enforced),
         organisation(.strict),
         organisation(.advisory),
+        organisation(.advisory, grace: 600),
     ]
-    /// The number of the first of those with the organisation's provider.
-    static let organisation = 6
+    /// The numbers of the first of those with the organisation's provider, and of the one whose grace is soon over.
+    static let (organisation, shortGrace) = (6, 8)
     static let issuer = "https://login.example"
     /// Whose apps take part then.
     static let enforcedUser: UInt32 = 1000
@@ -122,10 +142,10 @@ enum Setting {
         return configuration
     }
 
-    private static func organisation(_ policy: CleanupPolicy.Kind) -> ManagedConfiguration {
+    private static func organisation(_ policy: CleanupPolicy.Kind, grace: Int = 3600) -> ManagedConfiguration {
         let text = """
             {"sharedDeviceMode": true, "tenantIdentifier": "contoso", "cleanupPolicy": "\(policy.rawValue)", "identity": "oidc",
-                "oidcIssuer": "\(issuer)", "oidcClientID": "device", "offlineGrace": 3600}
+                "oidcIssuer": "\(issuer)", "oidcClientID": "device", "offlineGrace": \(grace)}
             """
         // It is written above.
         return try! ManagedConfiguration(json: Data(text.utf8), file: "the simulation's")

@@ -30,8 +30,9 @@ extension World {
         case .stepFails(let app): slots[app].process?.failures += 1
         case .startBroker: startBroker()
         case .killBroker: killBroker(isPowerCut: false)
-        case .killBrokerAfter(let effects): if broker != nil { effectsLeft = effects }
+        case .killBrokerAfter(let effects): if broker != nil { stop = Stop(effects: effects, isPowerCut: false) }
         case .cutPower: cutPower()
+        case .cutPowerAfter(let effects): if broker != nil { stop = Stop(effects: effects, isPowerCut: true) }
         case .loseBus: loseBus()
         case .restoreBus: restoreBus()
         case .disk(let mode):
@@ -44,9 +45,9 @@ extension World {
         case .killService: killService()
         case .configure(let file): configure(file)
         case .pass(let seconds): advance(by: .seconds(seconds))
-        case .setClock(let seconds):
-            now.wall += Double(seconds)
-            oracle.isClockDoubtful = true
+        case .sleep(let seconds): sleep(for: .seconds(seconds))
+        case .setClock(let seconds): setClock(by: seconds)
+        case .loseBroadcast(let app): slots[app].lostBroadcasts += 1
         case .waive(let home):
             let participant = Setting.homes[home]
             call(Self.administrator, .waive(app: participant.app, user: participant.user, session: nil, reason: "test"))
@@ -63,13 +64,37 @@ extension World {
     func configure(_ file: Setting.File) {
         self.file = file
         if case .valid(let index) = file {
-            manifests = index == Setting.enforced ? Setting.enforcedManifests : Setting.manifests
+            manifests =
+                index == Setting.enforced ? Setting.enforcedManifests : Setting.manifests(areProven: hasManyUsers)
             feed(.manifests(manifests))
         }
         readConfiguration()
     }
 
-    private func cutPower() {
+    /// The broker's watch tells of it, or of the next event.
+    private func setClock(by seconds: Int) {
+        now.wall += Double(seconds)
+        clockShift += .seconds(seconds)
+        oracle.clockSetAt = now.uptime
+        organisation.clockIsSet(by: Double(seconds))
+        for (index, incoming) in slots[Self.service].toBroker.enumerated() {
+            guard case .request(let request) = incoming, case .providerEvents(let events) = request.call else {
+                continue
+            }
+            slots[Self.service].toBroker[index] = .request(
+                Request(
+                    number: request.number,
+                    connection: request.connection,
+                    claimed: request.claimed,
+                    call: .providerEvents(events.map { $0.moved(by: Double(seconds)) }),
+                    method: request.method
+                )
+            )
+        }
+        if random.chance(70) { feed(.time) }
+    }
+
+    func cutPower() {
         for index in Setting.apps { killApp(index) }
         killEnforcer()
         killBroker(isPowerCut: true)
@@ -183,6 +208,11 @@ extension World {
         case .waives: stranger(.waive(app: "org.example.mail", user: nil, session: nil, reason: "because"), nil)
         case .enforces:
             stranger(.overdue(patience: .zero), random.chance(50) ? "org.example.mail" : nil)
+            // Where others reach the bus, not every program of an administrator's is the one that enforces, or speaks for the provider.
+            if hasManyUsers {
+                call(Self.administrator, .overdue(patience: .zero))
+                call(Self.administrator, .providerEvents([ProviderEvent(.networkUp, issuer: Setting.issuer)]))
+            }
             for participant in Setting.homes {
                 stranger(
                     .enforced(

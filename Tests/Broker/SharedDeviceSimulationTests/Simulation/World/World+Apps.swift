@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import Identity
 import SharedDevice
 import SharedDeviceBroker
@@ -164,10 +165,22 @@ extension World {
             }
         return Caller(
             connection: connection,
-            credentials: AppCredentials(user: user, executable: slot.executable),
+            credentials: AppCredentials(user: user, executable: slot.executable, unit: unit(index), label: label(slot)),
             process: UInt32(index),
             isAdministrator: slot.user == 0
         )
+    }
+
+    private func unit(_ index: Int) -> String? {
+        switch index {
+        case Self.enforcer: AppCleanup.enforcementUnit
+        case Self.service: "shared-device-identity.service"
+        default: nil
+        }
+    }
+
+    private func label(_ slot: Slot) -> String? {
+        slot.home.map { "\(homes[$0].participant.app) (enforce)" }
     }
 
     func appReads(_ index: Int) {

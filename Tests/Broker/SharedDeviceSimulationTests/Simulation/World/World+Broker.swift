@@ -26,11 +26,17 @@ extension World {
                 next: now.uptime
             )
         }
-        var state = BrokerState(content, lastActivity: disk.lastActivity, at: now)
+        var state = BrokerState(
+            content,
+            lastActivity: disk.lastActivity,
+            requiresProof: hasManyUsers && mutant != .nobodyIsProven,
+            at: moment
+        )
         // Read before the first event, so that nothing is decided yet.
         oracle.started(&state, self)
-        deadline = state.nextDeadline
+        deadline = state.nextDeadline.map { $0 - waitShift }
         broker = state
+        heardAsleep = now.asleep
         latest = nil
         // The bus says which connections of before are gone.
         var alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
@@ -44,11 +50,11 @@ extension World {
     /// The broker ends, and with it what its threads had not done.
     func killBroker(isPowerCut: Bool) {
         guard broker != nil || isPowerCut else { return }
-        if !isPowerCut, effectsLeft == nil, random.chance(40) { endBroker() }
+        if !isPowerCut, stop == nil, random.chance(40) { endBroker() }
         note(isPowerCut ? "the power fails" : "the broker is killed")
         broker = nil
         deadline = nil
-        effectsLeft = nil
+        stop = nil
         // The transaction under way is on the disk, or is not.
         if case .batch(let batch)? = jobs.first, diskMode == .works, random.chance(50) { disk.commit(batch) }
         jobs = []
@@ -58,7 +64,7 @@ extension World {
         starts = []
         if isPowerCut {
             if let synced { disk = synced }
-            disk.cutPower()
+            disk.cutPower { random.chance(50) }
         }
         known = []
         for index in slots.indices { slots[index].toBroker = [] }
@@ -88,18 +94,33 @@ extension World {
 
     // MARK: Events
 
+    /// The time as the broker's engine takes it.
+    private var moment: Moment {
+        var moment = now
+        if mutant == .sleepIsUnseen { moment.asleep = .zero }
+        moment.uptime += waitShift
+        return moment
+    }
+
+    /// How far a broker is ahead that waits by the wall clock.
+    private var waitShift: Duration { mutant == .clockMovesWaits ? max(.zero, clockShift) : .zero }
+
     func feed(_ event: Event) {
         guard var state = broker.take() else { return }
+        if now.asleep > heardAsleep {
+            heardAsleep = now.asleep
+            oracle.woke(self)
+        }
         let before = oracle.before(state)
-        let effects = state.reduce(rewritten(event, state), at: now)
-        deadline = state.nextDeadline
+        let effects = state.reduce(rewritten(event, state), at: moment)
+        deadline = state.nextDeadline.map { $0 - waitShift }
         broker = state
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
         for effect in ordered(effects, of: event) {
-            if let left = effectsLeft {
-                guard left > 0 else { return killBroker(isPowerCut: false) }
-                effectsLeft = left - 1
+            if let stop {
+                guard stop.effects > 0 else { return stop.isPowerCut ? cutPower() : killBroker(isPowerCut: false) }
+                self.stop?.effects -= 1
             }
             perform(effect)
             if broker == nil || violation != nil { return }
@@ -116,7 +137,9 @@ extension World {
         case .announce:
             note("  the broker broadcasts")
             oracle.announced(isNoted: diskMode != .standsStill || waitingNote == nil)
-            for index in slots.indices where slots[index].isRunning && isBusUp { slots[index].toApp.append(.broadcast) }
+            for index in slots.indices where slots[index].isRunning && isBusUp && hears(index) {
+                slots[index].toApp.append(.broadcast)
+            }
         case .commit(let batch):
             note("  transaction \(batch.number) goes to the disk")
             jobs.append(.batch(rewritten(batch)))
@@ -142,6 +165,16 @@ extension World {
         // Nobody uses another device here.
         case .pollSignIn: break
         }
+    }
+
+    /// Whether the process hears this broadcast. One of a sign-out the broker repeats to whoever it knows and has not heard of.
+    private func hears(_ index: Int) -> Bool {
+        guard slots[index].lostBroadcasts > 0, broker?.device.account == nil, known.contains(slots[index].connection)
+        else { return true }
+        note("  process \(index) does not hear it")
+        slots[index].lostBroadcasts -= 1
+        slots[index].hasMissedBroadcast = true
+        return false
     }
 
     /// The thread for notes does what it can.
@@ -180,7 +213,7 @@ extension World {
     func diskWorks() {
         guard !jobs.isEmpty else { return }
         switch jobs.removeFirst() {
-        case .activity(let date): if diskMode == .works { disk.lastActivity = date }
+        case .activity(let date): if diskMode == .works { disk.keepActivity(date, isOldSynced: random.chance(50)) }
         case .configuration(let configuration): if diskMode == .works { kept = configuration }
         case .batch(let batch):
             if diskMode == .works {
@@ -235,8 +268,14 @@ extension World {
             jobs.append(.configuration(ManagedConfiguration()))
         case .broken: problem = "the file is broken"
         }
-        let isIgnored = mutant == .brokenConfigurationIsDefaults && latest == nil
-        var policy = DevicePolicy(inForce: latest, kept: isIgnored ? Setting.defaults : kept, hasManyUsers: false)
+        let isIgnored =
+            latest == nil
+            && (mutant == .brokenConfigurationIsDefaults || mutant == .neverConfiguredIsDefaults && kept == nil)
+        var policy = DevicePolicy(
+            inForce: latest,
+            kept: isIgnored ? Setting.defaults : kept,
+            hasManyUsers: hasManyUsers
+        )
         policy.problem = problem
         oracle.configured(latest, kept: kept)
         note("in force: \(policy.mode), \(policy.cleanup)\(policy.isConfigured ? "" : ", never configured")")

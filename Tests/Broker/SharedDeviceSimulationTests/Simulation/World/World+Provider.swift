@@ -10,6 +10,8 @@ struct SimulatedProvider {
     /// What the provider knows of a sign-in. Its number is the name that events have for it.
     struct Session {
         let person: String
+        /// By the clock that never jumps.
+        let openedAt: Duration
         /// The refresh token that counts.
         var token: Int
         /// The provider has ended it.
@@ -35,6 +37,8 @@ struct SimulatedProvider {
     struct Told {
         let event: ProviderEvent
         let session: Int?
+
+        func moved(by seconds: Double) -> Told { Told(event: event.moved(by: seconds), session: session) }
     }
 
     var sessions: [Int: Session] = [:]
@@ -53,11 +57,19 @@ struct SimulatedProvider {
     /// Whom the prompt asks, by the number of its call.
     var asked: [UInt64: (person: String, goesOn: Bool)] = [:]
 
-    mutating func open(_ person: String) -> (Int, ProviderRecord) {
+    mutating func open(_ person: String, at now: Duration) -> (Int, ProviderRecord) {
         lastToken += 1
         let number = lastToken
-        sessions[number] = Session(person: person, token: number)
+        sessions[number] = Session(person: person, openedAt: now, token: number)
         return (number, Self.record(number, person, token: number))
+    }
+
+    /// The device's clock is set, and with it all that the simulation tells by that clock: the provider's own was right before and is afterwards.
+    mutating func clockIsSet(by seconds: Double) {
+        events = events.map { $0.moved(by: seconds) }
+        unacknowledged = unacknowledged.map { $0.moved(by: seconds) }
+        if let report { self.report = (report.number, report.told.moved(by: seconds)) }
+        revokedAt = revokedAt.mapValues { $0 + seconds }
     }
 
     static func record(_ session: Int, _ person: String, token: Int) -> ProviderRecord {
@@ -66,6 +78,12 @@ struct SimulatedProvider {
             session: "\(session)",
             content: Secret("\(token)")
         )
+    }
+}
+
+extension ProviderEvent {
+    func moved(by seconds: Double) -> ProviderEvent {
+        ProviderEvent(kind, issuer: issuer, subject: subject, session: session, date: date.map { $0 + seconds })
     }
 }
 
@@ -104,7 +122,7 @@ extension World {
             guard only == nil || only == person else {
                 return feed(.signedIn(name, .failure(IdentityError(.authenticationFailed, "another person"))))
             }
-            let (number, record) = organisation.open(person)
+            let (number, record) = organisation.open(person, at: now.uptime)
             note("the provider opens session \(number) of \(person)")
             guard !isLost else { return feed(.signedIn(name, .failure(Self.away))) }
             let signIn = ProviderSignIn(account: Setting.account(person), record: record, token: token(number))
@@ -155,7 +173,7 @@ extension World {
             switch question {
             case .renew(_, let record, let mayBeUsed): _ = renewed(record, mayBeUsed)
             case .end(_, let record): organisation.sessions[record.simulated.session]?.isEnded = true
-            case .complete(_, _, let person): _ = organisation.open(person)
+            case .complete(_, _, let person): _ = organisation.open(person, at: now.uptime)
             case .begin, .opened: break
             }
         }
@@ -260,117 +278,5 @@ extension World {
             case .success(let fields) = result, let name = fields["request"]?.stringValue
         else { return }
         promptCalls(goesOn ? .completeSignIn(name: name, .query(person)) : .cancelSignIn(label: name))
-    }
-}
-
-// MARK: Promises
-
-/// What the oracle knows of the device's sessions and the provider's.
-struct ProviderTruth {
-    /// The provider's session of each of the device's, and when the sign-in began by which the person proved who they are.
-    var sessions: [UInt64: Int] = [:]
-    var beganAt: [UInt64: Date] = [:]
-    /// When each prompt's sign-in began.
-    var prompts: [String: Date] = [:]
-    /// The provider's sessions that a disk had.
-    var keptSessions: Set<Int> = []
-    /// Those of whose end the broker has said that it is heeded, since its start: the power may take a sign-out back, and then the check finds it.
-    var heededEnds: Set<Int> = []
-
-    mutating func committed(_ batch: Batch) {
-        guard case .some(.some(let kept)) = batch.provider, let record = kept.record else { return }
-        keptSessions.insert(record.simulated.session)
-    }
-}
-
-extension Oracle {
-    /// What went to and fro between the broker and the provider.
-    mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
-        var opened: Int?
-        var isNew = false
-        var began = world.now.wall
-        if case .signedIn(let name, .success(let signIn?)) = event {
-            opened = signIn.record.simulated.session
-            began = provider.prompts[name] ?? began
-        }
-        for effect in effects {
-            switch effect {
-            case .journal(let entry) where entry.event == .signedIn:
-                isNew = true
-                guard let session = entry.session else { break }
-                // The number of a session that came to nothing is another's now, perhaps one without a provider.
-                provider.sessions[session] = opened
-                provider.beganAt[session] = began
-            case .beginSignIn(let name, _): provider.prompts[name] = world.now.wall
-            case .journal(let entry) where entry.event == .signedOut:
-                if entry.detail?.hasPrefix("the provider has ended its session") == true {
-                    signedOutByProvider(entry.session ?? 0, world)
-                }
-            case .renew(_, let record, _, let mayBeUsed):
-                let (session, token) = record.simulated
-                guard let truth = world.organisation.sessions[session], !truth.isRevoked, !truth.isEnded else { break }
-                if truth.token != token, !mayBeUsed {
-                    fail("a refresh token was used twice without a word", "\(token) of session \(session)")
-                }
-            default: break
-            }
-        }
-        // The same person has signed in again, and the session of the device goes on.
-        if let opened, !isNew, state.device.account != nil, state.providerRecord?.simulated.session == opened,
-            let before = provider.sessions[state.device.epoch], before != opened
-        {
-            provider.sessions[state.device.epoch] = opened
-            provider.beganAt[state.device.epoch] = began
-        }
-        if !isClockDoubtful, state.device.account != nil, let number = provider.sessions[state.device.epoch],
-            provider.heededEnds.contains(number), state.providerRecord?.simulated.session == number
-        {
-            fail("somebody is signed in by a session whose end was heeded", "the provider's \(number)")
-        }
-    }
-
-    private mutating func signedOutByProvider(_ session: UInt64, _ world: World) {
-        guard !isClockDoubtful, let number = provider.sessions[session],
-            let truth = world.organisation.sessions[number], !truth.isRevoked
-        else { return }
-        // The device itself has said that it is over, and then lost the sign-out with the power: the provider's word makes up for that.
-        if truth.isEnded { return }
-        // As far as the clocks of both may differ, an event of right before the sign-in counts, and so does one of during it.
-        if let revoked = world.organisation.revokedAt[truth.person], let began = provider.beganAt[session],
-            began.timeIntervalSince(revoked) <= 61
-        {
-            return
-        }
-        fail(
-            truth.isReused ? "a lost answer signed somebody out" : "the provider's word ended another session",
-            "session \(session), the provider's \(number)"
-        )
-    }
-
-    /// The broker has answered that an event is heeded.
-    mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
-        if let number = told.session { provider.heededEnds.insert(number) }
-        guard !isClockDoubtful, let number = told.session, let broker = world.broker, broker.device.account != nil,
-            provider.sessions[broker.device.epoch] == number
-        else { return }
-        fail("a session goes on that the provider has ended", "\(broker.device.epoch), the provider's \(number)")
-    }
-
-    mutating func gaveToken(_ value: String, _ world: World) {
-        guard value.hasPrefix("provider "), let number = Int(value.dropFirst("provider ".count)) else { return }
-        guard let kept = world.disk.provider?.record?.simulated.token, kept >= number else {
-            return fail("a token came before its record was on the disk", value)
-        }
-    }
-
-    /// At the end the provider knows of every session that is over.
-    mutating func checkProviderEnd(_ world: World) {
-        guard !isClockDoubtful, let broker = world.broker else { return }
-        let open = broker.device.account.flatMap { _ in broker.providerRecord?.simulated.session }
-        for number in provider.keptSessions.sorted() where number != open {
-            if world.organisation.sessions[number]?.isOpen == true {
-                return fail("the provider never hears that a session is over", "\(number)")
-            }
-        }
     }
 }

@@ -39,6 +39,10 @@ final class World {
         var toApp: [AppProcess.Message] = []
         /// Whether its process does nothing any more, for ever.
         var isHung = false
+        /// How many of the broadcasts that come next it never hears.
+        var lostBroadcasts = 0
+        /// Whether it has not heard one.
+        var hasMissedBroadcast = false
 
         var isRunning: Bool { process != nil }
     }
@@ -48,7 +52,16 @@ final class World {
     /// The process that speaks to the organisation's provider, and the program that asks people.
     static let (service, prompt) = (enforcer + 1, enforcer + 2)
 
+    /// How the broker ends in the middle of what it does.
+    struct Stop {
+        /// After how many effects.
+        var effects: Int
+        let isPowerCut: Bool
+    }
+
     let mutant: Mutant?
+    /// Whether more than one user reaches the bus.
+    let hasManyUsers: Bool
     var trace: ((String) -> Void)?
     var random: SplitMix64
 
@@ -56,8 +69,11 @@ final class World {
     var broker: BrokerState?
     /// When it wants to be woken. To work that out takes long, and every step asks for it.
     var deadline: Duration?
-    /// After how many effects the broker is killed.
-    var effectsLeft: Int?
+    var stop: Stop?
+    /// How much sleep the broker has heard of.
+    var heardAsleep = Duration.zero
+    /// How far the wall clock was set.
+    var clockShift = Duration.zero
     var diskMode = DiskMode.works
     var disk = VirtualDisk()
     var kept: ManagedConfiguration?
@@ -78,7 +94,7 @@ final class World {
 
     var enforcer: EnforcerProcess?
     /// Those on the disk.
-    var manifests = Setting.manifests
+    var manifests: [AppManifest]
     var slots: [Slot]
     var homes: [Home]
     var connections = 0
@@ -90,8 +106,11 @@ final class World {
     /// How many micro-steps were taken, for the reader of the statistics.
     var steps = 0
 
-    init(seed: UInt64, mutant: Mutant?, trace: ((String) -> Void)? = nil) {
+    init(seed: UInt64, mutant: Mutant?, hasManyUsers: Bool, trace: ((String) -> Void)? = nil) {
         self.mutant = mutant
+        self.hasManyUsers = hasManyUsers
+        oracle.hasManyUsers = hasManyUsers
+        manifests = Setting.manifests(areProven: hasManyUsers)
         self.trace = trace
         random = SplitMix64(seed: seed)
         homes = Setting.homes.map(Home.init)
@@ -116,7 +135,7 @@ final class World {
         case brokerReads(Int)
         case appReads(Int)
         case appActs(Int)
-        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes
+        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes, watchTells
         case enforcerReads, enforcerActs
     }
 
@@ -142,6 +161,7 @@ final class World {
         if serviceCanTell { found.append(.serviceTells) }
         if !starts.isEmpty, isUp { found.append(.busStarts) }
         if let deadline, deadline <= now.uptime { found.append(.brokerWakes) }
+        if isUp, hasSlept { found.append(.watchTells) }
         return found
     }
 
@@ -165,7 +185,7 @@ final class World {
         case .organisationAnswers: organisationAnswers()
         case .serviceTells: serviceTells()
         case .busStarts: busStarts()
-        case .brokerWakes: feed(.time)
+        case .brokerWakes, .watchTells: feed(.time)
         case .enforcerReads: enforcerReads()
         case .enforcerActs: enforcerActs()
         }
@@ -174,6 +194,7 @@ final class World {
 
     /// Lets the time pass. The broker is woken whenever it wants to be.
     func advance(by duration: Duration) {
+        if hasSlept { feed(.time) }
         let end = now.uptime + duration
         var wakes = 0
         while violation == nil, let deadline, deadline <= end {
@@ -184,6 +205,18 @@ final class World {
             if wakes > 10_000 { return oracle.fail("bounds", "the broker wants to be woken without end") }
         }
         pass(to: end)
+    }
+
+    /// Whether the machine has slept, and the broker has heard of nothing since.
+    private var hasSlept: Bool { now.asleep > heardAsleep }
+
+    /// The machine sleeps. Nobody is woken meanwhile; afterwards any event may be the broker's first.
+    func sleep(for duration: Duration) {
+        if hasSlept { feed(.time) }
+        note("the machine sleeps for \(duration)")
+        pass(to: now.uptime + duration)
+        now.asleep += duration
+        if broker == nil { heardAsleep = now.asleep }
     }
 
     private func pass(to uptime: Duration) {

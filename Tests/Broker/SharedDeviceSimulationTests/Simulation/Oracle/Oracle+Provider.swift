@@ -1,0 +1,252 @@
+import DeviceConfiguration
+import Foundation
+import Identity
+import SharedDevice
+import SharedDeviceBroker
+
+/// What the oracle knows of the device's sessions and the provider's.
+struct ProviderTruth {
+    /// When a sign-in began, by both clocks.
+    struct Begin {
+        let date: Date
+        let uptime: Duration
+    }
+
+    /// The provider's session of each of the device's, and when the sign-in began by which the person proved who they are.
+    var sessions: [UInt64: Int] = [:]
+    var began: [UInt64: Begin] = [:]
+    /// The same by the provider's numbers: a broker that ends before the disk has a sign-in goes on with the one before.
+    var begins: [Int: Begin] = [:]
+    /// When each prompt's sign-in began.
+    var prompts: [String: Begin] = [:]
+    /// When the person was signed in, and the sessions that a start of the broker has found.
+    var signedInAt: [UInt64: Duration] = [:]
+    var resumed: Set<UInt64> = []
+    /// The provider's last good word of the session that is open.
+    var word: Word?
+    /// The provider's sessions that a disk had.
+    var keptSessions: Set<Int> = []
+    /// Those of whose end the broker has said that it is heeded, since its start: the power may take a sign-out back, and then the check finds it.
+    var heededEnds: Set<Int> = []
+
+    mutating func committed(_ batch: Batch) {
+        guard case .some(.some(let kept)) = batch.provider, let record = kept.record else { return }
+        keptSessions.insert(record.simulated.session)
+    }
+}
+
+extension Oracle {
+    private func isSinceClockSet(_ uptime: Duration) -> Bool { clockSetAt.map { $0 < uptime } ?? true }
+
+    /// Whether the clocks of broker and provider may differ about when the session began: the provider's dates are those of the clock as it was set last.
+    func isDoubtful(session: UInt64) -> Bool { provider.began[session].map { !isSinceClockSet($0.uptime) } ?? false }
+
+    /// Whether the broker has forgotten when the sign-in began, and may take an event of during it for one of before: then it asks the provider.
+    private func isBeginForgotten(_ session: UInt64) -> Bool {
+        guard provider.resumed.contains(session), let began = provider.began[session]?.uptime,
+            let end = provider.signedInAt[session]
+        else { return false }
+        return end - began > .seconds(59)
+    }
+
+    /// What went to and fro between the broker and the provider.
+    mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
+        var opened: Int?
+        var isNew = false
+        var began = ProviderTruth.Begin(date: world.now.wall, uptime: world.now.uptime)
+        if case .signedIn(let name, .success(let signIn?)) = event {
+            let number = signIn.record.simulated.session
+            opened = number
+            began = provider.prompts[name] ?? began
+            provider.begins[number] = began
+        }
+        for effect in effects {
+            switch effect {
+            case .journal(let entry) where entry.event == .signedIn:
+                isNew = true
+                guard let session = entry.session else { break }
+                // The number of a session that came to nothing is another's now, perhaps one without a provider.
+                provider.sessions[session] = opened
+                provider.resumed.remove(session)
+                provider.began[session] = began
+            case .beginSignIn(let name, _):
+                provider.prompts[name] = ProviderTruth.Begin(date: world.now.wall, uptime: world.now.uptime)
+            case .journal(let entry) where entry.event == .signedOut:
+                if entry.detail?.hasPrefix("the provider has ended its session") == true {
+                    signedOutByProvider(entry.session ?? 0, world)
+                }
+                if entry.detail?.hasPrefix("offline for") == true { signedOutOffline(entry.session ?? 0, world) }
+            case .renew(_, let record, _, let mayBeUsed):
+                let (session, token) = record.simulated
+                guard let truth = world.organisation.sessions[session], !truth.isRevoked, !truth.isEnded else { break }
+                if truth.token != token, !mayBeUsed {
+                    fail("a refresh token was used twice without a word", "\(token) of session \(session)")
+                }
+            default: break
+            }
+        }
+        // The same person has signed in again, and the session of the device goes on.
+        if let opened, !isNew, state.device.account != nil, state.providerRecord?.simulated.session == opened,
+            let before = provider.sessions[state.device.epoch], before != opened
+        {
+            provider.sessions[state.device.epoch] = opened
+            provider.began[state.device.epoch] = began
+            provider.word = Word(session: state.device.epoch, at: world.now.uptime)
+        }
+        defer { judgeGrace(event, effects, state, world) }
+        if !isDoubtful(session: state.device.epoch), !isBeginForgotten(state.device.epoch), state.device.account != nil,
+            let number = provider.sessions[state.device.epoch],
+            provider.heededEnds.contains(number), state.providerRecord?.simulated.session == number
+        {
+            fail("somebody is signed in by a session whose end was heeded", "the provider's \(number)")
+        }
+    }
+
+    private mutating func signedOutByProvider(_ session: UInt64, _ world: World) {
+        guard !isDoubtful(session: session), let number = provider.sessions[session],
+            let truth = world.organisation.sessions[number], !truth.isRevoked
+        else { return }
+        // The device itself has said that it is over, and then lost the sign-out with the power: the provider's word makes up for that.
+        if truth.isEnded { return }
+        // As far as the clocks of both may differ, an event of right before the sign-in counts, and so does one of during it.
+        if let revoked = world.organisation.revokedAt[truth.person], let began = provider.began[session],
+            began.date.timeIntervalSince(revoked) <= 61
+        {
+            return
+        }
+        fail(
+            truth.isReused ? "a lost answer signed somebody out" : "the provider's word ended another session",
+            "session \(session), the provider's \(number)"
+        )
+    }
+
+    /// The broker has answered that an event is heeded.
+    mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
+        if let number = told.session { provider.heededEnds.insert(number) }
+        guard let number = told.session, let device = world.broker?.device, device.account != nil,
+            !isDoubtful(session: device.epoch), !isBeginForgotten(device.epoch),
+            provider.sessions[device.epoch] == number
+        else { return }
+        fail("a session goes on that the provider has ended", "\(device.epoch), the provider's \(number)")
+    }
+
+    mutating func gaveToken(_ value: String, _ world: World) {
+        guard value.hasPrefix("provider "), let number = Int(value.dropFirst("provider ".count)) else { return }
+        guard let kept = world.disk.provider?.record?.simulated.token, kept >= number else {
+            return fail("a token came before its record was on the disk", value)
+        }
+    }
+
+    /// At the end the provider knows of every session that is over.
+    mutating func checkProviderEnd(_ world: World) {
+        guard let broker = world.broker else { return }
+        let open = broker.device.account.flatMap { _ in broker.providerRecord?.simulated.session }
+        for number in provider.keptSessions.sorted() where number != open {
+            // What is still to be told is forgotten after some days by a clock that was set since.
+            guard let session = world.organisation.sessions[number], isSinceClockSet(session.openedAt) else { continue }
+            if session.isOpen {
+                return fail("the provider never hears that a session is over", "\(number)")
+            }
+        }
+    }
+}
+
+// MARK: Without the provider's word
+
+/// The provider's last good word of a session, and what has given it more time since.
+struct Word {
+    let session: UInt64
+    var at: Duration
+    /// When the machine woke the first time, in this run of the broker, with the grace over or about to be.
+    var wokeAt: Duration?
+    /// When the broker was started since.
+    var startedAt: Duration?
+    /// Since when the provider wants the person.
+    var wantedAt: Duration?
+    /// Whether the broker may take it for another time: it was started after the clock was set.
+    var isDoubtful = false
+}
+
+extension Oracle {
+    /// How long a question may take, how long a person has, the longest time between two checks, and how far the two clocks' words differ.
+    private static let (answer, person) = (Duration.seconds(90), Duration.seconds(600))
+    private static let (interval, rounding) = (Duration.seconds(330), Duration.milliseconds(10))
+
+    /// The broker has read its disk: it has the word that is there.
+    mutating func startedProvider(_ state: BrokerState, _ world: World) {
+        let session = state.device.epoch
+        let before = provider.word.flatMap { $0.session == session ? $0 : nil }
+        provider.word = nil
+        provider.resumed.insert(session)
+        guard state.device.account != nil, provider.sessions[session] != nil, let kept = world.disk.provider,
+            world.disk.providerOwner?.epoch == session
+        else { return }
+        if let number = kept.record?.simulated.session {
+            provider.sessions[session] = number
+            provider.began[session] = provider.begins[number]
+        }
+        let age = Duration.seconds(max(0, world.now.wall.timeIntervalSince(kept.checkedAt)))
+        var word = Word(session: session, at: world.now.uptime - age, startedAt: world.now.uptime)
+        word.isDoubtful = isDoubtful(session: session)
+        if kept.needsPerson { word.wantedAt = before?.wantedAt ?? .zero }
+        if let before, !word.isDoubtful, word.at > before.at + Self.rounding {
+            return fail("a start of the broker was taken for the provider's word", "session \(session)")
+        }
+        provider.word = word
+    }
+
+    /// The first event since the machine has slept is about to come.
+    mutating func woke(_ world: World) {
+        guard let word = provider.word, word.wokeAt == nil, let grace = policy.organisation?.offlineGrace.duration,
+            word.at + grace < world.now.uptime + Self.answer
+        else { return }
+        provider.word?.wokeAt = world.now.uptime
+    }
+
+    private mutating func signedOutOffline(_ session: UInt64, _ world: World) {
+        guard let word = provider.word, word.session == session, !word.isDoubtful,
+            let grace = policy.organisation?.offlineGrace.duration
+        else { return }
+        let now = world.now.uptime + Self.rounding
+        if now < word.at + grace { fail("a session ended within its grace", "\(session), after \(now - word.at)") }
+        if let wanted = word.wantedAt {
+            if now < wanted + Self.person, wanted > word.startedAt ?? .zero {
+                fail("a person had no time to sign in again", "\(session), \(now - wanted)")
+            }
+        } else if let woke = word.wokeAt, now < woke + Self.answer {
+            fail("a machine that has slept had no time for its network", "\(session), \(now - woke)")
+        }
+    }
+
+    /// What is known of the word after an event, and whether the session may still be there without one.
+    private mutating func judgeGrace(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
+        let session = state.device.epoch
+        guard state.device.account != nil, let number = provider.sessions[session] else {
+            provider.word = nil
+            return
+        }
+        if provider.word?.session != session {
+            provider.word = Word(session: session, at: world.now.uptime)
+            if !provider.resumed.contains(session) { provider.signedInAt[session] = world.now.uptime }
+        }
+        if case .renewed(_, .renewed(_, let record?)) = event, record.simulated.session == number,
+            provider.word?.wantedAt == nil
+        {
+            provider.word = Word(session: session, at: world.now.uptime)
+        }
+        for case .note(_, "the provider wants the person to sign in again", _) in effects {
+            provider.word?.wantedAt = world.now.uptime
+        }
+        // What a new configuration says is seen with the next event.
+        if case .configured = event { return }
+        guard let word = provider.word, !word.isDoubtful, let grace = policy.organisation?.offlineGrace.duration else {
+            return
+        }
+        var end = [word.at + max(grace, Self.interval), word.wokeAt, word.startedAt].compactMap(\.self).max() ?? .zero
+        end += Self.answer
+        if let wanted = word.wantedAt { end = max(end, wanted + Self.person) }
+        if world.now.uptime > end + Self.rounding {
+            fail("a session outlasts its grace", "\(session), \(world.now.uptime - word.at) after the last word")
+        }
+    }
+}
