@@ -104,6 +104,8 @@ extension BrokerState {
         switch event {
         case .locked where policy.endsAtScreenLock:
             let sessions = watch.login?.sessions ?? []
+            // Whose sign-in is being written comes in behind the lock otherwise: the login is there still, and signs in anew.
+            if let pending, pending.asked == nil { watch.spent.formUnion(sessions) }
             signOutAutomatically(because: event.rawValue)
             watch.lockedOut.formUnion(sessions.intersection(watch.spent))
         // Where the login is the account, the whole seat decides: another session of the person may be left.
