@@ -38,8 +38,35 @@ package struct LoginSessions: Sendable {
         /// Whether its person has logged out, and processes of it are left.
         package var isClosing: Bool
 
+        /// One that has just begun: in front, at this machine, and not locked.
+        package init(
+            identifier: String,
+            userID: UInt32,
+            userName: String,
+            seat: String,
+            type: String,
+            sessionClass: String,
+            began: Date,
+            isActive: Bool = true,
+            isLocked: Bool = false,
+            isRemote: Bool = false,
+            isClosing: Bool = false
+        ) {
+            self.identifier = identifier
+            self.userID = userID
+            self.userName = userName
+            self.seat = seat
+            self.type = type
+            self.sessionClass = sessionClass
+            self.began = began
+            self.isActive = isActive
+            self.isLocked = isLocked
+            self.isRemote = isRemote
+            self.isClosing = isClosing
+        }
+
         var isGraphical: Bool { ["x11", "wayland", "mir"].contains(type) }
-        var name: LoginName { LoginName(identifier: identifier, began: began) }
+        package var name: LoginName { LoginName(identifier: identifier, began: began) }
     }
 
     private let scope: Scope

@@ -54,6 +54,7 @@ struct Oracle {
     var minute: Int64 = 0
     var lastRevision: UInt64?
     var provider = ProviderTruth()
+    var spent = SpentLogins()
 
     mutating func fail(_ kind: String, _ text: String) {
         guard violation == nil else { return }
@@ -86,6 +87,8 @@ struct Oracle {
     }
 
     mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
+        // Who is signed in by a login is so anew, once logins count again.
+        defer { if policy.identity != .loginSession { spent.forget() } }
         switch content {
         case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)
         case .missing: policy = DevicePolicy(ManagedConfiguration(), hasManyUsers: hasManyUsers)
@@ -120,6 +123,8 @@ struct Oracle {
                 "\(open.epoch), after \(wasPowerCut ? "a power cut" : "the broker's end")"
             )
         }
+        // A start knows of no sign-outs before the present session's begin.
+        spent.forget()
         // It comes back where the page on the threat model says that it does.
         over = open.epoch - 1
         overForBroker = min(overForBroker, over)

@@ -33,6 +33,7 @@ enum Action: Hashable {
     case setClock(Int)
     /// A process does not hear the next broadcast of a sign-out.
     case loseBroadcast(Int)
+    case atSeat(World.SeatDeed)
     case waive(Int)
     case signOutAnyone
     case stranger(Stranger)
@@ -69,11 +70,11 @@ package struct SimulatedSchedule: Hashable, Sendable {
         self.seed = seed
         let configuration = random.pick(weighted: [
             (5, 0), (3, 1), (3, 2), (2, 3), (4, Setting.enforced), (5, Setting.organisation),
-            (3, Setting.organisation + 1), (4, Setting.shortGrace),
+            (3, Setting.organisation + 1), (4, Setting.shortGrace), (3, Setting.seat),
         ])
         file = random.below(25) == 0 ? random.pick([.broken, .missing]) : .valid(configuration)
         hasManyUsers = random.chance(25)
-        var maker = StepMaker(random: random)
+        var maker = StepMaker(random: random, isAtSeat: file == .valid(Setting.seat))
         steps = maker.steps(count: 20 + random.below(40))
     }
 }
@@ -84,7 +85,7 @@ private struct StepMaker {
         case signIn, signOut, token, work, cancel, again
         case startApp, killApp, drop, stepFails, hang, enforcer
         case broker, killBrokerAfter, power, powerAfter, bus, disk, provider, revoke, service
-        case configure, pass, sleep, clock, loseBroadcast, administrator, stranger, settle
+        case configure, pass, sleep, clock, loseBroadcast, seat, administrator, stranger, settle
     }
 
     var random: SplitMix64
@@ -95,11 +96,19 @@ private struct StepMaker {
     private var isEnforcerUp = true
     private var mayBeSignedIn = false
 
-    init(random: SplitMix64) { self.random = random }
+    /// Whether the login at the seat is the sign-in, at first.
+    private let isAtSeat: Bool
+    private var isLogindUp = true
+
+    init(random: SplitMix64, isAtSeat: Bool) {
+        self.random = random
+        self.isAtSeat = isAtSeat
+    }
 
     mutating func steps(count: Int) -> [ScheduledStep] {
         var steps: [ScheduledStep] = []
         // Nothing happens on a device that nobody uses.
+        if isAtSeat { steps.append(step(.atSeat(.logIn(1000)))) }
         steps.append(step(.signIn(random.below(4), person: random.below(2), isRight: true, patience: 0)))
         if random.chance(80) { steps.append(step(.settle)) }
         while steps.count < count { steps.append(step(action())) }
@@ -118,12 +127,26 @@ private struct StepMaker {
             (3, .again), (6, .startApp), (6, .killApp), (3, .drop), (2, .stepFails),
             (2, .hang), (isEnforcerUp ? 2 : 6, .enforcer),
             (isBrokerUp ? 3 : 14, .broker), (isBrokerUp ? 4 : 0, .killBrokerAfter), (1, .power),
-            (isBrokerUp ? 1 : 0, .powerAfter), (3, .sleep), (2, .loseBroadcast),
+            (isBrokerUp ? 1 : 0, .powerAfter), (3, .sleep), (2, .loseBroadcast), (isAtSeat ? 24 : 0, .seat),
             (isBusUp ? 1 : 12, .bus),
             (isDiskWell ? 2 : 8, .disk), (isProviderWell ? 2 : 8, .provider), (3, .revoke),
             (2, .service),
             (3, .configure), (7, .pass), (1, .clock), (3, .administrator), (5, .stranger), (9, .settle),
         ])
+    }
+
+    private mutating func seatDeed() -> World.SeatDeed {
+        let user = random.pick([1000, 1000, 1001] as [UInt32])
+        if !isLogindUp, random.chance(60) {
+            isLogindUp = true
+            return .logindComes
+        }
+        let deed = random.pick(weighted: [
+            (5, World.SeatDeed.logIn(user)), (3, .logOut), (2, .lock), (3, .unlock), (2, .switchTo(user)),
+            (1, .logindGoes),
+        ])
+        if deed == .logindGoes { isLogindUp = false }
+        return deed
     }
 
     private mutating func action() -> Action {
@@ -178,12 +201,13 @@ private struct StepMaker {
                 random.pick(weighted: [
                     (3, .valid(0)), (2, .valid(1)), (2, .valid(2)), (2, .valid(3)), (1, .valid(4)),
                     (3, .valid(Setting.enforced)), (2, .valid(Setting.organisation)),
-                    (1, .valid(Setting.shortGrace)), (6, .broken),
+                    (1, .valid(Setting.shortGrace)), (isAtSeat ? 4 : 0, .valid(Setting.seat)), (6, .broken),
                     (1, .missing),
                 ])
             )
         case .pass: return .pass(random.pick([1, 1, 3, 31, 61, 950]))
         case .sleep: return .sleep(random.pick([61, 590, 3700, 8 * 3600]))
+        case .seat: return .atSeat(seatDeed())
         case .loseBroadcast: return .loseBroadcast(app)
         case .clock: return .setClock(random.pick([-86400, -600, 600, 86400, 40 * 86400]))
         case .administrator: return random.chance(50) ? .waive(random.below(3)) : .signOutAnyone

@@ -11,6 +11,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case eventsLoseTheirTime, eventsAreNotHeeded, eventsOfStrangersAreForgotten
     case lostAnswerIsNoUse, everyTokenIsUnused, providerRecordIsNotWritten
     case sleepIsUnseen, clockMovesWaits, nobodyIsProven, remindsNobody, neverConfiguredIsDefaults
+    case loginsAreForgotten
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
 
     var appMistakes: AppMistakes {

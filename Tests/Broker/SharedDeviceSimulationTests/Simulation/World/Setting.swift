@@ -120,9 +120,16 @@ enum Setting {
         organisation(.strict),
         organisation(.advisory),
         organisation(.advisory, grace: 600),
+        configuration(.strict) {
+            $0.identity = .loginSession
+            $0.passwordSignIn = nil
+            $0.signOutOnScreenLock = true
+        },
     ]
     /// The numbers of the first of those with the organisation's provider, and of the one whose grace is soon over.
     static let (organisation, shortGrace) = (6, 8)
+    /// The number of the one where the login at the seat is the sign-in.
+    static let seat = 9
     static let issuer = "https://login.example"
     /// Whose apps take part then.
     static let enforcedUser: UInt32 = 1000

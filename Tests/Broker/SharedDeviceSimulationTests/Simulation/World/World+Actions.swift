@@ -47,6 +47,7 @@ extension World {
         case .pass(let seconds): advance(by: .seconds(seconds))
         case .sleep(let seconds): sleep(for: .seconds(seconds))
         case .setClock(let seconds): setClock(by: seconds)
+        case .atSeat(let deed): atSeat(deed)
         case .loseBroadcast(let app): slots[app].lostBroadcasts += 1
         case .waive(let home):
             let participant = Setting.homes[home]

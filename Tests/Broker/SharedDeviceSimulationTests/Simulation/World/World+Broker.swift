@@ -45,6 +45,7 @@ extension World {
         feed(.manifests(manifests))
         readConfiguration()
         feed(.busRestored)
+        seat.restart()
     }
 
     /// The broker ends, and with it what its threads had not done.
@@ -60,6 +61,7 @@ extension World {
         jobs = []
         waitingNote = nil
         questions = []
+        (seat.events, seat.heard) = ([], nil)
         loseAnswersOfProvider()
         starts = []
         if isPowerCut {
@@ -117,6 +119,7 @@ extension World {
         broker = state
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
+        oracle.judgeSeat(event, effects, before, self)
         for effect in ordered(effects, of: event) {
             if let stop {
                 guard stop.effects > 0 else { return stop.isPowerCut ? cutPower() : killBroker(isPowerCut: false) }

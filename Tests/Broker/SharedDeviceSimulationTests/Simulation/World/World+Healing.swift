@@ -23,6 +23,7 @@ extension World {
         takeNote()
         providerMode = .answers
         networkIsBack()
+        atSeat(.logindComes)
         restoreBus()
         startBroker()
         startEnforcer()
@@ -141,6 +142,7 @@ extension World {
         }
         checkPolicy(broker)
         oracle.checkProviderEnd(self)
+        oracle.checkSeatEnd(broker.device, self)
     }
 
     /// Whether nobody is to remind the process any more: it has not heard the sign-out, and an administrator waived what its app owed.

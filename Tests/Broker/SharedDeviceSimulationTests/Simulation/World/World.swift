@@ -86,6 +86,7 @@ final class World {
     var questions: [Event] = []
     /// The organisation's provider, where the configuration names it.
     var organisation = SimulatedProvider()
+    var seat = SimulatedSeat()
     var starts: [(app: String, name: String)] = []
     var isBusUp = true
     var file = Setting.File.valid(0)
@@ -135,7 +136,8 @@ final class World {
         case brokerReads(Int)
         case appReads(Int)
         case appActs(Int)
-        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes, watchTells
+        case diskWorks, providerAnswers, organisationAnswers, serviceTells, busStarts, brokerWakes, watchTells,
+            seatTells
         case enforcerReads, enforcerActs
     }
 
@@ -161,6 +163,7 @@ final class World {
         if serviceCanTell { found.append(.serviceTells) }
         if !starts.isEmpty, isUp { found.append(.busStarts) }
         if let deadline, deadline <= now.uptime { found.append(.brokerWakes) }
+        if isUp, !seat.events.isEmpty { found.append(.seatTells) }
         if isUp, hasSlept { found.append(.watchTells) }
         return found
     }
@@ -186,6 +189,7 @@ final class World {
         case .serviceTells: serviceTells()
         case .busStarts: busStarts()
         case .brokerWakes, .watchTells: feed(.time)
+        case .seatTells: seatTells()
         case .enforcerReads: enforcerReads()
         case .enforcerActs: enforcerActs()
         }
@@ -195,6 +199,7 @@ final class World {
     /// Lets the time pass. The broker is woken whenever it wants to be.
     func advance(by duration: Duration) {
         if hasSlept { feed(.time) }
+        while broker != nil, !seat.events.isEmpty { seatTells() }
         let end = now.uptime + duration
         var wakes = 0
         while violation == nil, let deadline, deadline <= end {

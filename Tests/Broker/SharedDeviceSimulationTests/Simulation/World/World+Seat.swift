@@ -1,0 +1,201 @@
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceBroker
+
+/// Who is logged in at the machine's seat, and what the broker's watch of logind has still to tell. What it makes of logind's words is the broker's
+/// own ``LoginSessions``.
+struct SimulatedSeat {
+    /// By their paths, as they truly are.
+    var sessions: [String: LoginSessions.Session] = [:]
+    var lastNumber = 0
+    var isLogindUp = true
+    /// What is on its way to the broker.
+    var events: [Event] = []
+    /// What the broker has heard last.
+    var heard: Seat?
+    private var watch = LoginSessions(scope: .seat(name))
+    private var told: Seat?
+
+    static let name = "seat0"
+
+    var seat: Seat { Seat(sessions: Array(sessions.values)) }
+
+    /// The session in front, or the last one that there is.
+    var front: String? {
+        sessions.first { $0.value.isActive }?.key ?? sessions.max { $0.value.identifier < $1.value.identifier }?.key
+    }
+
+    /// The watch begins anew, with the broker.
+    mutating func restart() {
+        (watch, told, events) = (LoginSessions(scope: .seat(Self.name)), nil, [])
+        list()
+    }
+
+    /// Tells all that logind says now.
+    mutating func list() {
+        guard isLogindUp else {
+            told = nil
+            return events.append(.seat(nil))
+        }
+        var heard: [LoginEvent] = []
+        for (path, session) in sessions.sorted(by: { $0.key < $1.key }) {
+            watch.found(session, at: path).map { heard.append($0) }
+        }
+        heard += watch.listed(sessions.keys.sorted())
+        tell(heard)
+    }
+
+    mutating func setLocked(_ isLocked: Bool, at path: String) {
+        sessions[path]?.isLocked = isLocked
+        guard isLogindUp else { return }
+        tell([watch.setLocked(isLocked, at: path)].compactMap(\.self))
+    }
+
+    mutating func remove(_ path: String) {
+        sessions[path] = nil
+        guard isLogindUp else { return }
+        tell([watch.removed(path)].compactMap(\.self))
+    }
+
+    private mutating func tell(_ heard: [LoginEvent]) {
+        events += heard.map { .login($0) }
+        guard watch.seat != told else { return }
+        told = watch.seat
+        events.append(.seat(watch.seat))
+    }
+}
+
+extension World {
+    /// What a person does at the seat, or what becomes of logind.
+    enum SeatDeed: Hashable {
+        case logIn(UInt32)
+        case logOut, lock, unlock
+        /// The person's session is in front from here on; where there is none, the greeter.
+        case switchTo(UInt32)
+        case logindGoes, logindComes
+    }
+
+    func atSeat(_ deed: SeatDeed) {
+        switch deed {
+        case .logIn(let user):
+            seat.lastNumber += 1
+            let session = LoginSessions.Session(
+                identifier: "c\(seat.lastNumber)",
+                userID: user,
+                userName: "user\(user)",
+                seat: SimulatedSeat.name,
+                type: "wayland",
+                sessionClass: "user",
+                began: now.wall
+            )
+            seat.sessions["/\(seat.lastNumber)"] = session
+            show(user)
+        case .switchTo(let user): show(user)
+        case .logOut: if let path = seat.front { seat.remove(path) }
+        case .lock: if let path = seat.front { seat.setLocked(true, at: path) }
+        case .unlock:
+            guard let path = seat.front, seat.sessions[path]?.isLocked == true else { return }
+            seat.setLocked(false, at: path)
+        case .logindGoes, .logindComes:
+            let isUp = deed == .logindComes
+            guard seat.isLogindUp != isUp else { return }
+            seat.isLogindUp = isUp
+            seat.list()
+        }
+    }
+
+    /// The newest session of the person comes to the front.
+    private func show(_ user: UInt32) {
+        let own = seat.sessions.filter { $0.value.userID == user }
+        let path = own.max { ($0.value.began, $0.key) < ($1.value.began, $1.key) }?.key
+        for other in seat.sessions.keys { seat.sessions[other]?.isActive = other == path }
+        if seat.isLogindUp { seat.list() }
+    }
+
+    func seatTells() {
+        guard !seat.events.isEmpty else { return }
+        let event = seat.events.removeFirst()
+        if case .seat(let found) = event {
+            note("the broker hears of the logins \(found?.sessions.map { "\($0.identifier) of \($0.userID)" } ?? [])")
+            if mutant == .loginsAreForgotten { feed(.seat(Seat())) }
+            let unlocked = found.flatMap { seat.heard?.locked.subtracting($0.locked) }
+            for name in unlocked ?? [] { oracle.spent.remove(name, by: .lock) }
+            seat.heard = found
+        }
+        feed(event)
+    }
+}
+
+// MARK: Promises
+
+/// Logins that sign nobody in again.
+struct SpentLogins {
+    /// What has signed them out.
+    enum Cause { case request, lock }
+
+    private var causes: [LoginName: Cause] = [:]
+    /// Those of each of the device's sessions.
+    var logins: [UInt64: Set<LoginName>] = [:]
+
+    mutating func add(_ names: Set<LoginName>, by cause: Cause) { for name in names { causes[name] = cause } }
+
+    mutating func remove(_ name: LoginName, by cause: Cause) { if causes[name] == cause { causes[name] = nil } }
+
+    /// They are so no longer, whatever the cause was.
+    mutating func forget() { causes = [:] }
+
+    func contains(_ name: LoginName) -> Bool { causes[name] != nil }
+}
+
+extension Oracle {
+    /// Ends of sessions that leave the login what it is: it is over itself, or in the background, or does not count.
+    private static let harmless = ["logout", "switch of users", "logind does not answer", "the managed configuration"]
+
+    mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
+        guard policy.identity == .loginSession else { return }
+        var isLock = false
+        if case .login(.locked) = event { isLock = true }
+        for case .journal(let entry) in effects {
+            guard let session = entry.session else { continue }
+            switch entry.event {
+            case .signedIn: loggedIn(session, entry, world)
+            case .signedOut:
+                let names = spent.logins[session] ?? []
+                if isLock {
+                    spent.add(names, by: .lock)
+                } else if !before.isOpen || before.epoch != session {
+                    // It never was open: its login is tried again.
+                    break
+                } else if !Self.harmless.contains(entry.detail ?? "") {
+                    spent.add(names, by: .request)
+                }
+            default: break
+            }
+        }
+    }
+
+    private mutating func loggedIn(_ session: UInt64, _ entry: AuditEntry, _ world: World) {
+        guard let user = entry.account.flatMap({ SeatLogin.user(of: Account(identifier: $0, username: $0)) }),
+            let login = world.seat.heard?.login(staying: user), login.user == user
+        else {
+            return fail("somebody is signed in who is not at the seat", "session \(session), \(entry.account ?? "?")")
+        }
+        spent.logins[session] = login.sessions
+        // A broker that was started since knows by the wall clock alone which logins were there.
+        if clockSetAt == nil, let name = login.sessions.first(where: { spent.contains($0) }) {
+            fail("a login that was signed out has signed in again", "session \(session), login \(name.identifier)")
+        }
+    }
+
+    /// At rest, the account is that of the person at the seat, or nobody's.
+    mutating func checkSeatEnd(_ device: DeviceState, _ world: World) {
+        guard policy.identity == .loginSession, let account = device.account else { return }
+        let user = SeatLogin.user(of: account)
+        if let login = world.seat.seat.login(staying: user), login.user == user {
+            guard policy.endsAtScreenLock, !login.sessions.isDisjoint(with: world.seat.seat.locked) else { return }
+            return fail("somebody is signed in behind a locked screen", account.identifier)
+        }
+        fail("somebody is signed in who is not at the seat", account.identifier)
+    }
+}
