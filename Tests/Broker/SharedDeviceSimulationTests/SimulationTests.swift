@@ -42,4 +42,13 @@ struct SimulationTests {
         let failure = try #require(Campaign(seed: 1, schedules: 3000, mutant: mutant).run().failures.first)
         #expect(SimulatedSchedule(seed: failure.seed).play().violation == nil)
     }
+
+    @Test(
+        "mistakes about sleep, the clock, the seat and a bus of many users are found",
+        arguments: [Mutant.sleepIsUnseen, .clockMovesWaits, .loginsAreForgotten, .nobodyIsProven]
+    )
+    func surroundings(mutant: Mutant) throws {
+        let failure = try #require(Campaign(seed: 1, schedules: 3000, mutant: mutant).run().failures.first)
+        #expect(SimulatedSchedule(seed: failure.seed).play().violation == nil)
+    }
 }
