@@ -293,21 +293,23 @@ package struct BrokerState: Sendable {
 
     /// When the broker wants to be woken, at the latest; `nil` means never.
     package var nextDeadline: Duration? {
-        var times: [Duration?] = [waiting.deadline]
-        if disk.writing == nil { times.append(disk.due) }
-        times.append(schedule?.nextLook)
-        times.append(reminder?.at)
-        times.append(refusals.nextSummary)
-        times.append(reports.nextSummary)
-        times.append(nextLookAtSeat)
-        times += wakes.values.map(\.next)
-        times.append(nextLookAtPrompts)
-        times.append(nextLookAtProvider)
-        times.append(nextDue)
+        var next: Duration?
+        func consider(_ time: Duration?) { if let time, next.map({ time < $0 }) ?? true { next = time } }
+        consider(waiting.deadline)
+        if disk.writing == nil { consider(disk.due) }
+        consider(schedule?.nextLook)
+        consider(reminder?.at)
+        consider(refusals.nextSummary)
+        consider(reports.nextSummary)
+        consider(nextLookAtSeat)
+        for wake in wakes.values { consider(wake.next) }
+        consider(nextLookAtPrompts)
+        consider(nextLookAtProvider)
+        consider(nextDue)
         if let timeout = policy.cleanup.expiry {
-            times += ledger.openRounds.map { ($0.ended ?? now.uptime) + timeout }
+            for round in ledger.openRounds { consider((round.ended ?? now.uptime) + timeout) }
         }
-        return times.compactMap { $0 }.min()
+        return next
     }
 
     private mutating func passTime() {

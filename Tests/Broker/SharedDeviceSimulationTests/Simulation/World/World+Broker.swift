@@ -116,10 +116,11 @@ extension World {
         let before = oracle.before(state)
         let effects = state.reduce(rewritten(event, state), at: moment)
         deadline = state.nextDeadline.map { $0 - waitShift }
-        broker = state
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
         oracle.judgeSeat(event, effects, before, self)
+        // Last, so that the whole state is moved and not copied.
+        broker = consume state
         for effect in ordered(effects, of: event) {
             if let stop {
                 guard stop.effects > 0 else { return stop.isPowerCut ? cutPower() : killBroker(isPowerCut: false) }

@@ -147,9 +147,9 @@ final class World {
         let isUp = broker != nil
         for index in slots.indices {
             if isUp, isBusUp, !slots[index].toBroker.isEmpty { found.append(.brokerReads(index)) }
-            guard let process = slots[index].process, !slots[index].isHung else { continue }
+            guard slots[index].process != nil, !slots[index].isHung else { continue }
             if !slots[index].toApp.isEmpty { found.append(.appReads(index)) }
-            if isBusUp, process.canAct(at: now.uptime) { found.append(.appActs(index)) }
+            if isBusUp, slots[index].process?.canAct(at: now.uptime) == true { found.append(.appActs(index)) }
         }
         if let enforcer {
             if !slots[Self.enforcer].toApp.isEmpty { found.append(.enforcerReads) }
