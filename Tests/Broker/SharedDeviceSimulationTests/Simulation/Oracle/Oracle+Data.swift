@@ -1,6 +1,38 @@
 import SharedDevice
 import SharedDeviceBroker
 
+/// When somebody used the device last.
+struct LastUse {
+    let session: UInt64
+    var at: Duration
+    /// Whether this run of the broker has seen it. What an earlier one has seen, the disk may have lost: the sign-out then comes early, or late by as much
+    /// as the broker was away.
+    var isKnown = true
+}
+
+extension Oracle {
+    private static let moment = Duration.seconds(1)
+
+    /// A session that nobody uses ends after the time that is set, not before it, and not after it wherever the clock is set to.
+    mutating func judgeUse(_ effects: [Effect], _ state: BrokerState, _ world: World) {
+        let now = world.now.uptime
+        for case .journal(let entry) in effects
+        where entry.event == .signedOut && entry.detail?.hasPrefix("inactivity") == true {
+            guard let use, use.isKnown, use.session == entry.session, clockSetAt.map({ $0 < use.at }) ?? true,
+                let most = policy.schedule.inactivity, now + Self.moment < use.at + most
+            else { continue }
+            fail("a session ended while it was used", "\(use.session), \(now - use.at) after its last use")
+        }
+        guard state.device.account != nil else {
+            use = nil
+            return
+        }
+        if use?.session != state.device.epoch { use = LastUse(session: state.device.epoch, at: now) }
+        guard let use, let most = policy.schedule.inactivity, now > use.at + most + Self.moment else { return }
+        fail("a session goes on that nobody uses", "\(use.session), \(now - use.at) after its last use")
+    }
+}
+
 /// What holds at all times: whatever data there is, its owner is signed in or somebody owes its removal.
 extension Oracle {
     mutating func check(_ world: World) {

@@ -55,6 +55,7 @@ struct Oracle {
     var lastRevision: UInt64?
     var provider = ProviderTruth()
     var spent = SpentLogins()
+    var use: LastUse?
 
     mutating func fail(_ kind: String, _ text: String) {
         guard violation == nil else { return }
@@ -110,6 +111,9 @@ struct Oracle {
         announced = []
         roundsDoubtfulUntil = clockSetAt
         defer { startedProvider(state, world) }
+        use = state.device.account.map { _ in
+            LastUse(session: state.device.epoch, at: world.now.uptime, isKnown: false)
+        }
         let open = state.device
         if let last = given.keys.max(), last > open.epoch { return fail("a session was forgotten", "\(last)") }
         guard open.account != nil else {
@@ -297,6 +301,11 @@ struct Oracle {
             if fields["account"] != nil { gave(fields, request, index, state, world) }
             if let value = fields["token"]?.fieldsValue?["value"]?.stringValue { gaveToken(value, world) }
             switch request.call {
+            case .activity:
+                if use?.session == state.device.epoch {
+                    use?.at = world.now.uptime
+                    use?.isKnown = true
+                }
             case .signOut, .signOutAnyone:
                 guard let session = fields["session"]?.unsignedValue else { break }
                 if slot.user == 6666, policy.requiresEnrolment || slot.user != 0 && isAdministrators(request.call) {

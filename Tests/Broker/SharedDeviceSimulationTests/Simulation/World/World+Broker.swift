@@ -119,6 +119,7 @@ extension World {
         oracle.after(event, effects, before, state, self)
         oracle.judgeProvider(event, effects, state, self)
         oracle.judgeSeat(event, effects, before, self)
+        oracle.judgeUse(effects, state, self)
         // Last, so that the whole state is moved and not copied.
         broker = consume state
         for effect in ordered(effects, of: event) {
