@@ -57,11 +57,12 @@ package struct SignOutSchedule: Sendable {
             }
             next = end
         }
+        // Also where no time is set: one may be, after the clock was set back.
+        let unused = now.timeIntervalSince(lastActivity)
+        let since = lastUptime ?? moment.uptime - .seconds(unused)
+        lastUptime = since
         if let inactivity = settings.inactivity {
             let seconds = inactivity / .seconds(1)
-            let unused = now.timeIntervalSince(lastActivity)
-            let since = lastUptime ?? moment.uptime - .seconds(unused)
-            lastUptime = since
             let end = now.addingTimeInterval(seconds - max(unused, (moment.uptime - since) / .seconds(1)))
             guard end > now else {
                 return .signOut("inactivity for \(seconds == seconds.rounded() ? "\(Int64(seconds))" : "\(seconds)") s")
