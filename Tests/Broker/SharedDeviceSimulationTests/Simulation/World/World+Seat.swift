@@ -113,6 +113,7 @@ extension World {
         if seat.isLogindUp { seat.list() }
     }
 
+    /// What the watch makes of one word of logind's comes without a pause in between.
     func seatTells() {
         guard !seat.events.isEmpty else { return }
         let event = seat.events.removeFirst()
@@ -124,6 +125,7 @@ extension World {
             seat.heard = found
         }
         feed(event)
+        if case .login = event { seatTells() }
     }
 }
 
