@@ -187,14 +187,25 @@ package enum Event: Sendable {
     case ending
 }
 
-/// What the person at the device has done, by logind's word. The raw values are what the log has as the reason of a sign-out.
-package enum LoginEvent: String, Sendable, Equatable {
-    case locked = "screen lock"
-    case ended = "logout"
+/// What the person at the device has done, by logind's word.
+package enum LoginEvent: Sendable, Equatable {
+    /// This session's screen.
+    case locked(LoginName)
+    case ended
     /// The machine is about to be shut down.
     case shutdown
     /// It is not any more.
-    case shutdownCancelled = "shutdown cancelled"
+    case shutdownCancelled
+
+    /// The reason of a sign-out, as the log has it.
+    var cause: String {
+        switch self {
+        case .locked: "screen lock"
+        case .ended: "logout"
+        case .shutdown: "shutdown"
+        case .shutdownCancelled: "shutdown cancelled"
+        }
+    }
 }
 
 /// What came of asking the bus to start an app.

@@ -80,7 +80,7 @@ extension BrokerState {
             let unlocked = before.locked.subtracting(seat.locked).intersection(watch.lockedOut)
             watch.spent.subtract(unlocked)
             watch.lockedOut.subtract(unlocked)
-        } else if device.account == nil, watch.login == nil {
+        } else if watch.login == nil {
             findSpent(seat)
         }
         watch.isFromStart = false
@@ -88,12 +88,15 @@ extension BrokerState {
         watch.lockedOut.formIntersection(seat.names)
     }
 
-    /// After a start of the broker, or without logind for long: a login that was there when the last session began has been signed out since.
+    /// After a start of the broker, or without logind for long: a login that was there when the last session began has been signed out since. So
+    /// may those of others have been that are there beside the one whose session goes on.
     private mutating func findSpent(_ seat: Seat) {
         guard let last = ledger.sessions.keys.max(), let began = ledger.sessions[last]?.startedAt else { return }
-        let former = seat.sessions.filter { $0.began <= began }
+        let present = device.account.flatMap(SeatLogin.user)
+        guard device.account == nil || present != nil else { return }
+        let former = seat.sessions.filter { $0.began <= began && $0.userID != present }
         watch.spent.formUnion(former.map(\.name))
-        guard watch.isFromStart, policy.identity == .loginSession,
+        guard device.account == nil, watch.isFromStart, policy.identity == .loginSession,
             let owner = ledger.sessions[last]?.account.flatMap(SeatLogin.user)
         else { return }
         // Others were at the seat before her, and have not been signed out.
@@ -102,18 +105,20 @@ extension BrokerState {
 
     mutating func login(_ event: LoginEvent) {
         switch event {
-        case .locked where policy.endsAtScreenLock:
+        case .locked(let name) where policy.endsAtScreenLock:
             let sessions = watch.login?.sessions ?? []
+            // Where the login is the account, the lock of a session that is another person's, in the background, is none of it.
+            if policy.identity == .loginSession, watch.login != nil, !sessions.contains(name) { break }
             // Whose sign-in is being written comes in behind the lock otherwise: the login is there still, and signs in anew.
             if let pending, pending.asked == nil { watch.spent.formUnion(sessions) }
-            signOutAutomatically(because: event.rawValue)
+            signOutAutomatically(because: event.cause)
             watch.lockedOut.formUnion(sessions.intersection(watch.spent))
         // Where the login is the account, the whole seat decides: another session of the person may be left.
         case .ended where policy.endsAtLogout && policy.identity != .loginSession:
-            signOutAutomatically(because: event.rawValue)
+            signOutAutomatically(because: event.cause)
         case .shutdown where policy.identity == .loginSession:
             watch.shutdown = .waits(for: device.account == nil ? nil : device.epoch)
-            signOutAutomatically(because: event.rawValue)
+            signOutAutomatically(because: event.cause)
         case .shutdown: watch.shutdown = .waits(for: nil)
         case .shutdownCancelled: watch.shutdown = .none
         case .locked, .ended: break
@@ -164,7 +169,7 @@ extension BrokerState {
                 watch.login = nil
                 let isThere = seat.sessions.contains { $0.userID == former }
                 let isAnother = login != nil && login?.user != former
-                signOutAutomatically(because: isThere && isAnother ? "switch of users" : LoginEvent.ended.rawValue)
+                signOutAutomatically(because: isThere && isAnother ? "switch of users" : LoginEvent.ended.cause)
             }
         }
         signIn(login, at: seat)

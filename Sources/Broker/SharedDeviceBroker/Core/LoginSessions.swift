@@ -87,18 +87,20 @@ package struct LoginSessions: Sendable {
             return nil
         }
         let wasLocked = sessions.updateValue(session, forKey: path)?.isLocked ?? false
-        return session.isLocked && !wasLocked && tells(session) ? .locked : nil
+        return session.isLocked && !wasLocked && tells(session) ? .locked(session.name) : nil
     }
 
     /// The session's screen is locked, or not any more.
     package mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
         guard let session = sessions[path] else { return nil }
         sessions[path]?.isLocked = isLocked
-        return isLocked && !session.isLocked && tells(session) ? .locked : nil
+        return isLocked && !session.isLocked && tells(session) ? .locked(session.name) : nil
     }
 
     /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
-    package func lockRequested(at path: String) -> LoginEvent? { sessions[path].map(tells) == true ? .locked : nil }
+    package func lockRequested(at path: String) -> LoginEvent? {
+        sessions[path].flatMap { tells($0) ? .locked($0.name) : nil }
+    }
 
     /// The session is over.
     package mutating func removed(_ path: String) -> LoginEvent? {

@@ -206,19 +206,20 @@ final class LoginWatch: Sendable {
         var nextLook: Task<Void, Never>?
         defer { nextLook?.cancel() }
         for await word in words.stream {
+            var events: [LoginEvent?] = []
             switch word {
             case .doubt: break
-            case .lock(let path): sessions.lockRequested(at: path).map { heard(.login($0)) }
-            case .locked(let path, let isLocked): sessions.setLocked(isLocked, at: path).map { heard(.login($0)) }
-            case .removed(let path): sessions.removed(path).map { heard(.login($0)) }
+            case .lock(let path): events.append(sessions.lockRequested(at: path))
+            case .locked(let path, let isLocked): events.append(sessions.setLocked(isLocked, at: path))
+            case .removed(let path): events.append(sessions.removed(path))
             case .shutdown(let begins):
                 if !begins { delay?.renew() }
-                heard(.login(begins ? .shutdown : .shutdownCancelled))
+                events.append(begins ? .shutdown : .shutdownCancelled)
                 // The lock is taken again with the next list.
                 if !begins { words.add(.doubt) }
             }
             if words.takeDoubt() {
-                let isThere = await list(connection, owner, &sessions) { heard(.login($0)) }
+                let isThere = await list(connection, owner, &sessions, &events)
                 if isThere != isKnown {
                     log.info(isThere ? "following login sessions" : "no logind: login sessions are not followed")
                 }
@@ -237,9 +238,12 @@ final class LoginWatch: Sendable {
                     heard(.seat(nil))
                 }
             }
-            guard isKnown == true, sessions.seat != told else { continue }
-            told = sessions.seat
-            heard(.seat(sessions.seat))
+            // Before the events: nobody is signed in behind a lock that is not known of the seat yet.
+            if isKnown == true, sessions.seat != told {
+                told = sessions.seat
+                heard(.seat(sessions.seat))
+            }
+            for case .some(let event) in events { heard(.login(event)) }
         }
     }
 
@@ -273,7 +277,7 @@ final class LoginWatch: Sendable {
         _ connection: DBusConnection,
         _ owner: borrowing Locked<String?>,
         _ sessions: inout LoginSessions,
-        _ heard: @Sendable (LoginEvent) -> Void
+        _ events: inout [LoginEvent?]
     ) async -> Bool {
         do throws(DBusError) {
             let name = try await connection.owner(of: service)
@@ -285,10 +289,10 @@ final class LoginWatch: Sendable {
                 guard case .structure(let members) = entry, members.count >= 5 else { return nil }
                 return members[4].stringValue
             }
-            sessions.listed(paths).forEach(heard)
+            events += sessions.listed(paths)
             for path in paths {
                 guard let session = try await look(connection, path) else { continue }
-                if let event = sessions.found(session, at: path) { heard(event) }
+                events.append(sessions.found(session, at: path))
             }
             return true
         } catch {

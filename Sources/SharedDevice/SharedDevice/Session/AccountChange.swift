@@ -13,6 +13,8 @@ public struct AccountChange: Sendable {
     var isHeld = false
     /// Whether another process of the app may have stored some of it, also while this one cleans up.
     var isShared = false
+    /// The last question to the broker by then.
+    var question = UInt64.max
 
     /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first sign-in. ``current``
     /// can be among them: somebody else may have used the device in between, and the new session starts clean.
@@ -32,7 +34,15 @@ extension AccountChange {
     package func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
         return sessions.isEmpty
-            ? nil : AccountChange(stale: sessions, current: current, epoch: epoch, isHeld: isHeld, isShared: isShared)
+            ? nil
+            : AccountChange(
+                stale: sessions,
+                current: current,
+                epoch: epoch,
+                isHeld: isHeld,
+                isShared: isShared,
+                question: question
+            )
     }
 }
 

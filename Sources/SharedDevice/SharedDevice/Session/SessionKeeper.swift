@@ -21,6 +21,11 @@ actor SessionKeeper {
     private var held: [SessionRecord.Session] = []
     /// The sessions that the app was last told are over, and has not cleaned up.
     private var stale: [SessionRecord.Session] = []
+    /// How many questions have been put.
+    private var questions: UInt64 = 0
+    /// The sessions that are owed again, because a process of the app has ended that had not reported, each with the question that said so. That
+    /// process may have stored something after a step of a cleanup that was under way: no cleanup counts that began before.
+    private var againSince: [UInt64: UInt64] = [:]
     /// The sessions that the record had before the last question.
     private var known: [SessionRecord.Session] = []
     /// The answer that came with the last receipt, and the broadcasts that were heard before it.
@@ -145,10 +150,12 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
+            // The rest stays in the record, and the app is told of it again.
+            let cleaned = change.stale.filter { keeper.againSince[$0.epoch, default: 0] <= change.question }
             // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
-            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail) }
-            keeper.held.removeAll(where: change.stale.contains)
-            keeper.stale.removeAll(where: change.stale.contains)
+            let receipts = try await keeper.update { $0.cleaned(cleaned, detail: detail) }
+            keeper.held.removeAll(where: cleaned.contains)
+            keeper.stale.removeAll(where: cleaned.contains)
             do throws(SharedDeviceError) {
                 try await keeper.send(receipts)
             } catch  where error.code == .brokerUnavailable {
@@ -199,6 +206,7 @@ actor SessionKeeper {
         let attempted = "get the current account"
         // What a receipt's answer said is older than what comes now.
         fresh = nil
+        questions += 1
         known = try record.sessions()
         let fields = try await broker.call(
             .getCurrentAccount,
@@ -207,6 +215,8 @@ actor SessionKeeper {
             isCancellable: false
         )
         let answer = try note(fields, attempted: attempted)
+        let again = answer.owed.lazy.filter(\.isAgain).map { ($0.epoch, self.againSince[$0.epoch] ?? self.questions) }
+        againSince = Dictionary(again) { first, _ in first }
         if answer.owed.isEmpty { return answer }
         let held = held
         let due = try await update { record in
@@ -260,7 +270,7 @@ actor SessionKeeper {
         _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let (session, owed, held, known) = (answer.session, answer.owed, held, known)
+        let (session, owed, held, known, question) = (answer.session, answer.owed, held, known, questions)
         let value = try await update { record in
             record.reconcile(owed: owed, held: held)
             let stale = record.enter(session, held: held, known: known)
@@ -269,7 +279,8 @@ actor SessionKeeper {
                 current: session.account,
                 epoch: session.epoch,
                 isHeld: stale.contains(where: held.contains),
-                isShared: record.isShared(stale)
+                isShared: record.isShared(stale),
+                question: question
             )
             return body(&record, change)
         }

@@ -55,10 +55,12 @@ struct LoginSessionsTests {
     @Test("the machine's broker hears of locks and ends of the graphical sessions of the seat, whoever's they are")
     func seatScope() {
         var sessions = LoginSessions(scope: .seat("seat0"))
+        let other = LoginSessions.Session.of(1001).name
         _ = sessions.found(.of(1001), at: "/other")
         _ = sessions.found(.of(type: "tty"), at: "/console")
         _ = sessions.found(.of(seat: "seat1"), at: "/elsewhere")
-        #expect(["/other", "/console", "/elsewhere"].map { sessions.lockRequested(at: $0) } == [.locked, nil, nil])
+        let requested = ["/other", "/console", "/elsewhere"].map { sessions.lockRequested(at: $0) }
+        #expect(requested == [.locked(other), nil, nil])
         #expect(["/other", "/console", "/elsewhere"].map { sessions.removed($0) } == [.ended, nil, nil])
     }
 
@@ -70,7 +72,8 @@ struct LoginSessionsTests {
             sessions.setLocked(true, at: "/mine"), sessions.setLocked(false, at: "/mine"),
             sessions.setLocked(true, at: "/mine"), sessions.setLocked(true, at: "/unknown"),
         ]
-        #expect(events == [.locked, nil, nil, nil, .locked, nil])
+        let locked = LoginEvent.locked(LoginSessions.Session.of().name)
+        #expect(events == [locked, nil, nil, nil, locked, nil])
     }
 
     @Test("a session that is missing from the list has ended")

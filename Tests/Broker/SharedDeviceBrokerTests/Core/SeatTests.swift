@@ -166,7 +166,7 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
         device.sit(.of())
-        device.feed(.login(.locked))
+        device.feed(.login(.locked(LoginSessions.Session.of().name)))
         device.sit(.of(isLocked: true))
         #expect(device.person == nil && device.signOutCauses == ["screen lock"])
         device.sit(.of())
@@ -176,6 +176,39 @@ struct SeatTests {
         #expect(device.person == nil)
         device.sit(.of(1001, "2", name: "bea"))
         #expect(device.person == "bea")
+    }
+
+    @Test("the lock of a session in the background signs nobody out; nobody is signed in behind a lock")
+    func lockInBackground() {
+        let device = VirtualDevice.withLogins()
+        device.configure { $0.endsAtScreenLock = true }
+        let ada = LoginSessions.Session.of(isActive: false, isLocked: true)
+        let bea = LoginSessions.Session.of(1001, "2", name: "bea")
+        device.sit(ada, bea)
+        #expect(device.person == "bea")
+        device.feed(.login(.locked(ada.name)))
+        #expect(device.person == "bea" && device.signOutCauses == [])
+        // The watch tells the seat first.
+        device.sit(ada, .of(1001, "2", name: "bea", isLocked: true))
+        device.feed(.login(.locked(bea.name)))
+        device.feed(.time)
+        #expect(device.person == nil && device.signOutCauses == ["screen lock"])
+    }
+
+    @Test("after a start beside somebody's session, nobody else is signed in who may have been signed out before")
+    func restartBeside() throws {
+        let device = VirtualDevice.withLogins()
+        device.sit(.of())
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
+        #expect(device.person == "bea")
+        device.restart(afterPowerCut: false)
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
+        #expect(device.person == "bea")
+        device.sit(.of(), .of(1001, "2", name: "bea", isActive: false))
+        #expect(device.person == nil)
+        device.sit(.of(1000, "3", began: 1_002_000))
+        #expect(device.person == "ada")
     }
 
     @Test("a broker that was started anew keeps the session of a login that goes on, and ends that of one that is over")

@@ -180,6 +180,7 @@ struct SignOutTests {
 struct AutomaticSignOutTests {
     private let device = VirtualDevice()
     private let desk: VirtualDevice.App
+    private static let login = LoginName(identifier: "1", began: Date(timeIntervalSince1970: 0))
 
     init() {
         desk = device.app("desk")
@@ -211,7 +212,7 @@ struct AutomaticSignOutTests {
         device.advance(by: .seconds(300))
         try device.ask(desk, .activity)
         device.advance(by: .seconds(500))
-        device.restart()
+        device.restart(afterPowerCut: false)
         device.advance(by: .seconds(99))
         #expect(device.state.device.account != nil)
         device.advance(by: .seconds(2))
@@ -244,14 +245,14 @@ struct AutomaticSignOutTests {
     @Test("locking the screen and logging out end a session only where that is wanted")
     func login() throws {
         try device.signIn("ada", by: desk)
-        for event in [LoginEvent.locked, .ended] {
+        for event in [LoginEvent.locked(Self.login), .ended] {
             device.feed(.login(event))
             #expect(device.state.device.account != nil)
         }
         device.configure { $0.endsAtScreenLock = true }
         device.feed(.login(.ended))
         #expect(device.state.device.account != nil)
-        device.feed(.login(.locked))
+        device.feed(.login(.locked(Self.login)))
         #expect(device.state.device.account == nil)
     }
 
@@ -261,7 +262,7 @@ struct AutomaticSignOutTests {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         let request = device.send(desk, VirtualDevice.signIn("ada"))
-        device.feed(.login(.locked))
+        device.feed(.login(.locked(Self.login)))
         #expect(device.refusal(request) == .requestAbandoned)
         device.diskMode = .commits
         device.finishWriting()

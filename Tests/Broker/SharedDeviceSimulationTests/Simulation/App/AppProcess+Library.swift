@@ -73,6 +73,7 @@ extension AppProcess {
 
     private mutating func ask(_ purpose: Purpose, _ calls: inout Calls) {
         fresh = nil
+        questions += 1
         keeper = .asks(calls.send(.currentAccount), purpose)
     }
 
@@ -91,6 +92,10 @@ extension AppProcess {
     ) {
         lastEpoch = answer.session.epoch
         isStrict = answer.isStrict
+        let again = answer.owed.lazy.filter(\.isAgain).map { [againSince, questions] in
+            ($0.epoch, againSince[$0.epoch] ?? questions)
+        }
+        againSince = Dictionary(again) { first, _ in first }
         if !answer.owed.isEmpty {
             let due = home.update { record in
                 record.reconcile(owed: answer.owed, held: held)
@@ -103,7 +108,7 @@ extension AppProcess {
         case .token(let session): if answer.session.epoch == session.epoch { enter(session, &home) }
         case .change:
             let stale = enter(answer.session, owed: answer.owed, home: &home)
-            self.stale = stale
+            (self.stale, staleQuestion) = (stale, questions)
             let isNews = told != answer.session
             told = answer.session
             guard isNews || isFirst || !stale.isEmpty else { return }
@@ -210,9 +215,10 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let receipts = home.update { $0.cleaned(stale) }
-                held.removeAll(where: stale.contains)
-                self.stale.removeAll(where: stale.contains)
+                let cleaned = stale.filter { againSince[$0.epoch, default: 0] <= staleQuestion }
+                let receipts = home.update { $0.cleaned(cleaned) }
+                held.removeAll(where: cleaned.contains)
+                self.stale.removeAll(where: cleaned.contains)
                 (home.journal, journal) = (nil, nil)
                 follower = .reports
                 return sendReceipts(receipts, then: nil, &calls)

@@ -119,6 +119,7 @@ struct Oracle {
         guard open.account != nil else {
             over = open.epoch == 0 ? 0 : open.epoch - 1
             overForBroker = min(overForBroker, over)
+            noted = min(noted, over)
             return note(over, world)
         }
         if open.epoch <= (wasPowerCut ? overForPower : overForBroker) {
@@ -127,8 +128,6 @@ struct Oracle {
                 "\(open.epoch), after \(wasPowerCut ? "a power cut" : "the broker's end")"
             )
         }
-        // A start knows of no sign-outs before the present session's begin.
-        spent.forget()
         // It comes back where the page on the threat model says that it does.
         over = open.epoch - 1
         overForBroker = min(overForBroker, over)
@@ -136,6 +135,8 @@ struct Oracle {
         endedAt = endedAt.filter { $0.key <= over }
         receipts = receipts.filter { $0.session <= over }
         receiptsOn = receiptsOn.filter { $0.key.session <= over }
+        // Nobody was told of its end.
+        spent.remove(ofSession: open.epoch)
         note(over, world)
     }
 
@@ -163,7 +164,7 @@ struct Oracle {
         _ state: BrokerState,
         _ world: World
     ) {
-        if case .request(let request) = event { heard(request, before, state, world) }
+        if case .request(let request) = event { heard(request, effects, before, state, world) }
         for effect in effects {
             switch effect {
             case .noteState(let next):
@@ -190,7 +191,13 @@ struct Oracle {
         text.utf8.contains(0xA4)
     }
 
-    private mutating func heard(_ request: Request, _ before: Before, _ state: BrokerState, _ world: World) {
+    private mutating func heard(
+        _ request: Request,
+        _ effects: [Effect],
+        _ before: Before,
+        _ state: BrokerState,
+        _ world: World
+    ) {
         requests[request.number] = request
         let index = Int(request.number >> 32)
         switch request.call {
@@ -217,7 +224,13 @@ struct Oracle {
                 { waived.insert(Debt(session: number, home: home)) }
             }
         case .signOut(_, let session?):
-            if before.isOpen, before.epoch != session, state.device.epoch != before.epoch {
+            // The same moment may have ended it by the time, which has another cause.
+            let app = world.slots[index].home.map { Setting.homes[$0].app }
+            let isEnded = effects.contains { effect in
+                guard case .journal(let entry) = effect else { return false }
+                return entry.event == .signedOut && entry.session == before.epoch && entry.detail == app
+            }
+            if before.isOpen, before.epoch != session, isEnded {
                 fail("a late sign-out ended a later session", "\(before.epoch), where \(session) was meant")
             }
         case .signIn(let credentials, _, _, _):

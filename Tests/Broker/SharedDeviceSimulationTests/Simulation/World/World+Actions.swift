@@ -99,6 +99,7 @@ extension World {
         for index in Setting.apps { killApp(index) }
         killEnforcer()
         killBroker(isPowerCut: true)
+        seat.sessions = [:]
         for index in homes.indices { homes[index].cutPower() }
         for index in slots.indices { slots[index].toBroker = [] }
     }

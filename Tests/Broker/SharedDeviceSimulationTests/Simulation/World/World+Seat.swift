@@ -59,10 +59,11 @@ struct SimulatedSeat {
     }
 
     private mutating func tell(_ heard: [LoginEvent]) {
+        if watch.seat != told {
+            told = watch.seat
+            events.append(.seat(watch.seat))
+        }
         events += heard.map { .login($0) }
-        guard watch.seat != told else { return }
-        told = watch.seat
-        events.append(.seat(watch.seat))
     }
 }
 
@@ -113,7 +114,6 @@ extension World {
         if seat.isLogindUp { seat.list() }
     }
 
-    /// What the watch makes of one word of logind's comes without a pause in between.
     func seatTells() {
         guard !seat.events.isEmpty else { return }
         let event = seat.events.removeFirst()
@@ -125,7 +125,6 @@ extension World {
             seat.heard = found
         }
         feed(event)
-        if case .login = event { seatTells() }
     }
 }
 
@@ -144,6 +143,8 @@ struct SpentLogins {
 
     mutating func remove(_ name: LoginName, by cause: Cause) { if causes[name] == cause { causes[name] = nil } }
 
+    mutating func remove(ofSession session: UInt64) { for name in logins[session] ?? [] { causes[name] = nil } }
+
     /// They are so no longer, whatever the cause was.
     mutating func forget() { causes = [:] }
 
@@ -157,7 +158,7 @@ extension Oracle {
     mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
         guard policy.identity == .loginSession else { return }
         var isLock = false
-        if case .login(.locked) = event { isLock = true }
+        if case .login(.locked(_)) = event { isLock = true }
         for case .journal(let entry) in effects {
             guard let session = entry.session else { continue }
             switch entry.event {
