@@ -123,6 +123,10 @@ enum DeviceSchema {
             ALTER TABLE provider_session ADD COLUMN settled INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1));
             ALTER TABLE provider_end ADD COLUMN keeps_session INTEGER NOT NULL DEFAULT 0 CHECK (keeps_session IN (0, 1));
             """,
+            """
+            ALTER TABLE provider_session ADD COLUMN proved_at REAL NOT NULL DEFAULT 0;
+            ALTER TABLE provider_session ADD COLUMN began_at REAL NOT NULL DEFAULT 0;
+            """,
         ]
     }
 

@@ -71,10 +71,10 @@ extension BrokerState {
     }
 
     private mutating func heedEndOfSession(_ event: ProviderEvent) -> Bool {
-        guard let record = provider.session?.record, event.concerns(record) else { return false }
+        guard let session = provider.session, let record = session.record, event.concerns(record) else { return false }
         // It was told late, or told again: the person has begun another session since, or has proved since who they are. Whether they may stay the
         // provider knows.
-        let since = event.kind == .ended ? provider.beganAt : provider.provedAt
+        let since = event.kind == .ended ? session.beganAt : session.provedAt
         if let date = event.date, date < since.addingTimeInterval(-Self.clockSkew) {
             askSoon()
             return false

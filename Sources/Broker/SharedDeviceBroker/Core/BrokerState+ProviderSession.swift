@@ -14,11 +14,10 @@ extension BrokerState {
     /// - Parameter began: when that sign-in has begun.
     mutating func openProviderSession(_ signIn: ProviderSignIn, since began: Duration) {
         guard let settings = policy.organisation else { return }
-        provider.session = ProviderSession(settings, record: signIn.record, at: now)
+        provider.session = ProviderSession(settings, record: signIn.record, since: date(of: began), at: now)
         provider.generation += 1
         forgetQuestions()
         provider.isGood(since: now.uptime)
-        (provider.provedAt, provider.beganAt) = (now.wall, date(of: began))
         (provider.identity, recordProblem) = (nil, nil)
         tokens.keepCommon(keepIdentity(signIn.token))
         scheduleCheck()
@@ -33,8 +32,6 @@ extension BrokerState {
     /// A session that an earlier run of the broker has opened.
     mutating func resumeProviderSession(_ session: ProviderSession) {
         provider.session = session
-        provider.provedAt = ledger.sessions[device.epoch]?.startedAt ?? .distantPast
-        provider.beganAt = provider.provedAt
         provider.mayBeUsed = !session.isSettled
         if !session.needsPerson { provider.demandedAt = now.uptime }
         // The clock may have been set since: nobody was checked later than now.
@@ -63,8 +60,10 @@ extension BrokerState {
     /// What the disk is to have: of the session that is open, or about to be.
     var providerRow: ProviderSession? {
         guard let pending else { return provider.session }
-        guard let signIn = pending.asked?.provided, let settings = policy.organisation else { return nil }
-        return ProviderSession(settings, record: signIn.record, at: now)
+        guard let asked = pending.asked, let signIn = asked.provided, let settings = policy.organisation else {
+            return nil
+        }
+        return ProviderSession(settings, record: signIn.record, since: date(of: asked.beganAt), at: now)
     }
 
     mutating func keepProviderSession(within delay: Duration) {

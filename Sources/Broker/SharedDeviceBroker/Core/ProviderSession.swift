@@ -11,6 +11,9 @@ package struct ProviderSession: Sendable, Equatable {
     package internal(set) var record: ProviderRecord?
     /// When the provider said last that the person is signed in, by the wall clock.
     package internal(set) var checkedAt: Date
+    /// When the person has signed in or proved again who they are, and when that sign-in had begun, by the wall clock.
+    package let provedAt: Date
+    package let beganAt: Date
     /// Whether the provider wants the person before it gives a token. A start of the broker does not make up for the person.
     package internal(set) var needsPerson: Bool
     /// Whether no question that has the record's token is without its answer. The disk has it before one is put. A start that finds it so knows that
@@ -22,6 +25,8 @@ package struct ProviderSession: Sendable, Equatable {
         client: String,
         record: ProviderRecord?,
         checkedAt: Date,
+        provedAt: Date,
+        beganAt: Date,
         needsPerson: Bool = false,
         isSettled: Bool = false
     ) {
@@ -29,16 +34,20 @@ package struct ProviderSession: Sendable, Equatable {
         self.client = client
         self.record = record
         self.checkedAt = checkedAt
+        self.provedAt = provedAt
+        self.beganAt = beganAt
         self.needsPerson = needsPerson
         self.isSettled = isSettled
     }
 
-    init(_ settings: OrganisationSettings, record: ProviderRecord, at now: Moment) {
+    init(_ settings: OrganisationSettings, record: ProviderRecord, since began: Date, at now: Moment) {
         self.init(
             issuer: settings.issuer.text,
             client: settings.clientIdentifier,
             record: record,
             checkedAt: now.wall,
+            provedAt: now.wall,
+            beganAt: began,
             isSettled: true
         )
     }
@@ -58,9 +67,6 @@ extension BrokerState {
         var session: ProviderSession?
         /// When the provider said last that the person is signed in.
         private(set) var lastGood = Duration.zero
-        /// When the person has signed in or proved again who they are, and when that sign-in had begun, by the wall clock.
-        var provedAt = Date.distantPast
-        var beganAt = Date.distantPast
         /// The provider's word of who has signed in, the last that came.
         var identity: IdentityToken?
         /// Whether the provider wants the person before it gives a token. Without a record it is not asked.

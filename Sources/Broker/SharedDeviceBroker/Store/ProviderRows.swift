@@ -44,6 +44,8 @@ struct ProviderRows: Sendable {
     ) -> ProviderSession? {
         guard let issuer: String = row["issuer"], let client: String = row["client"],
             let checked: Double = row["checked_at"], DeviceStore.isTime(checked),
+            let proved: Double = row["proved_at"], DeviceStore.isTime(proved),
+            let began: Double = row["began_at"], DeviceStore.isTime(began),
             let needsPerson: Bool = row["needs_person"], let isSettled: Bool = row["settled"]
         else {
             problems.append("the provider's row makes no sense; tokens need a new sign-in")
@@ -56,6 +58,8 @@ struct ProviderRows: Sendable {
             client: client,
             record: sealed.flatMap { open($0, use, &problems) },
             checkedAt: Date(timeIntervalSince1970: checked),
+            provedAt: Date(timeIntervalSince1970: proved),
+            beganAt: Date(timeIntervalSince1970: began),
             needsPerson: needsPerson,
             isSettled: isSettled
         )
@@ -127,12 +131,17 @@ struct ProviderRows: Sendable {
         guard let session, let owner, let account = owner.account else { return }
         let use = RecordUse.session(epoch: owner.epoch, issuer: session.issuer, account: account.identifier)
         try db.run(
-            "INSERT INTO provider_session (epoch, issuer, client, record, checked_at, needs_person, settled) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            """
+            INSERT INTO provider_session (epoch, issuer, client, record, checked_at, proved_at, began_at, needs_person, settled)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
             owner.epoch,
             session.issuer,
             session.client,
             try session.record.flatMap { record in try sealer.map { try $0.seal(record, for: use) } },
             session.checkedAt.timeIntervalSince1970,
+            session.provedAt.timeIntervalSince1970,
+            session.beganAt.timeIntervalSince1970,
             session.needsPerson,
             session.isSettled
         )

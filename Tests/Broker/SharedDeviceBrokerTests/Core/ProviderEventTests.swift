@@ -53,11 +53,11 @@ struct ProviderEventTests {
         try device.signInAtProvider("ada", by: prompt)
         try report(change)
         #expect(!device.state.provider.needsPerson)
-        // A start of the broker knows when the session has begun.
+        // A start of the broker knows when that was.
         device.restart()
         device.reconnect(service)
-        try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 86_400))
-        #expect(device.state.device.account != nil)
+        try report(change, ProviderEvent(.ended, issuer: issuer, subject: "ada", date: change.date))
+        #expect(device.state.device.account != nil && !device.state.provider.needsPerson)
         try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now))
         #expect(device.state.device.account == nil)
     }

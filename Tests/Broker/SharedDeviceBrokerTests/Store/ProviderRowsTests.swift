@@ -36,6 +36,8 @@ struct ProviderRowsTests {
             client: "device",
             record: record,
             checkedAt: now.wall,
+            provedAt: now.wall - 60,
+            beganAt: now.wall - 90,
             needsPerson: true,
             isSettled: true
         )

@@ -92,7 +92,14 @@ struct VirtualProvider {
 extension ProviderSession {
     /// What a start of the broker without a key finds.
     var withoutRecord: ProviderSession {
-        ProviderSession(issuer: issuer, client: client, record: nil, checkedAt: checkedAt)
+        ProviderSession(
+            issuer: issuer,
+            client: client,
+            record: nil,
+            checkedAt: checkedAt,
+            provedAt: provedAt,
+            beganAt: beganAt
+        )
     }
 }
 

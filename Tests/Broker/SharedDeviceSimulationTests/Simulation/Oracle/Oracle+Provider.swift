@@ -19,9 +19,6 @@ struct ProviderTruth {
     var begins: [Int: Begin] = [:]
     /// When each prompt's sign-in began.
     var prompts: [String: Begin] = [:]
-    /// When the person was signed in, and the sessions that a start of the broker has found.
-    var signedInAt: [UInt64: Duration] = [:]
-    var resumed: Set<UInt64> = []
     /// The provider's last good word of the session that is open.
     var word: Word?
     /// The provider's sessions that a disk had.
@@ -41,14 +38,6 @@ extension Oracle {
     /// Whether the clocks of broker and provider may differ about when the session began: the provider's dates are those of the clock as it was set last.
     func isDoubtful(session: UInt64) -> Bool { provider.began[session].map { !isSinceClockSet($0.uptime) } ?? false }
 
-    /// Whether the broker has forgotten when the sign-in began, and may take an event of during it for one of before: then it asks the provider.
-    private func isBeginForgotten(_ session: UInt64) -> Bool {
-        guard provider.resumed.contains(session), let began = provider.began[session]?.uptime,
-            let end = provider.signedInAt[session]
-        else { return false }
-        return end - began > .seconds(59)
-    }
-
     /// What went to and fro between the broker and the provider.
     mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         var opened: Int?
@@ -67,7 +56,6 @@ extension Oracle {
                 guard let session = entry.session else { break }
                 // The number of a session that came to nothing is another's now, perhaps one without a provider.
                 provider.sessions[session] = opened
-                provider.resumed.remove(session)
                 provider.began[session] = began
             case .beginSignIn(let name, _):
                 provider.prompts[name] = ProviderTruth.Begin(date: world.now.wall, uptime: world.now.uptime)
@@ -94,7 +82,7 @@ extension Oracle {
             provider.word = Word(session: state.device.epoch, at: world.now.uptime)
         }
         defer { judgeGrace(event, effects, state, world) }
-        if !isDoubtful(session: state.device.epoch), !isBeginForgotten(state.device.epoch), state.device.account != nil,
+        if !isDoubtful(session: state.device.epoch), state.device.account != nil,
             let number = provider.sessions[state.device.epoch],
             provider.heededEnds.contains(number), state.providerRecord?.simulated.session == number
         {
@@ -124,7 +112,7 @@ extension Oracle {
     mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
         if let number = told.session { provider.heededEnds.insert(number) }
         guard let number = told.session, let device = world.broker?.device, device.account != nil,
-            !isDoubtful(session: device.epoch), !isBeginForgotten(device.epoch),
+            !isDoubtful(session: device.epoch),
             provider.sessions[device.epoch] == number
         else { return }
         fail("a session goes on that the provider has ended", "\(device.epoch), the provider's \(number)")
@@ -177,14 +165,13 @@ extension Oracle {
         let session = state.device.epoch
         let before = provider.word.flatMap { $0.session == session ? $0 : nil }
         provider.word = nil
-        provider.resumed.insert(session)
-        guard state.device.account != nil, provider.sessions[session] != nil, let kept = world.disk.provider,
-            world.disk.providerOwner?.epoch == session
-        else { return }
-        if let number = kept.record?.simulated.session {
-            provider.sessions[session] = number
-            provider.began[session] = provider.begins[number]
-        }
+        guard state.device.account != nil, provider.sessions[session] != nil else { return }
+        let kept = world.disk.providerOwner?.epoch == session ? world.disk.provider : nil
+        // Where the disk has no record, nobody knows any more whether the person's last sign-in got there.
+        let number = kept?.record?.simulated.session
+        provider.sessions[session] = number
+        provider.began[session] = number.flatMap { provider.begins[$0] }
+        guard let kept else { return }
         let age = Duration.seconds(max(0, world.now.wall.timeIntervalSince(kept.checkedAt)))
         var word = Word(session: session, at: world.now.uptime - age, startedAt: world.now.uptime)
         word.isDoubtful = isDoubtful(session: session)
@@ -227,7 +214,6 @@ extension Oracle {
         }
         if provider.word?.session != session {
             provider.word = Word(session: session, at: world.now.uptime)
-            if !provider.resumed.contains(session) { provider.signedInAt[session] = world.now.uptime }
         }
         if case .renewed(_, .renewed(_, let record?)) = event, record.simulated.session == number,
             provider.word?.wantedAt == nil

@@ -82,6 +82,8 @@ extension World {
             client: session.client,
             record: session.record,
             checkedAt: session.checkedAt,
+            provedAt: session.provedAt,
+            beganAt: session.beganAt,
             needsPerson: session.needsPerson,
             isSettled: true
         )
