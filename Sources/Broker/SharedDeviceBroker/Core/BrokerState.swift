@@ -323,6 +323,7 @@ package struct BrokerState: Sendable {
             }
         }
         if let look = schedule?.nextLook, look <= now.uptime { lookAtSchedule() }
+        if let look = nextLookAtSeat, look <= now.uptime { followSeat() }
         lookAtPrompts()
         endOfflineSession()
         remindIfDue()

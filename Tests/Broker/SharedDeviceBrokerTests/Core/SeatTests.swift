@@ -260,6 +260,17 @@ struct SeatTests {
         #expect(device.person == nil && device.signOutCauses == ["logind does not answer"])
     }
 
+    @Test("whoever asks first after a minute without logind, as after a sleep, is given no account")
+    func silentSleep() throws {
+        let device = VirtualDevice.withLogins()
+        let desk = device.app("desk")
+        device.sit(.of())
+        #expect(try device.session(for: desk).session.account != nil)
+        device.feed(.seat(nil))
+        device.sleep(for: .seconds(3700))
+        #expect(try device.session(for: desk).session.account == nil)
+    }
+
     @Test("a change of the identity signs out whoever signed in the other way")
     func changedIdentity() throws {
         let device = VirtualDevice()
