@@ -108,7 +108,11 @@ extension BrokerState {
         case .locked(let name) where policy.endsAtScreenLock:
             let sessions = watch.login?.sessions ?? []
             // Where the login is the account, the lock of a session that is another person's, in the background, is none of it.
-            if policy.identity == .loginSession, watch.login != nil, !sessions.contains(name) { break }
+            if policy.identity == .loginSession, let login = watch.login,
+                watch.seat?.sessions.contains(where: { $0.name == name && $0.userID != login.user }) == true
+            {
+                break
+            }
             // Whose sign-in is being written comes in behind the lock otherwise: the login is there still, and signs in anew.
             if let pending, pending.asked == nil { watch.spent.formUnion(sessions) }
             signOutAutomatically(because: event.cause)

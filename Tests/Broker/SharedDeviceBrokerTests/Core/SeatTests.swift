@@ -195,6 +195,21 @@ struct SeatTests {
         #expect(device.person == nil && device.signOutCauses == ["screen lock"])
     }
 
+    @Test("the lock of a second session that came while the first one's sign-in was being written ends that")
+    func lockOfSecond() {
+        let device = VirtualDevice.withLogins()
+        device.configure { $0.endsAtScreenLock = true }
+        device.diskMode = .holds
+        device.sit(.of(isActive: false))
+        device.sit(.of(isActive: false), .of(1000, "2"))
+        let second = LoginSessions.Session.of(1000, "2", isLocked: true)
+        device.sit(.of(isActive: false), second)
+        device.feed(.login(.locked(second.name)))
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.person == nil)
+    }
+
     @Test("after a start beside somebody's session, nobody else is signed in who may have been signed out before")
     func restartBeside() throws {
         let device = VirtualDevice.withLogins()
