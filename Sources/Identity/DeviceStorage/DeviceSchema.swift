@@ -126,6 +126,8 @@ enum DeviceSchema {
             """
             ALTER TABLE provider_session ADD COLUMN proved_at REAL NOT NULL DEFAULT 0;
             ALTER TABLE provider_session ADD COLUMN began_at REAL NOT NULL DEFAULT 0;
+            UPDATE provider_session SET proved_at = coalesce((SELECT started_at FROM session WHERE number = epoch), 0);
+            UPDATE provider_session SET began_at = proved_at;
             """,
         ]
     }

@@ -19,6 +19,7 @@ struct CProgramTests {
         let program = try await installation.build(source)
         let services = try await Services()
         try await installation.run(program, on: services.bus)
+        withExtendedLifetime(services) {}
     }
 
     @Test func headersAreWarningFreeInEachLanguageByThemselves() async throws {
@@ -29,6 +30,7 @@ struct CProgramTests {
         let arguments = [Installation.programs("ctypes_client.py"), installation.library]
         let services = try await Services()
         try await installation.run("python3", arguments, on: services.bus)
+        withExtendedLifetime(services) {}
     }
 
     @Test(arguments: ["descriptor", "port", "signal", "dispatch", "check"])
@@ -46,6 +48,7 @@ struct CProgramTests {
         try await installation.run(tool, ["post", "weather"], on: bus)
         try await listener.line { $0 == "weather 15" }
         #expect(listener.lines.count == 3)
+        withExtendedLifetime(services) {}
     }
 
 }

@@ -185,8 +185,8 @@ extension BrokerState {
 
     mutating func remindIfDue() {
         guard let due = reminder, due.at <= now.uptime else { return }
-        // A process that took no part for a moment, while manifests and policy changed, is known as its app again only when it calls. The debt names
-        // its connection.
+        // A process that lost its part for a moment, while manifests and policy changed, is recognised again only when it calls. Until then its
+        // debt still names its connection.
         let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
         guard ledger.idle.contains(where: { isRunning($0) || present.contains($0) }) else {
             reminder = nil

@@ -58,7 +58,9 @@ extension BrokerState {
     /// When the seat needs a look again; `nil` means when something happens.
     var nextLookAtSeat: Duration? {
         let silent = device.account == nil ? nil : watch.silentSince.map { $0 + Self.silencePatience }
-        let times = [watch.ending?.due, policy.identity == .loginSession ? silent : nil]
+        // Without logind nobody can be logged out, and its return is an event.
+        let ending = watch.seat == nil ? nil : watch.ending?.due
+        let times = [ending, policy.identity == .loginSession ? silent : nil]
         return times.compactMap { $0 }.min()
     }
 
@@ -88,8 +90,8 @@ extension BrokerState {
         watch.lockedOut.formIntersection(seat.names)
     }
 
-    /// After a start of the broker, or without logind for long: a login that was there when the last session began has been signed out since. So
-    /// may those of others have been that are there beside the one whose session goes on.
+    /// After a start of the broker, or without logind for long: a login that was there when the last session began has been signed out since. Other
+    /// people's logins beside the one whose session goes on may have been signed out, too.
     private mutating func findSpent(_ seat: Seat) {
         guard let last = ledger.sessions.keys.max(), let began = ledger.sessions[last]?.startedAt else { return }
         let present = device.account.flatMap(SeatLogin.user)
@@ -107,13 +109,13 @@ extension BrokerState {
         switch event {
         case .locked(let name) where policy.endsAtScreenLock:
             let sessions = watch.login?.sessions ?? []
-            // Where the login is the account, the lock of a session that is another person's, in the background, is none of it.
+            // Where the login is the account, the lock of another person's session in the background does not concern it.
             if policy.identity == .loginSession, let login = watch.login,
                 watch.seat?.sessions.contains(where: { $0.name == name && $0.userID != login.user }) == true
             {
                 break
             }
-            // Whose sign-in is being written comes in behind the lock otherwise: the login is there still, and signs in anew.
+            // Otherwise a person whose sign-in is being written would be signed in behind the lock: the login is there still, and signs in again.
             if let pending, pending.asked == nil { watch.spent.formUnion(sessions) }
             signOutAutomatically(because: event.cause)
             watch.lockedOut.formUnion(sessions.intersection(watch.spent))

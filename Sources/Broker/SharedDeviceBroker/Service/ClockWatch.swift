@@ -34,7 +34,7 @@ extension Moment {
             clock_gettime(clock, &time)
             return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
         }
-        // A thread that is stopped between two readings sees a sleep where there was none, at this reading or at the next one: it reads again.
+        // A thread that is paused between the two readings would take the pause for a sleep, so it reads again.
         while true {
             let before = time(CLOCK_MONOTONIC)
             let uptime = time(CLOCK_BOOTTIME)

@@ -238,7 +238,7 @@ final class LoginWatch: Sendable {
                     heard(.seat(nil))
                 }
             }
-            // Before the events: nobody is signed in behind a lock that is not known of the seat yet.
+            // Before the events: otherwise somebody could be signed in before the seat is known to be locked.
             if isKnown == true, sessions.seat != told {
                 told = sessions.seat
                 heard(.seat(sessions.seat))

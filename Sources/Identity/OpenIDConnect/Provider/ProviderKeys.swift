@@ -142,7 +142,7 @@ final class ProviderKeys: Sendable {
 
     /// Waits for the end of this reading, which may have come already.
     ///
-    /// - Returns: why it has failed, or the last one after it; `nil` where that has not.
+    /// - Returns: why it has failed; `nil` where it has not, or where a later one has ended, too: what is known by then says what follows.
     /// - Throws: `cancelled`, where this task is.
     private func end(of reading: UInt64) async throws(SignInError) -> SignInError? {
         let number = state.withLock { state in
@@ -152,7 +152,7 @@ final class ProviderKeys: Sendable {
         let failure = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let result = state.withLock { state -> SignInError?? in
-                    if state.ended >= reading { return .some(state.failure) }
+                    if state.ended >= reading { return .some(state.ended == reading ? state.failure : nil) }
                     // A task that was cancelled before has found nobody to wake.
                     if Task.isCancelled { return .some(nil) }
                     state.waiting[number] = continuation

@@ -23,8 +23,8 @@ actor SessionKeeper {
     private var stale: [SessionRecord.Session] = []
     /// How many questions have been put.
     private var questions: UInt64 = 0
-    /// The sessions that are owed again, because a process of the app has ended that had not reported, each with the question that said so. That
-    /// process may have stored something after a step of a cleanup that was under way: no cleanup counts that began before.
+    /// The sessions that are owed again because a process of the app ended without reporting, each with the question whose answer said so first.
+    /// That process may have stored something after a step had run, so a cleanup that began before that question does not count.
     private var againSince: [UInt64: UInt64] = [:]
     /// The sessions that the record had before the last question.
     private var known: [SessionRecord.Session] = []
@@ -141,7 +141,7 @@ actor SessionKeeper {
     ///
     /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
     ///   nothing is reported.
-    /// - Returns: whether the broker kept the account back until now.
+    /// - Returns: whether there is a reason to ask again: the broker kept the account back until now, or the cleanup does not count.
     func cleaned(
         _ change: AccountChange,
         detail: String?,
@@ -150,7 +150,7 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            // The rest stays in the record, and the app is told of it again.
+            // The rest stays in the record, and the app is told of it again: it has to ask.
             let cleaned = change.stale.filter { keeper.againSince[$0.epoch, default: 0] <= change.question }
             // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
             let receipts = try await keeper.update { $0.cleaned(cleaned, detail: detail) }
@@ -161,7 +161,7 @@ actor SessionKeeper {
             } catch  where error.code == .brokerUnavailable {
                 // The broker asks for them again.
             }
-            return keeper.isWithheld
+            return keeper.isWithheld || cleaned.count < change.stale.count
         }
     }
 

@@ -150,9 +150,13 @@ final class DeviceHost: Sendable {
     /// Makes the users, before the broker's first start. The hash of a password takes a tenth of a second, so that the first device of a process has
     /// the command make them, and later ones with the same users get a copy.
     func addUsers(_ users: [String]) async throws(TestDeviceError) {
+        guard !users.isEmpty else { return }
         let key = MadeUsers(names: users, administration: programs.administration)
-        if let files = Self.made.withLock({ $0[key] }) { return try write(files) }
+        // The directory may be that of an earlier device, with more than users.
+        let isNew = !FileManager.default.fileExists(atPath: state)
+        if isNew, let files = Self.made.withLock({ $0[key] }) { return try write(files) }
         for user in users { try await addUser(user) }
+        guard isNew else { return }
         let names = (try? FileManager.default.contentsOfDirectory(atPath: state)) ?? []
         let files = names.compactMap { name in
             FileManager.default.contents(atPath: "\(state)/\(name)").map { StateFile(name: name, contents: $0) }

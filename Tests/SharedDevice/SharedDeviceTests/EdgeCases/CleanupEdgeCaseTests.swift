@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -209,6 +210,46 @@ struct CleanupEdgeCaseTests {
             try await app.wait("nobody", after: mark)
             app.kill()
         }
+    }
+
+    @Test("a cleanup that was begun before another process of the app ended counts only if it is done once more")
+    func endedBeside() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        try await control.signIn("ada")
+        let first = try Listener(on: device)
+        try first.start("--hold")
+        try await first.wait("open ada")
+        let connection = try DBusConnection.open(device.bus.bus)
+        let before = try await names(connection)
+        let second = try Listener(on: device, directory: first.directory)
+        try await second.start(showing: "ada")
+        second.suspend()
+        let mark = first.mark
+        let session = try await control.signOut()
+        try await first.wait("cleanup ada → -", after: mark)
+        second.kill()
+        try await eventually("the bus has said so") { try await names(connection) == before }
+        // The broker says that the cleanup is owed again, and not to who is at it.
+        _ = try await first.ask("current")
+        try first.tell("go")
+        try await first.wait("nobody", after: mark)
+        try await eventually("the round is complete") {
+            try await control.application.cleanupReport(ofSession: session)?.isComplete == true
+        }
+        #expect(first.story(after: mark).filter { $0 == "cleaned" }.count == 2)
+    }
+
+    private func names(_ connection: DBusConnection) async throws -> Set<String> {
+        let answer = try await connection.call(
+            try DBusMessage.methodCall(
+                destination: "org.freedesktop.DBus",
+                path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus",
+                member: "ListNames"
+            )
+        )
+        return Set(answer.first?.stringsValue ?? [])
     }
 
     // E21

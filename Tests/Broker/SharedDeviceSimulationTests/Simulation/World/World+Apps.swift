@@ -56,12 +56,11 @@ extension World {
         slots[index].toApp.append(.reconnected)
     }
 
-    /// Nobody can miss a process that has lost its connection and has not called on the next one.
+    /// Nobody misses a process that has lost its connection and has not asked on the next one.
     private func forgetHeld(_ index: Int) {
         let connection = slots[index].connection
         let ledger = broker?.ledger ?? disk.ledger(at: now)
-        guard let process = slots[index].process, !known.contains(connection), !ledger.connections.contains(connection)
-        else { return }
+        guard let process = slots[index].process, !ledger.connections.contains(connection) else { return }
         for session in process.held { oracle.unheard.insert(Oracle.Debt(session: session.epoch, home: process.home)) }
     }
 

@@ -120,10 +120,12 @@ extension World {
         if case .seat(let found) = event {
             note("the broker hears of the logins \(found?.sessions.map { "\($0.identifier) of \($0.userID)" } ?? [])")
             if mutant == .loginsAreForgotten { feed(.seat(Seat())) }
-            let unlocked = found.flatMap { seat.heard?.locked.subtracting($0.locked) }
+            // A broker that was started since has not heard when.
+            let unlocked = found.map { (seat.heard?.locked ?? $0.names).subtracting($0.locked) }
             for name in unlocked ?? [] { oracle.spent.remove(name, by: .lock) }
             seat.heard = found
         }
+        if case .login(let deed) = event { note("the broker hears of the seat: \(deed)") }
         feed(event)
     }
 }
