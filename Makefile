@@ -124,7 +124,7 @@ test-long: setup
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
-# The tests once more, on the default daemon of Fedora and Arch. Left out: those that use no bus.
+# The tests once more, on the default daemon of Fedora and Arch, and the hostile ones. Left out: those that use no bus, and the rest of `test-long`.
 WITHOUT_BUS := (DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceTorture)Tests
 test-dbus-broker:
 	@if ! (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null || ! unshare --mount true 2>/dev/null; then \

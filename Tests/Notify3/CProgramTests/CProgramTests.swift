@@ -50,7 +50,6 @@ struct CProgramTests {
         #expect(listener.lines.count == 3)
         withExtendedLifetime(services) {}
     }
-
 }
 
 /// A bus that starts notifyd at the first call, as where it is installed. dbus-broker has systemd start services, and a test has none of its own:
