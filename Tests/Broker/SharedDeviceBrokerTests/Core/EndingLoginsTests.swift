@@ -24,6 +24,21 @@ struct EndingLoginsTests {
         #expect(device.endedLogins == [["1"], ["2"]])
     }
 
+    @Test("while logind is away nobody looks at what is due again and again; when it is back the login is ended")
+    func withoutLogind() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        try device.signOut(by: desk)
+        device.feed(.seat(nil))
+        device.advance(by: .seconds(30))
+        #expect(device.state.nextDeadline.map { $0 > device.now.uptime } ?? true)
+        #expect(device.endedLogins == [])
+        device.sit(.of())
+        #expect(device.endedLogins == [["1"]])
+    }
+
     @Test("it is ended after ten seconds without receipts, and asked for again while it is still there")
     func withoutReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
