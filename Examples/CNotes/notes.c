@@ -23,11 +23,16 @@
 #define BROADCAST "org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 #define APP "org.notifycenter.example.c-notes"
 
+/* A session that this app has to clean up, and the mark that its receipt brings back. */
+struct debt {
+    uint64_t session, mark;
+};
+
 /* What the broker answers. */
 struct answer {
     uint64_t epoch;             /* of the current session; 0 if nobody is signed in */
     char username[256];
-    uint64_t owed[64];          /* what this app has to clean up; the next question has the rest */
+    struct debt owed[64];       /* the next question has the rest */
     size_t owed_count;
 };
 
@@ -47,20 +52,22 @@ static int force(const char *folder) {
     return result;
 }
 
-/* Reads an a{sv}: an account's name, an epoch, a list of debts. Fields that it does not know are skipped. */
-static int read_fields(sd_bus_message *message, struct answer *answer, uint64_t *epoch) {
+/* Reads an a{sv}: an account's name, a session with its mark, a list of debts. Fields that it does not know are skipped. */
+static int read_fields(sd_bus_message *message, struct answer *answer, struct debt *session) {
     int result = sd_bus_message_enter_container(message, 'a', "{sv}");
     while (result >= 0 && (result = sd_bus_message_enter_container(message, 'e', "sv")) > 0) {
         const char *key, *type, *text;
         if ((result = sd_bus_message_read(message, "s", &key)) < 0) return result;
         if ((result = sd_bus_message_peek_type(message, NULL, &type)) < 0) return result;
         if (!strcmp(key, "epoch") && !strcmp(type, "t")) {
-            result = sd_bus_message_read(message, "v", "t", epoch);
+            result = sd_bus_message_read(message, "v", "t", &session->session);
+        } else if (!strcmp(key, "mark") && !strcmp(type, "t")) {
+            result = sd_bus_message_read(message, "v", "t", &session->mark);
         } else if (!strcmp(key, "username") && !strcmp(type, "s")) {
             result = sd_bus_message_read(message, "v", "s", &text);
             if (result >= 0) snprintf(answer->username, sizeof answer->username, "%s", text);
         } else if (!strcmp(key, "account") && !strcmp(type, "a{sv}")) {
-            uint64_t none;
+            struct debt none;
             result = sd_bus_message_enter_container(message, 'v', type);
             if (result >= 0) result = read_fields(message, answer, &none);
             if (result >= 0) result = sd_bus_message_exit_container(message);
@@ -69,9 +76,9 @@ static int read_fields(sd_bus_message *message, struct answer *answer, uint64_t 
             if (result >= 0) result = sd_bus_message_enter_container(message, 'a', "a{sv}");
             while (result >= 0 && (result = sd_bus_message_at_end(message, false)) == 0) {
                 struct answer of_others = {0};
-                uint64_t session = 0;
-                result = read_fields(message, &of_others, &session);
-                if (result >= 0 && answer->owed_count < 64) answer->owed[answer->owed_count++] = session;
+                struct debt debt = {0};
+                result = read_fields(message, &of_others, &debt);
+                if (result >= 0 && answer->owed_count < 64) answer->owed[answer->owed_count++] = debt;
             }
             if (result >= 0) result = sd_bus_message_exit_container(message);
             if (result >= 0) result = sd_bus_message_exit_container(message);
@@ -90,18 +97,18 @@ static int ask(struct answer *answer) {
     *answer = (struct answer){0};
     int result = sd_bus_call_method(bus, BROKER, OBJECT, BROKER, "GetCurrentAccount", &error, &reply, "a{sv}", 1,
                                     "application", "s", APP);
-    uint64_t epoch = 0;
-    if (result >= 0) result = read_fields(reply, answer, &epoch);
+    struct debt current = {0};
+    if (result >= 0) result = read_fields(reply, answer, &current);
     if (result < 0) fprintf(stderr, "notes: %s\n", error.message ? error.message : strerror(-result));
-    if (answer->username[0]) answer->epoch = epoch;
+    if (answer->username[0]) answer->epoch = current.session;
     sd_bus_message_unref(reply);
     sd_bus_error_free(&error);
     return result;
 }
 
-static int report(uint64_t session, const char *progress) {
-    return sd_bus_call_method(bus, BROKER, OBJECT, BROKER, "ReportCleanup", NULL, NULL, "a{sv}", 3, "application", "s", APP,
-                              "session", "t", session, "progress", "s", progress);
+static int report(struct debt debt, const char *progress) {
+    return sd_bus_call_method(bus, BROKER, OBJECT, BROKER, "ReportCleanup", NULL, NULL, "a{sv}", 4, "application", "s", APP,
+                              "session", "t", debt.session, "mark", "t", debt.mark, "progress", "s", progress);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
@@ -110,13 +117,13 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 }
 
 /* Deletes a session's folder, follows no link, and reports it: first the deletion, then the receipt. */
-static int clean(uint64_t session) {
+static int clean(struct debt debt) {
     char folder[4096];
-    snprintf(folder, sizeof folder, "%s/%" PRIu64, data, session);
-    report(session, "begun");
+    snprintf(folder, sizeof folder, "%s/%" PRIu64, data, debt.session);
+    report(debt, "begun");
     if (nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) != 0 && errno != ENOENT) return -errno;
     int result = force(data);
-    return result < 0 ? result : report(session, "finished");
+    return result < 0 ? result : report(debt, "finished");
 }
 
 /* Deletes what is over: each folder but the current session's, and what the broker says is owed. Returns how much it was. */
@@ -129,7 +136,10 @@ static int clean_up(const struct answer *answer) {
         uint64_t session = strtoull(entry->d_name, &end, 10);
         if (*end || session == 0 || session == answer->epoch) continue;
         if (shown) say("hidden"), shown = 0;
-        result = clean(session), count++;
+        struct debt debt = {.session = session};
+        for (size_t index = 0; index < answer->owed_count; index++)
+            if (answer->owed[index].session == session) debt = answer->owed[index];
+        result = clean(debt), count++;
     }
     closedir(folders);
     for (size_t index = 0; result >= 0 && index < answer->owed_count; index++) result = clean(answer->owed[index]), count++;

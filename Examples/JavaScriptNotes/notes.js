@@ -63,10 +63,10 @@ function hide() {
     shown = null;
 }
 
-/** Deletes a session's folder, and reports it: first the deletion, then the receipt. */
-async function clean(session) {
+/** Deletes a session's folder, and reports it: first the deletion, then the receipt, with the mark of the debt. */
+async function clean(session, mark) {
     hide();
-    const number = {session: new GLib.Variant('t', session)};
+    const number = {session: new GLib.Variant('t', session), mark: new GLib.Variant('t', mark)};
     await call('ReportCleanup', {...number, progress: new GLib.Variant('s', 'begun')});
     run('rm', '-rf', '--one-file-system', '--', `${folder}/${session}`);
     run('sync', folder);
@@ -96,10 +96,11 @@ function show(session, account) {
 async function follow() {
     const answer = await call('GetCurrentAccount', {});
     const current = answer.account ? answer.epoch : null;
-    const owed = (answer.owed ?? []).map(one => one.epoch);
-    const over = new Set([...sessions().filter(session => session !== current), ...owed]);
-    for (const session of over)
-        await clean(session);
+    const over = new Map(sessions().filter(session => session !== current).map(session => [session, 0]));
+    for (const one of answer.owed ?? [])
+        over.set(one.epoch, one.mark ?? 0);
+    for (const [session, mark] of over)
+        await clean(session, mark);
     // Somebody may have signed in or out meanwhile: ask again.
     if (over.size > 0)
         mustAsk = true;

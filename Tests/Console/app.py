@@ -26,20 +26,20 @@ def call(method, **fields):
     return unwrap_msg(bus.send_and_get_reply(new_method_call(broker, method, "a{sv}", (fields,)), timeout=20))[0]
 
 
-def clean_up(session):
+def clean_up(session, mark):
     call("ReportCleanup", session=("t", session), progress=("s", "begun"))
     time.sleep(arguments.delay)
     if arguments.fails > 0:
         arguments.fails -= 1
         call("ReportCleanup", session=("t", session), progress=("s", "failed"), detail=("s", "the file is locked"))
         time.sleep(1.5 * arguments.delay)
-    call("ReportCleanup", session=("t", session), progress=("s", "finished"), detail=("s", "1 folder"))
+    call("ReportCleanup", session=("t", session), mark=("t", mark), progress=("s", "finished"), detail=("s", "1 folder"))
 
 
 while True:
     try:
         for element in call("GetCurrentAccount").get("owed", ("", []))[1]:
-            clean_up(element["epoch"][1])
+            clean_up(element["epoch"][1], element.get("mark", ("t", 0))[1])
     except (DBusErrorResponse, TimeoutError):
         # The broker is not there: ask again.
         time.sleep(0.3)

@@ -46,12 +46,17 @@ class VectorTests(unittest.TestCase):
                 return [one.epoch for one in record.enter(device, sessions("held"), sessions("known"))]
             case "reconcile":
                 owed = [
-                    OwedSession(one["epoch"], accounts.get(one.get("account")), one.get("again", False))
+                    OwedSession(
+                        one["epoch"], accounts.get(one.get("account")), one.get("mark", 0), one.get("shared", False)
+                    )
                     for one in step["owed"]
                 ]
-                return record.reconcile(owed, sessions("held"))
+                return record.reconcile(owed)
             case "cleaned":
-                return [one.epoch for one in record.cleaned(sessions("sessions"), step.get("detail"))]
+                marks = {one["epoch"]: one["mark"] for one in step.get("owed", [])}
+                return [one.epoch for one in record.cleaned(sessions("sessions"), step.get("detail"), marks)]
+            case "reopen":
+                return record.reopen(sessions("sessions"))
             case "receipts":
                 return [one.epoch for one in record.receipts(sessions("held"))]
         before = record.report(DeviceSession(accounts.get(step["session"][0]), step["session"][1]))

@@ -27,8 +27,13 @@ struct OtherProgram {
 
     func ask() async throws -> SessionAnswer { try SessionAnswer(try await call(.getCurrentAccount)) }
 
-    func finish(_ session: UInt64) async throws {
-        try await call(.reportCleanup, ["session": .uint64(session), "progress": .string("finished")])
+    /// Reports a cleanup that began under this mark.
+    @discardableResult
+    func finish(_ session: UInt64, mark: UInt64 = 0) async throws -> BrokerProtocol.Fields {
+        let fields: BrokerProtocol.Fields = [
+            "session": .uint64(session), "mark": .uint64(mark), "progress": .string("finished"),
+        ]
+        return try await call(.reportCleanup, fields)
     }
 
     /// How far the program is with the cleanup after the session; `nil` where the round does not have it.

@@ -162,7 +162,7 @@ struct SessionRecordTests {
         #expect(record.receiptsDue.map(\.epoch) == [1, 4])
         // One receipt arrived, the other got lost on its way: it is due still, and not a cleanup to be done again.
         record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
-        #expect(record.receiptsDue == [SessionRecord.Receipt(epoch: 4, detail: "3 files")])
+        #expect(record.receiptsDue == [SessionRecord.Receipt(epoch: 4, detail: "3 files", mark: 0)])
         #expect(record.mayHoldData.isEmpty)
         record.reconcile(owed: [])
         #expect(record.receiptsDue.isEmpty)
@@ -227,17 +227,17 @@ struct SessionRecordTests {
     }
 
     @Test(
-        "a session that a process cleans up and was not told of is shared, unless the broker says that a process of it has ended"
+        "a session is shared where the broker says that another process of the app has not reported"
     )
     func ofAnotherProcess() {
         var record = SessionRecord()
         let sessions = [SessionRecord.Session(account: first, epoch: 1)]
         _ = record.enter(session(first, 1))
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first)], held: sessions)
-        #expect(!record.isShared(sessions), "the only process")
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, isAgain: true)])
-        #expect(!record.isShared(sessions), "its successor after a crash")
         record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
+        #expect(!record.isShared(sessions), "the only process")
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
+        #expect(!record.isShared(sessions), "its successor after a crash")
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1, isShared: true)])
         #expect(record.isShared(sessions), "a second process, while the first one may still store something")
     }
 
@@ -257,8 +257,14 @@ struct SessionRecordTests {
         record.cleaned(cleaned)
         record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
         #expect(record.receiptsDue.map(\.epoch) == [1], "it was lost on its way")
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, isAgain: true)])
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
         #expect(record.mayHoldData.map(\.epoch) == [1], "another process has stored something and ended")
+        let marked = record.enter(session(nil, 2))
+        record.cleaned(marked, marks: [1: 1])
+        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
+        #expect(record.receiptsDue.map(\.mark) == [1], "the receipt of the second cleanup was lost on its way")
+        record.reopen(marked)
+        #expect(record.receiptsDue.isEmpty && record.mayHoldData == marked, "and the broker refuses it")
         // Nor does a receipt beside a cleanup that is due.
         let again = record.enter(session(nil, 2))
         record.cleaned(again)

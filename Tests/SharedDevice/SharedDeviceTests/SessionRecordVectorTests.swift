@@ -47,7 +47,8 @@ struct SessionRecordVectorTests {
     struct Owed: Decodable, Sendable {
         let epoch: UInt64
         let account: String?
-        let again: Bool?
+        let mark: UInt64?
+        let shared: Bool?
     }
 
     /// An epoch, or the name of an account.
@@ -107,12 +108,22 @@ struct SessionRecordVectorTests {
                 .map { .epoch($0.epoch) }
         case "reconcile":
             let owed = try #require(step.owed).map { one in
-                OwedSession(epoch: one.epoch, account: one.account.flatMap { accounts[$0] }, isAgain: one.again == true)
+                OwedSession(
+                    epoch: one.epoch,
+                    account: one.account.flatMap { accounts[$0] },
+                    mark: one.mark ?? 0,
+                    isShared: one.shared == true
+                )
             }
-            record.reconcile(owed: owed, held: try sessions(step.held))
+            record.reconcile(owed: owed)
             return nil
         case "cleaned":
-            return record.cleaned(try sessions(step.sessions), detail: step.detail).map { .epoch($0.epoch) }
+            let marks = Dictionary(uniqueKeysWithValues: (step.owed ?? []).map { ($0.epoch, $0.mark ?? 0) })
+            return record.cleaned(try sessions(step.sessions), detail: step.detail, marks: marks)
+                .map { .epoch($0.epoch) }
+        case "reopen":
+            record.reopen(try sessions(step.sessions))
+            return nil
         case "receipts": return record.receipts(held: try sessions(step.held)).map { .epoch($0.epoch) }
         default: return record.report(try device()).map { [.name($0.username)] } ?? []
         }

@@ -29,6 +29,8 @@ class Change:
     """Whether this process may have stored some of the data."""
     is_shared: bool
     """Whether another process may have."""
+    marks: dict[int, int]
+    """The broker's mark of each session by then."""
 
     @property
     def accounts(self) -> list[Account]:
@@ -50,7 +52,8 @@ class Answer:
                 OwedSession(
                     epoch(one["epoch"]),
                     account_from_json(one["account"]) if "account" in one else None,
-                    one.get("again") is True,
+                    epoch(one.get("mark", 0)),
+                    one.get("shared") is True,
                 )
                 for one in fields.get("owed", [])
             ]
@@ -84,11 +87,11 @@ class Keeper:
             held = list(self._held)
 
             def enter(record: SessionRecord) -> Change:
-                record.reconcile(answer.owed, held)
+                record.reconcile(answer.owed)
                 stale = record.enter(answer.session, held, known)
-                return Change(
-                    stale, answer.session.account, any(one in held for one in stale), record.is_shared(stale)
-                )
+                marks = {one.epoch: one.mark for one in answer.owed}
+                is_held = any(one in held for one in stale)
+                return Change(stale, answer.session.account, is_held, record.is_shared(stale), marks)
 
             # On the disk before the app hears of the account, and so before it can store anything.
             change = await self._update(enter)
@@ -109,13 +112,18 @@ class Keeper:
             self._hold(session)
 
     async def cleaned(self, change: Change, detail: str) -> None:
-        """The data is gone: forgets the sessions, and then sends the receipts. The broker asks again for those that it does not get."""
+        """The data is gone: forgets the sessions, and then sends the receipts. The broker asks again for those that it does not get, and the
+        sessions whose receipts it does not count are owed as before."""
         async with self._turn:
-            receipts = await self._update(lambda record: record.cleaned(change.stale, detail))
+            receipts = await self._update(lambda record: record.cleaned(change.stale, detail, change.marks))
             self._held = [one for one in self._held if one not in change.stale]
             self._stale = [one for one in self._stale if one not in change.stale]
             try:
-                await self._send(receipts)
+                refused = await self._send(receipts)
+                again = [one for one in change.stale if one.epoch in refused]
+                if again:
+                    await self._update(lambda record: record.reopen(again))
+                    self._stale += again
             except SharedDeviceError as error:
                 if error.code != "broker_unavailable":
                     raise
@@ -137,7 +145,7 @@ class Keeper:
             held = list(self._held)
 
             def reconcile(record: SessionRecord) -> list[Receipt]:
-                record.reconcile(answer.owed, held)
+                record.reconcile(answer.owed)
                 return record.receipts(held)
 
             due = await self._update(reconcile)
@@ -146,20 +154,22 @@ class Keeper:
             # The cleanup was done, but the broker was away, or the app ended before it could report it.
             await self._send(due)
 
-    async def _send(self, receipts: list[Receipt]) -> None:
-        for receipt in receipts:
-            await self._report("finished", receipt)
+    async def _send(self, receipts: list[Receipt]) -> set[int]:
+        """Returns the sessions whose cleanup does not count, because another process of the app ended meanwhile without a report."""
+        answers = {receipt.epoch: await self._report("finished", receipt) for receipt in receipts}
+        return {session for session, answer in answers.items() if answer.get("again") is True}
 
-    async def _report(self, progress: str, receipt: Receipt) -> None:
+    async def _report(self, progress: str, receipt: Receipt) -> dict[str, Any]:
         request = {
             "application": Variant("s", self._application),
             "session": Variant("t", receipt.epoch),
+            "mark": Variant("t", receipt.mark),
             "progress": Variant("s", progress),
         }
         if receipt.detail is not None:
             # The bus takes no U+0000: a receipt that cannot be sent would block every question.
             request["detail"] = Variant("s", receipt.detail.replace("\0", "")[:2000])
-        await self._broker.call("ReportCleanup", request, REPORTING)
+        return await self._broker.call("ReportCleanup", request, REPORTING)
 
     def _hold(self, session: DeviceSession) -> None:
         if session.account is not None:

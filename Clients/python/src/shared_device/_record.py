@@ -6,7 +6,7 @@ a leak. The rules and their vectors are those of the Swift library (`SessionReco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ class Receipt:
 
     epoch: int
     detail: str | None = None
+    mark: int = 0
+    """The broker's mark when the cleanup began."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,11 @@ class OwedSession:
 
     epoch: int
     account: Account | None
-    is_again: bool = False
-    """Whether a cleanup from before this answer does not count."""
+    mark: int = 0
+    """Changes when a process of the app ends without a report; 0 where none has. The receipt brings it back: a cleanup that began under another
+    mark does not count."""
+    is_shared: bool = False
+    """Whether another process of the app was given the account and has not reported: it may store something."""
 
 
 @dataclass
@@ -88,12 +93,12 @@ class SessionRecord:
             self.shared.add(current.epoch)
         return stale
 
-    def reconcile(self, owed: Sequence[OwedSession], held: Sequence[Session] = ()) -> None:
+    def reconcile(self, owed: Sequence[OwedSession]) -> None:
         """Merges the record and the broker's ledger: a debt that either of them has is owed."""
         self.receipts_due = [
             receipt
             for receipt in self.receipts_due
-            if any(one.epoch == receipt.epoch and not one.is_again for one in owed)
+            if any(one.epoch == receipt.epoch and one.mark == receipt.mark for one in owed)
             and not any(one.epoch == receipt.epoch for one in self.may_hold_data)
         ]
         for one in owed:
@@ -104,10 +109,9 @@ class SessionRecord:
                 self.shared.add(one.epoch)
             else:
                 # Neither the broker nor this app knows any more whose it was.
-                self.receipts_due.append(Receipt(one.epoch, "no data of this session"))
+                self.receipts_due.append(Receipt(one.epoch, "no data of this session", one.mark))
         self.may_hold_data.sort(key=lambda one: one.epoch)
-        own = {one.epoch for one in held}
-        self.shared.update(one.epoch for one in owed if not one.is_again and one.epoch not in own)
+        self.shared.update(one.epoch for one in owed if one.is_shared)
         self.shared &= {one.epoch for one in self.may_hold_data}
 
     def receipts(self, held: Sequence[Session]) -> list[Receipt]:
@@ -115,9 +119,14 @@ class SessionRecord:
         own = {one.epoch for one in held}
         return [receipt for receipt in self.receipts_due if receipt.epoch not in own]
 
-    def cleaned(self, sessions: Sequence[Session], detail: str | None = None) -> list[Receipt]:
-        """Records that the data of these sessions is gone, and forgets their names. Returns the receipts."""
-        receipts = [Receipt(one.epoch, detail) for one in sessions]
+    def cleaned(
+        self, sessions: Sequence[Session], detail: str | None = None, marks: Mapping[int, int] | None = None
+    ) -> list[Receipt]:
+        """Records that the data of these sessions is gone, and forgets their names. Returns the receipts.
+
+        :param marks: those of the broker when the cleanup began.
+        """
+        receipts = [Receipt(one.epoch, detail, (marks or {}).get(one.epoch, 0)) for one in sessions]
         self.may_hold_data = [one for one in self.may_hold_data if one not in sessions]
         self.shared &= {one.epoch for one in self.may_hold_data}
         epochs = {one.epoch for one in sessions}
@@ -126,6 +135,13 @@ class SessionRecord:
         if self.last_reported in [one.account for one in sessions] and self.last_reported not in accounts:
             self.last_reported = None
         return receipts
+
+    def reopen(self, sessions: Sequence[Session]) -> None:
+        """Takes back that the data of these sessions is gone: the broker does not count their receipts."""
+        added = [one for one in sessions if one not in self.may_hold_data]
+        self.may_hold_data = sorted(self.may_hold_data + added, key=lambda one: one.epoch)
+        epochs = {one.epoch for one in sessions}
+        self.receipts_due = [due for due in self.receipts_due if due.epoch not in epochs]
 
     def has_news(self, other: SessionRecord) -> bool:
         """Whether a crash must not lose what this record says and `other` does not."""
@@ -140,7 +156,10 @@ class SessionRecord:
         fields: dict[str, Any] = {
             "mayHoldData": [{"account": account_to_json(one.account), "epoch": one.epoch} for one in self.may_hold_data],
             "receiptsDue": [
-                {"epoch": one.epoch} | ({} if one.detail is None else {"detail": one.detail}) for one in self.receipts_due
+                {"epoch": one.epoch}
+                | ({} if one.detail is None else {"detail": one.detail})
+                | ({"mark": one.mark} if one.mark else {})
+                for one in self.receipts_due
             ],
             "shared": sorted(self.shared),
         }
@@ -156,7 +175,10 @@ class SessionRecord:
             return SessionRecord(
                 None if reported is None else account_from_json(reported),
                 [Session(account_from_json(one["account"]), epoch(one["epoch"])) for one in fields["mayHoldData"]],
-                [Receipt(epoch(one["epoch"]), one.get("detail")) for one in fields.get("receiptsDue") or []],
+                [
+                    Receipt(epoch(one["epoch"]), one.get("detail"), epoch(one.get("mark", 0)))
+                    for one in fields.get("receiptsDue") or []
+                ],
                 {epoch(one) for one in fields.get("shared") or []},
             )
         except (AttributeError, KeyError, TypeError) as error:
@@ -178,7 +200,7 @@ def account_from_json(fields: Any) -> Account:
 
 
 def epoch(value: Any) -> int:
-    """A session's number. Raises `ValueError` for anything else."""
+    """A session's number, or a mark. Raises `ValueError` for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
         raise ValueError("a session's number is a whole number of 64 bits")
     return value

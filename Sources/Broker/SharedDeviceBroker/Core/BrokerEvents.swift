@@ -47,7 +47,7 @@ package struct Request: Sendable {
         case cancelSignIn(label: String)
         case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
         case signOut(identifier: String, session: UInt64?)
-        case report(CleanupReport.Progress, session: UInt64, detail: String?)
+        case report(CleanupReport.Progress, session: UInt64, mark: UInt64 = 0, detail: String?)
         /// `isAdministration`: for one who administers the device and takes part as no app.
         case round(
             session: UInt64?,
@@ -141,9 +141,9 @@ package struct Request: Sendable {
 package enum Event: Sendable {
     /// A program has called for the first time. It comes before its first request.
     case arrived(Caller)
-    /// A connection has left the bus.
-    case left(String)
-    case busLost
+    /// A connection has left the bus, or the bus is gone with all of them. No other such event has this mark (``CleanupLedger/Part/mark``).
+    case left(String, mark: UInt64)
+    case busLost(mark: UInt64)
     /// The broker has its name on the bus, for the first time or again.
     case busRestored
     case request(Request)

@@ -60,8 +60,8 @@ extension BrokerState {
                 isWithheld: device.account != nil,
                 isStrict: policy.cleanup.isStrict
             ).fields
-        case .report(let progress, let session, let detail):
-            return report(request, progress, session, debtor, detail)
+        case .report(let progress, let session, let mark, let detail):
+            return report(request, progress, session, debtor, mark, detail)
         default: throw refusal
         }
     }
@@ -126,7 +126,7 @@ extension BrokerState {
     }
 
     /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.
-    mutating func leave(_ connection: String) {
+    mutating func leave(_ connection: String, mark: UInt64) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         for number in waiting.numbers(where: { $0.request.connection == connection }) {
             guard let entry = waiting[number] else { continue }
@@ -149,7 +149,7 @@ extension BrokerState {
         endPrompts(of: connection, because: .requestAbandoned)
         enforcerLeft(connection)
         connected[connection] = nil
-        for (session, participant) in ledger.connectionEnded(connection) {
+        for (session, participant) in ledger.connectionEnded(connection, mark: mark) {
             enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
             // The app's other processes are to hear of it.

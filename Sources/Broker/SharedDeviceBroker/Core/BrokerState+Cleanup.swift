@@ -8,12 +8,14 @@ extension BrokerState {
     // MARK: Reports
 
     /// Takes an app's report. The answer to a settled duty waits for the disk. A report on a cleanup that the app does not owe changes
-    /// nothing: the same report may come twice.
+    /// nothing: the same report may come twice. The answer says where a receipt does not count because a process of the app has ended since
+    /// its sender began.
     mutating func report(
         _ request: Request,
         _ progress: CleanupReport.Progress,
         _ session: UInt64,
         _ participant: Participant,
+        _ mark: UInt64,
         _ detail: String?
     ) -> BrokerProtocol.Fields? {
         let effect = ledger.report(
@@ -21,14 +23,14 @@ extension BrokerState {
             of: session,
             by: participant,
             on: request.connection,
+            mark: mark,
             detail: detail,
             at: now
         )
         switch effect {
         case .none: break
         case .detailed: needsDisk(within: Self.lazyWrite)
-        case .recorded where progress == .finished && ledger.parts[session]?[participant]?.progress == .owed:
-            // It does not count: a process of the app has ended since its sender asked. The sender may wait for a broadcast.
+        case .refused:
             needsDisk(within: .zero)
             remind()
             touch()
@@ -39,7 +41,7 @@ extension BrokerState {
             touch()
         }
         guard progress != .begun else { return [:] }
-        wait(request, for: .stored([:], participant))
+        wait(request, for: .stored(effect == .refused ? ["again": .boolean(true)] : [:], participant))
         return nil
     }
 

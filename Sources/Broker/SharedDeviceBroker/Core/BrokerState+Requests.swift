@@ -141,8 +141,8 @@ extension BrokerState {
             return try acquireToken(request, participant, identifier, scopes, refresh, session)
         case .signOut(let identifier, let session):
             return try signOut(request, identifier, session, cause: participant.app)
-        case .report(let progress, let session, let detail):
-            return report(request, progress, session, participant, detail)
+        case .report(let progress, let session, let mark, let detail):
+            return report(request, progress, session, participant, mark, detail)
         case .round: return round(request)
         case .activity:
             noteActivity()

@@ -139,10 +139,10 @@ package struct BrokerState: Sendable {
         if hasSlept { askAfterSleep() }
         switch event {
         case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
-        case .left(let connection): leave(connection)
-        case .busLost:
+        case .left(let connection, let mark): leave(connection, mark: mark)
+        case .busLost(let mark):
             provider.isReachable = false
-            for connection in ledger.connections.union(connected.keys).sorted() { leave(connection) }
+            for connection in ledger.connections.union(connected.keys).sorted() { leave(connection, mark: mark) }
         case .busRestored:
             provider.isReachable = true
             announceAgain()

@@ -51,11 +51,16 @@ package struct CleanupLedger: Sendable, Equatable {
         package var connections: Set<String> = []
         /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
         package var isReported = false
-        /// The connections that have asked since a process of the app ended that had not reported; `nil` where there was no such end. Whoever
-        /// has not asked since may have cleaned up before that process stored something. A restarted broker knows that there was such an end,
-        /// and is asked anew.
-        package var asked: Set<String>?
+        /// Changes each time that a process of the app leaves the bus without a report; 0 where none has. Such a process may have stored something
+        /// after another one's cleanup: a receipt brings back the mark under which its sender began, and counts only under that one.
+        package var mark: UInt64 = 0
+        /// The connections that have reported under this mark.
+        package var reported: Set<String> = []
     }
+
+    /// A new ``Part/mark``, for whoever runs the ledger. Random, and no count: one that the disk did not have would come a second time after a
+    /// power cut. JavaScript's numbers hold 53 bits.
+    package static func newMark() -> UInt64 { .random(in: 1..<1 << 53) }
 
     /// What is still to be written to the disk, by its keys.
     package struct Changes: Sendable, Equatable {
@@ -78,6 +83,8 @@ package struct CleanupLedger: Sendable, Equatable {
         case detailed
         /// The app's progress.
         case recorded
+        /// The receipt does not count: a process of the app has ended since its sender began.
+        case refused
         /// With it, nobody owes anything of this session any more.
         case completed
     }
@@ -86,7 +93,7 @@ package struct CleanupLedger: Sendable, Equatable {
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
     package private(set) var changes = Changes()
     /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.
-    private var unfinished: Set<UInt64> = []
+    private(set) var unfinished: Set<UInt64> = []
 
     package init() {}
 
@@ -144,20 +151,17 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Cleanups
 
-    /// A process asks. Where an unknown process of the app may have held the account, this one may be it, and has to report too.
+    /// A process asks. Where a process has left the bus without a report, this one may be it under another name, and has to report too.
     ///
     /// - Returns: whether the disk is to know of it.
     @discardableResult
     package mutating func ask(_ participant: Participant, on connection: String) -> Bool {
         var isNews = false
         for number in unfinished {
-            guard let part = parts[number]?[participant], part.progress?.isSettled == false,
-                part.asked?.contains(connection) == false
+            guard let part = parts[number]?[participant], part.progress?.isSettled == false, part.mark > 0,
+                !part.reported.contains(connection), !part.connections.contains(connection)
             else { continue }
-            change(number, participant) { part in
-                part.asked?.insert(connection)
-                part.connections.insert(connection)
-            }
+            change(number, participant) { $0.connections.insert(connection) }
             isNews = true
         }
         return isNews
@@ -177,12 +181,15 @@ package struct CleanupLedger: Sendable, Equatable {
 
     /// Records an app's report on its cleanup. A settled cleanup stays settled.
     ///
-    /// - Parameter connection: the process that reports; `nil` for the administrator's waiver, which settles the whole entry.
+    /// - Parameters:
+    ///   - connection: the process that reports; `nil` for the administrator's waiver, which settles the whole entry.
+    ///   - mark: what the sender was told of ``Part/mark`` before it began.
     package mutating func report(
         _ progress: CleanupReport.Progress,
         of number: UInt64,
         by participant: Participant,
         on connection: String?,
+        mark: UInt64 = 0,
         detail: String?,
         at now: Moment
     ) -> Effect {
@@ -206,10 +213,16 @@ package struct CleanupLedger: Sendable, Equatable {
         case .waived:
             next.progress = .waived
             next.finishedAt = now.wall
-        case .finished where connection.map { part.asked?.contains($0) == false } ?? false:
+        // What this process has reported under the present mark counts, whatever it says again.
+        case .finished where mark != part.mark && connection.map(part.reported.contains) != true:
             next.progress = .owed
+            if next != part { change(number, participant) { $0 = next } }
+            return .refused
         case .finished:
-            if let connection { next.connections.remove(connection) }
+            if let connection {
+                next.connections.remove(connection)
+                next.reported.insert(connection)
+            }
             next.isReported = true
             next.progress = next.connections.isEmpty ? .finished : .begun
             if next.connections.isEmpty { next.finishedAt = now.wall }
@@ -220,14 +233,19 @@ package struct CleanupLedger: Sendable, Equatable {
         return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
     }
 
-    /// A connection has left the bus, and its process has not reported. What it stored after another process's cleanup is on the disk still:
-    /// no receipt counts until its sender has asked again.
+    /// A connection has left the bus. Where its process has not reported, what it stored after another process's cleanup is on the disk still.
     ///
+    /// - Parameter mark: a number that no such end has had.
     /// - Returns: the cleanups that are owed again.
-    package mutating func connectionEnded(_ connection: String) -> [(session: UInt64, participant: Participant)] {
+    package mutating func connectionEnded(
+        _ connection: String,
+        mark: UInt64
+    ) -> [(session: UInt64, participant: Participant)] {
         var reopened: [(session: UInt64, participant: Participant)] = []
         for (number, participants) in parts {
-            for (participant, part) in participants where part.connections.contains(connection) {
+            for (participant, part) in participants {
+                if part.reported.contains(connection) { parts[number]?[participant]?.reported.remove(connection) }
+                guard part.connections.contains(connection) else { continue }
                 guard part.progress?.isSettled != true else {
                     parts[number]?[participant]?.connections.remove(connection)
                     continue
@@ -235,7 +253,8 @@ package struct CleanupLedger: Sendable, Equatable {
                 // Of an open session, too: where the bus was lost, the process may live on, and come back under another name.
                 change(number, participant) { part in
                     part.connections.remove(connection)
-                    part.asked = []
+                    part.mark = mark
+                    part.reported = []
                     guard part.isReported else { return }
                     part.progress = .owed
                     part.begunAt = nil
@@ -282,7 +301,9 @@ package struct CleanupLedger: Sendable, Equatable {
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
                 change(number, new) { merged in
                     merged.connections.formUnion(part.connections)
-                    if part.asked != nil || other.asked != nil { merged.asked = [] }
+                    // Another one than a receipt on its way has, where both had such ends.
+                    if part.mark != other.mark { merged.mark = part.mark ^ other.mark }
+                    merged.reported = []
                     if part.progress?.isSettled != true { merged.isReported = other.isReported && part.isReported }
                 }
             } else {
@@ -329,71 +350,5 @@ package struct CleanupLedger: Sendable, Equatable {
     mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
         body(&parts[number, default: [:]][participant, default: Part()])
         changes.parts[number, default: []].insert(participant)
-    }
-
-    // MARK: Questions
-
-    /// The connections that were given an account and have not reported.
-    package var connections: Set<String> {
-        Set(parts.values.flatMap { $0.values.flatMap(\.connections) })
-    }
-
-    /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
-    package var openRounds: [(number: UInt64, ended: Duration?)] {
-        unfinished.filter { sessions[$0]?.outcome == .open }.sorted().map { ($0, sessions[$0]?.endedUptime) }
-    }
-
-    /// The sessions whose cleanup the app owes, oldest first.
-    ///
-    /// - Parameter connection: the process that asks; one that has reported owes nothing more, although another one of its app may. `nil`
-    ///   asks for the whole app.
-    package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
-        unfinished.compactMap { number in
-            guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
-            if let connection, part.isReported, !part.connections.contains(connection) { return nil }
-            return OwedSession(epoch: number, account: sessions[number]?.account, isAgain: part.asked != nil)
-        }.sorted { $0.epoch < $1.epoch }
-    }
-
-    /// Whoever owes something and satisfies the condition.
-    package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
-        unfinished.reduce(into: []) { found, number in
-            let owing = (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }
-            found.formUnion(owing.keys)
-        }
-    }
-
-    /// Whoever owes something.
-    package var debtors: Set<Participant> { participants { _, _ in true } }
-    /// Whoever owes something and has not begun, or has processes that have not reported although another one has.
-    package var idle: Set<Participant> {
-        participants { $1.progress == .owed || $1.progress == .told || $1.isReported }
-    }
-    /// Whoever open rounds wait for.
-    package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
-    /// Whether a round is not complete; one that has expired is not.
-    package var hasIncompleteRounds: Bool { sessions.values.contains { $0.outcome == .open || $0.outcome == .expired } }
-    /// The rounds that are known, oldest first.
-    package var rounds: [UInt64] { sessions.filter { $0.value.endedAt != nil }.keys.sorted() }
-
-    /// The round of a session; `nil` if the session is open or unknown.
-    package func report(of number: UInt64, isRunning: (Participant) -> Bool = { _ in false }) -> CleanupReport? {
-        guard let session = sessions[number], let endedAt = session.endedAt, let outcome = session.outcome else {
-            return nil
-        }
-        let since: (Date?) -> Double? = { date in date.map { max(0, $0.timeIntervalSince(endedAt)) } }
-        let apps = (parts[number] ?? [:]).sorted { $0.key < $1.key }.map { participant, part in
-            CleanupReport.App(
-                identifier: participant.app,
-                user: participant.user,
-                progress: part.progress ?? .owed,
-                toldAfter: since(part.toldAt),
-                begunAfter: since(part.begunAt),
-                finishedAfter: since(part.finishedAt),
-                detail: part.detail,
-                isRunning: isRunning(participant)
-            )
-        }
-        return CleanupReport(session: number, endedAt: endedAt, outcome: outcome, apps: apps)
     }
 }

@@ -308,7 +308,8 @@ extension Request.Call {
         case .reportCleanup:
             guard let session = try fields.number("session") else { throw .missing("session") }
             let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
-            self = .report(progress, session: session, detail: fields.words("detail"))
+            let mark = try fields.number("mark") ?? 0
+            self = .report(progress, session: session, mark: mark, detail: fields.words("detail"))
         case .getRound:
             let (session, known) = (try fields.number("session"), try fields.number("revision"))
             self = .round(

@@ -107,7 +107,7 @@ package final class BrokerService: Sendable {
         let callers = Callers(
             connection: connection,
             arrived: { engine.submit(.arrived($0)) },
-            left: { engine.submit(.left($0)) },
+            left: { engine.submit(.left($0, mark: CleanupLedger.newMark())) },
             leaves: { log.error("leaves the bus and comes back", metadata: ["reason": "\($0)"]) }
         )
         self.callers = callers
@@ -134,7 +134,9 @@ package final class BrokerService: Sendable {
         ]
         observations.withLock { $0 = served }
         // From here on a loss of the bus is heard, which ends them all.
-        for connection in try await callers.follow(content.ledger.connections) { engine.submit(.left(connection)) }
+        for connection in try await callers.follow(content.ledger.connections) {
+            engine.submit(.left(connection, mark: CleanupLedger.newMark()))
+        }
         try await connection.requestName(BrokerProtocol.busName)
         engine.submit(.busRestored)
     }
@@ -248,7 +250,7 @@ package final class BrokerService: Sendable {
         case .lost:
             log.warning("the bus is lost")
             callers.forgetAll()
-            engine.submit(.busLost)
+            engine.submit(.busLost(mark: CleanupLedger.newMark()))
         case .restored(let failures):
             log.notice("the bus is back", metadata: ["failures": "\(failures)"])
             Task { await serveAgain() }

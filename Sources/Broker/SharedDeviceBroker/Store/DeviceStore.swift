@@ -238,10 +238,9 @@ package final class DeviceStore: Sendable {
         path: String
     ) throws -> (UInt64, Participant, CleanupLedger.Part) {
         let progress: String? = row["progress"]
-        let again: Int64? = row["again"]
         guard let number: UInt64 = row["session"], let app: String = row["app"], let user: UInt32 = row["user"],
             progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
-            let connections: String = row["connections"]
+            let connections: String = row["connections"], let again: Int64 = row["again"]
         else { throw nonsense("an app's row", path) }
         let part = CleanupLedger.Part(
             progress: progress.flatMap(CleanupReport.Progress.init),
@@ -250,7 +249,8 @@ package final class DeviceStore: Sendable {
             finishedAt: time(row, "finished_at"),
             detail: row["detail"],
             connections: Set(connections.split(separator: " ").map(String.init)),
-            asked: again == 0 ? nil : []
+            // Nor does a receipt from before this start count: who had asked since the last write, and is gone, is not known any more.
+            mark: again == 0 ? 0 : CleanupLedger.newMark()
         )
         return (number, Participant(app: app, user: user), part)
     }
@@ -308,7 +308,7 @@ package final class DeviceStore: Sendable {
                     part.finishedAt?.timeIntervalSince1970,
                     part.detail,
                     part.connections.sorted().joined(separator: " "),
-                    part.asked != nil
+                    part.mark != 0
                 )
             }
         }

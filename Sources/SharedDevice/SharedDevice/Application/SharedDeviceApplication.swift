@@ -113,7 +113,7 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt for which the broker's ledger waits.
-    /// Call it after the deletion: the app is not told of this data again.
+    /// Call it after the deletion. The app is told of this data again only if another process of it has ended meanwhile without a report.
     ///
     /// On return the report is on this app's disk. If the broker does not answer, it gets the report as soon as it does.
     ///

@@ -6,19 +6,24 @@ package struct OwedSession: Sendable, Hashable {
     package let epoch: UInt64
     /// Whose it was.
     package let account: Account?
-    /// Whether a cleanup from before this answer does not count: another process of the app may have stored something since, and has ended.
-    package let isAgain: Bool
+    /// Changes when a process of the app ends that had the account and has not reported; 0 where none has. It may have stored something since
+    /// another one's cleanup, so a receipt brings back the mark under which its cleanup began, and counts only under that one.
+    package let mark: UInt64
+    /// Whether another process of the app was given the account and has not reported: until it hears of the sign-out it may store something.
+    package let isShared: Bool
 
-    package init(epoch: UInt64, account: Account?, isAgain: Bool = false) {
+    package init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
         self.epoch = epoch
         self.account = account
-        self.isAgain = isAgain
+        self.mark = mark
+        self.isShared = isShared
     }
 
     package var fields: DBusValue {
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(epoch)]
         if let account { fields["account"] = account.fields }
-        if isAgain { fields["again"] = .boolean(true) }
+        if mark > 0 { fields["mark"] = .uint64(mark) }
+        if isShared { fields["shared"] = .boolean(true) }
         return .fields(fields)
     }
 
@@ -26,7 +31,8 @@ package struct OwedSession: Sendable, Hashable {
         guard let fields = value.fieldsValue, let epoch = fields["epoch"]?.unsignedValue else {
             throw BrokerProtocol.Malformed("owed")
         }
-        isAgain = fields["again"]?.booleanValue ?? false
+        mark = fields["mark"]?.unsignedValue ?? 0
+        isShared = fields["shared"]?.booleanValue ?? false
         self.epoch = epoch
         account = if let value = fields["account"] { try Account(value) } else { nil }
     }

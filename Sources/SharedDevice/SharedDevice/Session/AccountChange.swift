@@ -13,8 +13,8 @@ public struct AccountChange: Sendable {
     var isHeld = false
     /// Whether another process of the app may have stored some of it, also while this one cleans up.
     var isShared = false
-    /// The last question to the broker by then.
-    var question = UInt64.max
+    /// The broker's marks by then, of the sessions that have one.
+    var marks: [UInt64: UInt64] = [:]
 
     /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first sign-in. ``current``
     /// can be among them: somebody else may have used the device in between, and the new session starts clean.
@@ -41,7 +41,7 @@ extension AccountChange {
                 epoch: epoch,
                 isHeld: isHeld,
                 isShared: isShared,
-                question: question
+                marks: marks
             )
     }
 }

@@ -21,11 +21,6 @@ actor SessionKeeper {
     private var held: [SessionRecord.Session] = []
     /// The sessions that the app was last told are over, and has not cleaned up.
     private var stale: [SessionRecord.Session] = []
-    /// How many questions have been put.
-    private var questions: UInt64 = 0
-    /// The sessions that are owed again because a process of the app ended without reporting, each with the question whose answer said so first.
-    /// That process may have stored something after a step had run, so a cleanup that began before that question does not count.
-    private var againSince: [UInt64: UInt64] = [:]
     /// The sessions that the record had before the last question.
     private var known: [SessionRecord.Session] = []
     /// The answer that came with the last receipt, and the broadcasts that were heard before it.
@@ -150,18 +145,21 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            // The rest stays in the record, and the app is told of it again: it has to ask.
-            let cleaned = change.stale.filter { keeper.againSince[$0.epoch, default: 0] <= change.question }
             // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
-            let receipts = try await keeper.update { $0.cleaned(cleaned, detail: detail) }
-            keeper.held.removeAll(where: cleaned.contains)
-            keeper.stale.removeAll(where: cleaned.contains)
+            let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail, marks: change.marks) }
+            keeper.held.removeAll(where: change.stale.contains)
+            keeper.stale.removeAll(where: change.stale.contains)
             do throws(SharedDeviceError) {
-                try await keeper.send(receipts)
+                let refused = try await keeper.send(receipts)
+                let again = change.stale.filter { refused.contains($0.epoch) }
+                guard !again.isEmpty else { return keeper.isWithheld }
+                try await keeper.update { $0.reopen(again) }
+                keeper.stale += again
+                return true
             } catch  where error.code == .brokerUnavailable {
                 // The broker asks for them again.
+                return keeper.isWithheld
             }
-            return keeper.isWithheld || cleaned.count < change.stale.count
         }
     }
 
@@ -179,7 +177,7 @@ actor SessionKeeper {
         for session in change.stale {
             _ = try await broker.call(
                 .reportCleanup,
-                report(.failed, session.epoch, reason),
+                report(.failed, session.epoch, detail: reason),
                 attempted: Self.reporting,
                 isCancellable: false
             )
@@ -191,11 +189,13 @@ actor SessionKeeper {
     private func report(
         _ progress: CleanupReport.Progress,
         _ epoch: UInt64,
-        _ detail: String? = nil
+        mark: UInt64? = nil,
+        detail: String? = nil
     ) -> BrokerProtocol.Fields {
         var request: BrokerProtocol.Fields = [
             "application": .string(application), "session": .uint64(epoch), "progress": .string(progress.rawValue),
         ]
+        request["mark"] = mark.map { .uint64($0) }
         request["detail"] = detail.map { .string(Self.sendable($0)) }
         return request
     }
@@ -206,7 +206,6 @@ actor SessionKeeper {
         let attempted = "get the current account"
         // What a receipt's answer said is older than what comes now.
         fresh = nil
-        questions += 1
         known = try record.sessions()
         let fields = try await broker.call(
             .getCurrentAccount,
@@ -215,17 +214,15 @@ actor SessionKeeper {
             isCancellable: false
         )
         let answer = try note(fields, attempted: attempted)
-        let again = answer.owed.lazy.filter(\.isAgain).map { ($0.epoch, self.againSince[$0.epoch] ?? self.questions) }
-        againSince = Dictionary(again) { first, _ in first }
         if answer.owed.isEmpty { return answer }
         let held = held
         let due = try await update { record in
-            record.reconcile(owed: answer.owed, held: held)
+            record.reconcile(owed: answer.owed)
             return record.receipts(held: held)
         }
         guard !due.isEmpty else { return answer }
         // The cleanup was done, but the broker was away, or the app ended before it could report it.
-        try await send(due)
+        _ = try await send(due)
         return try await ask()
     }
 
@@ -241,18 +238,24 @@ actor SessionKeeper {
         }
     }
 
-    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) {
+    /// Reports cleanups that are done.
+    ///
+    /// - Returns: the sessions whose cleanup does not count, because another process of the app ended meanwhile without a report.
+    private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) -> Set<UInt64> {
+        var refused: Set<UInt64> = []
         for receipt in receipts {
             let heard = broker.heardBroadcasts
             let fields = try await broker.call(
                 .reportCleanup,
-                report(.finished, receipt.epoch, receipt.detail),
+                report(.finished, receipt.epoch, mark: receipt.mark, detail: receipt.detail),
                 attempted: Self.reporting,
                 isCancellable: false
             )
             // While nobody is signed in, the broker adds what it would say to a question.
             fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
+            if fields["again"]?.booleanValue == true { refused.insert(receipt.epoch) }
         }
+        return refused
     }
 
     /// The answer that came with the last receipt, if nothing has happened since.
@@ -270,9 +273,9 @@ actor SessionKeeper {
         _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        let (session, owed, held, known, question) = (answer.session, answer.owed, held, known, questions)
+        let (session, owed, held, known) = (answer.session, answer.owed, held, known)
         let value = try await update { record in
-            record.reconcile(owed: owed, held: held)
+            record.reconcile(owed: owed)
             let stale = record.enter(session, held: held, known: known)
             let change = AccountChange(
                 stale: stale,
@@ -280,7 +283,7 @@ actor SessionKeeper {
                 epoch: session.epoch,
                 isHeld: stale.contains(where: held.contains),
                 isShared: record.isShared(stale),
-                question: question
+                marks: Dictionary(owed.lazy.filter { $0.mark > 0 }.map { ($0.epoch, $0.mark) }) { $1 }
             )
             return body(&record, change)
         }

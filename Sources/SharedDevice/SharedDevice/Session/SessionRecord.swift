@@ -26,6 +26,14 @@ package struct SessionRecord: Codable, Equatable {
     package struct Receipt: Codable, Equatable {
         package let epoch: UInt64
         package let detail: String?
+        /// The broker's mark when the cleanup began; `nil` for none.
+        package let mark: UInt64?
+
+        package init(epoch: UInt64, detail: String?, mark: UInt64) {
+            self.epoch = epoch
+            self.detail = detail
+            self.mark = mark == 0 ? nil : mark
+        }
     }
 
     /// What ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
@@ -85,13 +93,10 @@ package struct SessionRecord: Codable, Equatable {
     }
 
     /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
-    /// dropped once the broker does not ask for it, and where a cleanup is due again.
-    ///
-    /// - Parameter held: the sessions that this process was told of and has not cleaned up. Of another one, a process of the app still runs
-    ///   that was told of it, unless the broker says that such a process has ended: it may store something until it hears of the sign-out.
-    package mutating func reconcile(owed: [OwedSession], held: [Session] = []) {
+    /// dropped once the broker does not ask for it, and where a process of the app has ended since that cleanup began.
+    package mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in
-            !owed.contains { $0.epoch == receipt.epoch && !$0.isAgain }
+            !owed.contains { $0.epoch == receipt.epoch && $0.mark == receipt.mark ?? 0 }
                 || mayHoldData.contains { $0.epoch == receipt.epoch }
         }
         for session in owed
@@ -103,12 +108,11 @@ package struct SessionRecord: Codable, Equatable {
                 shared.insert(session.epoch)
             } else {
                 // Neither the broker nor this app knows any more whose it was.
-                receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session"))
+                receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session", mark: session.mark))
             }
         }
         mayHoldData.sort { $0.epoch < $1.epoch }
-        let ofOthers = owed.lazy.filter { session in !session.isAgain && !held.contains { $0.epoch == session.epoch } }
-        shared.formUnion(ofOthers.map(\.epoch))
+        shared.formUnion(owed.lazy.filter(\.isShared).map(\.epoch))
         shared.formIntersection(mayHoldData.map(\.epoch))
     }
 
@@ -119,11 +123,16 @@ package struct SessionRecord: Codable, Equatable {
 
     /// Records that the data of these sessions is gone, and removes their names from this record.
     ///
+    /// - Parameter marks: those of the broker when the cleanup began.
     /// - Returns: the receipts for all of them. Another process of the app may have taken a session off the record, and the broker waits for
     ///   each process that it told of the debt.
     @discardableResult
-    package mutating func cleaned(_ sessions: [Session], detail: String? = nil) -> [Receipt] {
-        let receipts = sessions.map { Receipt(epoch: $0.epoch, detail: detail) }
+    package mutating func cleaned(
+        _ sessions: [Session],
+        detail: String? = nil,
+        marks: [UInt64: UInt64] = [:]
+    ) -> [Receipt] {
+        let receipts = sessions.map { Receipt(epoch: $0.epoch, detail: detail, mark: marks[$0.epoch] ?? 0) }
         mayHoldData.removeAll(where: sessions.contains)
         shared.formIntersection(mayHoldData.map(\.epoch))
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
@@ -134,6 +143,12 @@ package struct SessionRecord: Codable, Equatable {
             lastReported = nil
         }
         return receipts
+    }
+
+    /// Takes back that the data of these sessions is gone: the broker does not count their receipts.
+    package mutating func reopen(_ sessions: [Session]) {
+        mayHoldData = (mayHoldData + sessions.filter { !mayHoldData.contains($0) }).sorted { $0.epoch < $1.epoch }
+        receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
     }
 
     /// Whether a crash must not lose what this record says and `other` does not. A receipt that the broker has taken may stay on the disk:

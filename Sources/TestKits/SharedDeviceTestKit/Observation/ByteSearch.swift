@@ -242,10 +242,26 @@ enum DirectoryCopy {
             for name in (try? files.contentsOfDirectory(atPath: source)) ?? [] {
                 copy("\(source)/\(name)", to: "\(target)/\(name)")
             }
-        case S_IFREG, S_IFLNK:
-            try? files.copyItem(atPath: source, toPath: target)
-        default:
-            break
+        case S_IFREG: copyFile(source, to: target, size: Int(status.st_size))
+        case S_IFLNK: try? files.copyItem(atPath: source, toPath: target)
+        default: break
+        }
+    }
+
+    /// Copies what the file has, at most `size` bytes. Foundation's copy never ends where a file becomes shorter meanwhile, as a database's log does.
+    private static func copyFile(_ source: String, to target: String, size: Int) {
+        let from = open(source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+        guard from >= 0 else { return }
+        defer { close(from) }
+        let to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard to >= 0 else { return }
+        defer { close(to) }
+        var left = size
+        while left > 0 {
+            let count = sendfile(to, from, nil, left)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return }
+            left -= count
         }
     }
 }

@@ -16,19 +16,24 @@ struct CleanupLedgerConnectionsTests {
         return ledger
     }
 
-    private func finish(_ ledger: inout CleanupLedger, on connection: String?) -> CleanupLedger.Effect {
-        ledger.report(.finished, of: 2, by: "a", on: connection, detail: nil, at: .at(20))
+    private func finish(
+        _ ledger: inout CleanupLedger,
+        on connection: String?,
+        mark: UInt64 = 0
+    ) -> CleanupLedger.Effect {
+        ledger.report(.finished, of: 2, by: "a", on: connection, mark: mark, detail: nil, at: .at(20))
     }
 
     @Test("each process that was given the account has to report; what one has done the others still owe")
     func eachReports() {
         var ledger = ended(":1", ":2")
+        #expect(ledger.owed(by: "a", on: ":1").map(\.isShared) == [true], "the second one may store something still")
         let first = finish(&ledger, on: ":1")
         #expect(first == .recorded)
         #expect(ledger.parts[2]?["a"]?.progress == .begun)
         #expect(ledger.parts[2]?["a"]?.finishedAt == nil)
         #expect(ledger.owed(by: "a", on: ":1").isEmpty)
-        #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2])
+        #expect(ledger.owed(by: "a", on: ":2") == [OwedSession(epoch: 2, account: .ada)])
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
         let again = finish(&ledger, on: ":1")
         #expect(again == .none, "a receipt that comes again says nothing new")
@@ -55,24 +60,50 @@ struct CleanupLedgerConnectionsTests {
     func connectionEnded() {
         var ledger = ended(":1", ":2")
         _ = finish(&ledger, on: ":1")
-        let ended = ledger.connectionEnded(":2")
+        let ended = ledger.connectionEnded(":2", mark: 1)
         #expect(ended.map(\.session) == [2] && ended.map(\.participant) == ["a"])
         #expect(ledger.parts[2]?["a"]?.progress == .owed)
-        #expect(ledger.owed(by: "a", on: ":1").map(\.epoch) == [2])
-        ledger.ask("a", on: ":1")
-        let again = finish(&ledger, on: ":1")
+        #expect(ledger.owed(by: "a", on: ":1") == [OwedSession(epoch: 2, account: .ada, mark: 1)])
+        let again = finish(&ledger, on: ":1", mark: 1)
         #expect(again == .completed)
     }
 
     @Test("a receipt that was on its way when another process ended does not count: its sender has to look again")
     func receiptOnItsWay() {
         var ledger = ended(":1", ":2")
-        _ = ledger.connectionEnded(":2")
+        _ = ledger.connectionEnded(":2", mark: 1)
         _ = finish(&ledger, on: ":1")
         #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        // A question of another part of that process does not change when its cleanup began.
         ledger.ask("a", on: ":1")
-        let again = finish(&ledger, on: ":1")
+        _ = finish(&ledger, on: ":1")
+        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        let again = finish(&ledger, on: ":1", mark: 1)
         #expect(again == .completed)
+    }
+
+    @Test("a second process that ends during a cleanup has it done once more, as the first has")
+    func secondEnd() {
+        var ledger = ended(":1", ":2", ":3")
+        _ = ledger.connectionEnded(":2", mark: 1)
+        ledger.ask("a", on: ":1")
+        _ = ledger.connectionEnded(":3", mark: 2)
+        ledger.ask("a", on: ":1")
+        _ = finish(&ledger, on: ":1", mark: 1)
+        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        let again = finish(&ledger, on: ":1", mark: 2)
+        #expect(again == .completed)
+    }
+
+    @Test("what one process has reported stays so when it leaves, and the ledger forgets its connection")
+    func reportedAndLeft() {
+        var ledger = ended(":1", ":2", ":3")
+        _ = ledger.connectionEnded(":3", mark: 1)
+        _ = finish(&ledger, on: ":1", mark: 1)
+        let reopened = ledger.connectionEnded(":1", mark: 2)
+        #expect(reopened.isEmpty && ledger.parts[2]?["a"]?.reported.isEmpty == true)
+        let last = finish(&ledger, on: ":2", mark: 1)
+        #expect(last == .completed)
     }
 
     @Test("where a process had ended before a start of the broker, each process that asks has to report")
@@ -80,14 +111,16 @@ struct CleanupLedgerConnectionsTests {
         let before = ended(":1", ":2")
         var ledger = CleanupLedger(
             sessions: before.sessions,
-            parts: before.parts.mapValues { $0.mapValues { _ in .init(progress: .owed, asked: []) } }
+            parts: before.parts.mapValues { $0.mapValues { _ in .init(progress: .owed, mark: 1) } }
         )
         ledger.ask("a", on: ":1")
         ledger.ask("a", on: ":2")
-        let first = finish(&ledger, on: ":1")
+        let first = finish(&ledger, on: ":1", mark: 1)
         #expect(first == .recorded)
         #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2])
-        let second = finish(&ledger, on: ":2")
+        ledger.ask("a", on: ":1")
+        #expect(ledger.owed(by: "a", on: ":1").isEmpty, "it has reported, and is not asked for it again")
+        let second = finish(&ledger, on: ":2", mark: 1)
         #expect(second == .completed)
     }
 
@@ -98,15 +131,13 @@ struct CleanupLedgerConnectionsTests {
         let before = ended(":1", ":2", ":3")
         var ledger = CleanupLedger(sessions: before.sessions, parts: before.parts)
         #expect(ledger.connections == [":1", ":2", ":3"])
-        _ = ledger.connectionEnded(":3")
-        ledger.ask("a", on: ":1")
-        let first = finish(&ledger, on: ":1")
+        _ = ledger.connectionEnded(":3", mark: 1)
+        let first = finish(&ledger, on: ":1", mark: 1)
         #expect(first == .recorded)
         #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2], "it has not asked yet")
-        _ = ledger.connectionEnded(":2")
+        _ = ledger.connectionEnded(":2", mark: 2)
         #expect(ledger.parts[2]?["a"]?.progress == .owed)
-        ledger.ask("a", on: ":1")
-        let last = finish(&ledger, on: ":1")
+        let last = finish(&ledger, on: ":1", mark: 2)
         #expect(last == .completed)
     }
 
@@ -114,14 +145,14 @@ struct CleanupLedgerConnectionsTests {
     func allEnd() {
         var ledger = ended(":1", ":2")
         for connection in [":1", ":2", ":3"] {
-            let ended = ledger.connectionEnded(connection)
+            let ended = ledger.connectionEnded(connection, mark: 2)
             #expect(ended.isEmpty)
         }
         #expect(ledger.sessions[2]?.outcome == .open)
         #expect(ledger.parts[2]?["a"]?.progress == .owed)
         // One process that starts later does it for all.
         ledger.ask("a", on: ":4")
-        let effect = finish(&ledger, on: ":4")
+        let effect = finish(&ledger, on: ":4", mark: 2)
         #expect(effect == .completed)
     }
 
@@ -130,7 +161,7 @@ struct CleanupLedgerConnectionsTests {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
         _ = ledger.hold(2, by: "a", on: ":1")
-        let ended = ledger.connectionEnded(":1")
+        let ended = ledger.connectionEnded(":1", mark: 1)
         #expect(ended.isEmpty)
         ledger.end(2, at: .at(2))
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])

@@ -24,7 +24,8 @@ struct CleanupLedgerPropertyTests {
         case hold(Participant, String)
         case tell(Participant)
         case ask(Participant, String)
-        case report(CleanupReport.Progress, Participant, UInt64, String?)
+        /// Under the present mark, or one of before.
+        case report(CleanupReport.Progress, Participant, UInt64, String?, isBehind: Bool)
         case disconnected(String)
         case gone(Participant)
         case expire(Double)
@@ -48,7 +49,14 @@ struct CleanupLedgerPropertyTests {
         case 4..<8: .hold(one, connection)
         case 8..<10: .tell(one)
         // The administrator's waiver is of no process; an app's report is no waiver.
-        case 10..<16: .report(progress, one, session, progress == .waived ? nil : connection)
+        case 10..<16:
+            .report(
+                progress,
+                one,
+                session,
+                progress == .waived ? nil : connection,
+                isBehind: Int.random(in: 0..<4, using: &generator) == 0
+            )
         case 16: .gone(one)
         case 17: .expire(Double.random(in: 0...50, using: &generator))
         case 18: .rename(one, other)
@@ -92,9 +100,10 @@ struct CleanupLedgerPropertyTests {
             case .hold(let app, let connection): _ = ledger.hold(number, by: app, on: connection)
             case .tell(let app): _ = ledger.tell(app, at: now)
             case .ask(let app, let connection): ledger.ask(app, on: connection)
-            case .report(let progress, let app, let session, let connection):
-                _ = ledger.report(progress, of: session, by: app, on: connection, detail: nil, at: now)
-            case .disconnected(let connection): _ = ledger.connectionEnded(connection)
+            case .report(let progress, let app, let session, let connection, let isBehind):
+                let mark = (ledger.parts[session]?[app]?.mark ?? 0) &- (isBehind ? 1 : 0)
+                _ = ledger.report(progress, of: session, by: app, on: connection, mark: mark, detail: nil, at: now)
+            case .disconnected(let connection): _ = ledger.connectionEnded(connection, mark: UInt64(turn + 1))
             case .gone(let app): _ = ledger.processEnded(app)
             case .expire(let timeout): _ = ledger.expire(timeout: .seconds(timeout), at: now)
             case .rename(let old, let new): _ = ledger.rename(old, to: new)
@@ -142,7 +151,7 @@ struct CleanupLedgerPropertyTests {
                     var part = part
                     part.connections = []
                     part.isReported = false
-                    part.asked = nil
+                    part.reported = []
                     return part
                 }
             }.filter { !$0.value.isEmpty }
@@ -188,23 +197,19 @@ struct CleanupLedgerPropertyTests {
                 if case .gone(app) = step { continue }
                 // A process has ended that had not reported, and others have to look again.
                 if case .disconnected(let connection) = step, old.connections.contains(connection) { continue }
-                if case .report(.finished, app, number, let connection?) = step,
-                    old.asked?.contains(connection) == false
-                {
-                    continue
-                }
+                if case .report(.finished, app, number, _, isBehind: true) = step { continue }
                 if rank(next) < rank(progress) { Issue.record("progress went back; \(context)") }
             }
         }
     }
 
-    /// Whether this step may settle the duty: a waiver, or the receipt of the last process that was given the account, if it has looked since
-    /// another one ended.
+    /// Whether this step may settle the duty: a waiver, or the receipt of the last process that was given the account, if it knew of
+    /// each one that ended before.
     private func maySettle(_ old: CleanupLedger.Part, _ step: Step, _ app: Participant, _ number: UInt64) -> Bool {
         switch step {
-        case .report(.waived, app, number, nil): true
-        case .report(.finished, app, number, let connection?):
-            old.connections.subtracting([connection]).isEmpty && old.asked?.contains(connection) != false
+        case .report(.waived, app, number, nil, _): true
+        case .report(.finished, app, number, let connection?, isBehind: false):
+            old.connections.subtracting([connection]).isEmpty
         default: false
         }
     }

@@ -55,7 +55,11 @@ extension VirtualDevice {
         try ask(app, .signOut(identifier: try #require(state.device.account).identifier, session: nil))
     }
 
-    func session(for app: App) throws -> SessionAnswer { try SessionAnswer(ask(app, .currentAccount)) }
+    func session(for app: App) throws -> SessionAnswer {
+        let answer = try SessionAnswer(ask(app, .currentAccount))
+        marks[app.connection] = Dictionary(uniqueKeysWithValues: answer.owed.map { ($0.epoch, $0.mark) })
+        return answer
+    }
 
     func owed(by app: App) throws -> [UInt64] { try session(for: app).owed.map(\.epoch) }
 
@@ -68,7 +72,8 @@ extension VirtualDevice {
     }
 
     func report(_ progress: CleanupReport.Progress, of session: UInt64, by app: App, detail: String? = nil) throws {
-        try ask(app, .report(progress, session: session, detail: detail))
+        let mark = marks[app.connection]?[session] ?? 0
+        try ask(app, .report(progress, session: session, mark: mark, detail: detail))
     }
 
     /// The apps ask, and report all that they owe.

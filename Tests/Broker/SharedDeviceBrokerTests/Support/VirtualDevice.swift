@@ -87,6 +87,8 @@ final class VirtualDevice {
     private var manifests: [AppManifest] = []
     private var events: [Event] = []
     private var lastNumber: UInt64 = 0
+    /// The marks in the last answer to each connection, which its receipts bring back.
+    var marks: [String: [UInt64: UInt64]] = [:]
     private var lastConnection = 0
     private var callers: [String: Caller] = [:]
     private var lastToken = 0
@@ -316,7 +318,7 @@ final class VirtualDevice {
 
     var administrator: App { app(nil, user: 0, isAdministrator: true) }
 
-    func quit(_ app: App) { feed(.left(app.connection)) }
+    func quit(_ app: App) { feed(.left(app.connection, mark: CleanupLedger.newMark())) }
 
     /// Has the app ask. Returns the request's number.
     @discardableResult

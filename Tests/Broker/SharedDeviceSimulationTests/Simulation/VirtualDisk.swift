@@ -76,7 +76,8 @@ package struct VirtualDisk {
             parts.mapValues { part in
                 var part = part
                 part.isReported = false
-                part.asked = part.asked.map { _ in [] }
+                part.reported = []
+                if part.mark != 0 { part.mark = CleanupLedger.newMark() }
                 return part
             }
         }

@@ -64,6 +64,11 @@ extension AppProcess {
             }
             fresh = try? SessionAnswer(fields)
             if heard != reportedAfter { fresh = nil }
+            if fields["again"]?.booleanValue == true, purpose == nil {
+                let again = unconfirmed.filter { $0.epoch == receipts.first?.epoch }
+                home.update { $0.reopen(again) }
+                stale += again
+            }
             sendReceipts(Array(receipts.dropFirst()), then: purpose, &calls)
         default: break
         }
@@ -73,7 +78,6 @@ extension AppProcess {
 
     private mutating func ask(_ purpose: Purpose, _ calls: inout Calls) {
         fresh = nil
-        questions += 1
         keeper = .asks(calls.send(.currentAccount), purpose)
     }
 
@@ -92,13 +96,9 @@ extension AppProcess {
     ) {
         lastEpoch = answer.session.epoch
         isStrict = answer.isStrict
-        let again = answer.owed.lazy.filter(\.isAgain).map { [againSince, questions] in
-            ($0.epoch, againSince[$0.epoch] ?? questions)
-        }
-        againSince = Dictionary(again) { first, _ in first }
         if !answer.owed.isEmpty {
             let due = home.update { record in
-                record.reconcile(owed: answer.owed, held: held)
+                record.reconcile(owed: answer.owed)
                 return record.receipts(held: held)
             }
             // The cleanup was done, and the broker does not know.
@@ -108,7 +108,8 @@ extension AppProcess {
         case .token(let session): if answer.session.epoch == session.epoch { enter(session, &home) }
         case .change:
             let stale = enter(answer.session, owed: answer.owed, home: &home)
-            (self.stale, staleQuestion) = (stale, questions)
+            self.stale = stale
+            staleMarks = Dictionary(answer.owed.map { ($0.epoch, $0.mark) }) { $1 }
             let isNews = told != answer.session
             told = answer.session
             guard isNews || isFirst || !stale.isEmpty else { return }
@@ -123,7 +124,8 @@ extension AppProcess {
         _ calls: inout Calls
     ) {
         if let receipt = receipts.first {
-            let number = calls.send(.report(.finished, session: receipt.epoch, detail: receipt.detail))
+            let (epoch, mark) = (receipt.epoch, receipt.mark ?? 0)
+            let number = calls.send(.report(.finished, session: epoch, mark: mark, detail: receipt.detail))
             reportedAfter = heard
             keeper = .reports(number, receipts, purpose)
         } else if let purpose {
@@ -139,7 +141,7 @@ extension AppProcess {
         home: inout Home
     ) -> [SessionRecord.Session] {
         let stale = home.update { record in
-            if let owed { record.reconcile(owed: owed, held: held) }
+            if let owed { record.reconcile(owed: owed) }
             return record.enter(session, held: held)
         }
         let current = session.account.map { SessionRecord.Session(account: $0, epoch: session.epoch) }
@@ -215,10 +217,10 @@ extension AppProcess {
                 return
             }
             if case .isClean(let stale) = follower {
-                let cleaned = stale.filter { againSince[$0.epoch, default: 0] <= staleQuestion }
-                let receipts = home.update { $0.cleaned(cleaned) }
-                held.removeAll(where: cleaned.contains)
-                self.stale.removeAll(where: cleaned.contains)
+                let receipts = home.update { [staleMarks] in $0.cleaned(stale, marks: staleMarks) }
+                held.removeAll(where: stale.contains)
+                self.stale.removeAll(where: stale.contains)
+                unconfirmed = stale
                 (home.journal, journal) = (nil, nil)
                 follower = .reports
                 return sendReceipts(receipts, then: nil, &calls)

@@ -50,11 +50,10 @@ struct AppProcess {
     var held: [SessionRecord.Session] = []
     /// The sessions that it was last told are over, and has not cleaned up.
     var stale: [SessionRecord.Session] = []
-    /// The last question by then.
-    var staleQuestion: UInt64 = 0
-    var questions: UInt64 = 0
-    /// The sessions that are owed again, each with the question that said so.
-    var againSince: [UInt64: UInt64] = [:]
+    /// The broker's marks by then.
+    var staleMarks: [UInt64: UInt64] = [:]
+    /// The sessions whose receipts are on their way.
+    var unconfirmed: [SessionRecord.Session] = []
     /// The journal of a try that failed.
     var journal: CleanupJournal?
     var lastEpoch: UInt64 = 0

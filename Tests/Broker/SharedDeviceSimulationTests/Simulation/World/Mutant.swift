@@ -32,9 +32,9 @@ extension World {
         guard let mutant, case .request(let request) = event else { return event }
         var (call, connection, claimed) = (request.call, request.connection, request.claimed)
         switch (mutant, call) {
-        case (.receiptOfAnotherSession, .report(let progress, _, let detail)):
+        case (.receiptOfAnotherSession, .report(let progress, _, _, let detail)):
             call = .report(progress, session: state.ledger.rounds.last ?? 0, detail: detail)
-        case (.receiptOfAnotherApp, .report(.finished, let session, _)):
+        case (.receiptOfAnotherApp, .report(.finished, let session, _, _)):
             // The receipt of whoever comes first counts for all: the others' are as good as there.
             guard let other = otherDebtor(session, state, but: request) else { return event }
             (connection, claimed) = other
@@ -101,7 +101,7 @@ extension World {
     func settleAll(_ index: Int, _ connection: String) {
         guard let broker, let home = slots[index].home else { return }
         for owed in broker.ledger.owed(by: homes[home].participant) {
-            let call = Request.Call.report(.finished, session: owed.epoch, detail: nil)
+            let call = Request.Call.report(.finished, session: owed.epoch, mark: owed.mark, detail: nil)
             feed(
                 .request(
                     Request(number: 0, connection: connection, claimed: slots[index].name, call: call, method: "mutant")

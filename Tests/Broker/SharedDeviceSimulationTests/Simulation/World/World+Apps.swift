@@ -98,7 +98,7 @@ extension World {
         }
         known = []
         starts = []
-        feed(.busLost)
+        feed(.busLost(mark: CleanupLedger.newMark()))
     }
 
     func restoreBus() {
@@ -147,7 +147,7 @@ extension World {
                 break
             }
             if mutant == .endSettles { settleAll(index, connection) }
-            feed(.left(connection))
+            feed(.left(connection, mark: CleanupLedger.newMark()))
         case .request(let request):
             if known.insert(request.connection).inserted { feed(.arrived(caller(index, request.connection))) }
             feed(.request(request))
@@ -224,7 +224,7 @@ extension World {
         case .signIn(let credentials, _, _, _): "signIn of \(credentials.username)"
         case .signOut: "signOut"
         case .acquireToken: "acquireTokenSilently"
-        case .report(let progress, let session, _): "reportCleanup \(progress) of \(session)"
+        case .report(let progress, let session, _, _): "reportCleanup \(progress) of \(session)"
         case .waive: "waive"
         case .signOutAnyone: "signOutAnyone"
         case .cancelSignIn: "cancelSignIn"

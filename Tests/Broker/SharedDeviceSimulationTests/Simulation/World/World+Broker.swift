@@ -41,7 +41,9 @@ extension World {
         // The bus says which connections of before are gone.
         var alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
         if enforcer != nil { alive.insert(slots[Self.enforcer].connection) }
-        for connection in state.ledger.connections.subtracting(alive).sorted() { feed(.left(connection)) }
+        for connection in state.ledger.connections.subtracting(alive).sorted() {
+            feed(.left(connection, mark: CleanupLedger.newMark()))
+        }
         feed(.manifests(manifests))
         readConfiguration()
         feed(.busRestored)
