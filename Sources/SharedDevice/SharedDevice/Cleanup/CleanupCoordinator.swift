@@ -108,8 +108,9 @@ public final class CleanupCoordinator: Sendable {
     /// Runs the steps that are not finished for `change`, and reports how it went: begun, and then done or failed.
     ///
     /// ``SharedDeviceApplication/follow(_:_:)`` calls it; so does an app with its own loop, after it has hidden its screen. On return all
-    /// data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``. If the waiting task is cancelled,
-    /// the cleanup goes on, and this function returns at its end.
+    /// data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``. Where another process of the app has
+    /// ended meanwhile without a report, the next change names the data once more. If the waiting task is cancelled, the cleanup goes on, and
+    /// this function returns at its end.
     ///
     /// - Throws: ``CleanupFailure``. Call again after a pause; finished steps do not run twice.
     @discardableResult
