@@ -46,10 +46,10 @@ class OwedSession:
     epoch: int
     account: Account | None
     mark: int = 0
-    """Changes when a process of the app ends without a report; 0 where none has. The receipt brings it back: a cleanup that began under another
+    """Changes when a process of the app ends without a report, and then at each start of the broker; 0 where none has ended so. The receipt brings it back: a cleanup that began under another
     mark does not count."""
     is_shared: bool = False
-    """Whether another process of the app was given the account and has not reported: it may store something."""
+    """Whether the broker waits for another process of the app, too, which may store something."""
 
 
 @dataclass
@@ -137,7 +137,9 @@ class SessionRecord:
         return receipts
 
     def reopen(self, sessions: Sequence[Session]) -> None:
-        """Takes back that the data of these sessions is gone: the broker does not count their receipts."""
+        """Takes back that the data of these sessions is gone: the broker does not count their receipts, because another process may have stored
+        something."""
+        self.shared.update(one.epoch for one in sessions)
         added = [one for one in sessions if one not in self.may_hold_data]
         self.may_hold_data = sorted(self.may_hold_data + added, key=lambda one: one.epoch)
         epochs = {one.epoch for one in sessions}

@@ -8,8 +8,7 @@ extension BrokerState {
     // MARK: Reports
 
     /// Takes an app's report. The answer to a settled duty waits for the disk. A report on a cleanup that the app does not owe changes
-    /// nothing: the same report may come twice. The answer says where a receipt does not count because a process of the app has ended since
-    /// its sender began.
+    /// nothing: the same report may come twice. The answer says where a receipt does not count because its sender began under another mark.
     mutating func report(
         _ request: Request,
         _ progress: CleanupReport.Progress,
@@ -18,6 +17,7 @@ extension BrokerState {
         _ mark: UInt64,
         _ detail: String?
     ) -> BrokerProtocol.Fields? {
+        let before = ledger.parts[session]?[participant]
         let effect = ledger.report(
             progress,
             of: session,
@@ -30,10 +30,11 @@ extension BrokerState {
         switch effect {
         case .none: break
         case .detailed: needsDisk(within: Self.lazyWrite)
-        case .refused:
+        case .refused where ledger.parts[session]?[participant] != before:
             needsDisk(within: .zero)
-            remind()
+            if reminder == nil { remind() }
             touch()
+        case .refused: break
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)

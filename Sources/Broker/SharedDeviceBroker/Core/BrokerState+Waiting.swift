@@ -94,7 +94,8 @@ extension BrokerState {
         if request.call.isSignOut, let session = fields["session"]?.unsignedValue {
             return fields.merging(roundFields(of: session)) { $1 }
         }
-        guard case .report = request.call, let participant, device.account == nil else { return fields }
+        // Where a receipt does not count, its sender has to ask: that has the ledger wait for it.
+        guard case .report = request.call, let participant, device.account == nil, fields.isEmpty else { return fields }
         let answer = SessionAnswer(
             session: DeviceSession(account: nil, epoch: device.epoch),
             owed: ledger.owed(by: participant, on: request.connection),

@@ -51,8 +51,9 @@ package struct CleanupLedger: Sendable, Equatable {
         package var connections: Set<String> = []
         /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
         package var isReported = false
-        /// Changes each time that a process of the app leaves the bus without a report; 0 where none has. Such a process may have stored something
-        /// after another one's cleanup: a receipt brings back the mark under which its sender began, and counts only under that one.
+        /// Changes each time that a process of the app leaves the bus without a report, and after the first such end at each start of the broker;
+        /// 0 where there was none. Such a process may have stored something after another one's cleanup: a receipt brings back the mark under which
+        /// its sender began, and counts only under that one.
         package var mark: UInt64 = 0
         /// The connections that have reported under this mark.
         package var reported: Set<String> = []
@@ -83,7 +84,7 @@ package struct CleanupLedger: Sendable, Equatable {
         case detailed
         /// The app's progress.
         case recorded
-        /// The receipt does not count: a process of the app has ended since its sender began.
+        /// The receipt does not count: the mark is another one than when its sender began.
         case refused
         /// With it, nobody owes anything of this session any more.
         case completed

@@ -6,10 +6,11 @@ package struct OwedSession: Sendable, Hashable {
     package let epoch: UInt64
     /// Whose it was.
     package let account: Account?
-    /// Changes when a process of the app ends that had the account and has not reported; 0 where none has. It may have stored something since
-    /// another one's cleanup, so a receipt brings back the mark under which its cleanup began, and counts only under that one.
+    /// Changes when a process of the app ends that had the account and has not reported, and then at each start of the broker; 0 where there was
+    /// no such end. That process may have stored something since another one's cleanup, so a receipt brings back the mark under which its cleanup
+    /// began, and counts only under that one.
     package let mark: UInt64
-    /// Whether another process of the app was given the account and has not reported: until it hears of the sign-out it may store something.
+    /// Whether the broker waits for another process of the app, too: until that one hears of the sign-out it may store something.
     package let isShared: Bool
 
     package init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {

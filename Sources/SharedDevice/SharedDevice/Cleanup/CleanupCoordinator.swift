@@ -146,7 +146,7 @@ public final class CleanupCoordinator: Sendable {
     }
 
     /// Removes the journal that a crash after the report has left. It names sessions that are over and clean. If it cannot be removed, it does
-    /// no harm: no later session has the same account and epoch.
+    /// no harm: no later session has the same account and epoch, and one that the broker has reopened is shared.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
     /// - Returns: why the journal could not be saved; `nil` if it was.

@@ -145,8 +145,10 @@ package struct SessionRecord: Codable, Equatable {
         return receipts
     }
 
-    /// Takes back that the data of these sessions is gone: the broker does not count their receipts.
+    /// Takes back that the data of these sessions is gone: the broker does not count their receipts, because another process may have stored
+    /// something. So every step has to run again.
     package mutating func reopen(_ sessions: [Session]) {
+        shared.formUnion(sessions.map(\.epoch))
         mayHoldData = (mayHoldData + sessions.filter { !mayHoldData.contains($0) }).sorted { $0.epoch < $1.epoch }
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
     }

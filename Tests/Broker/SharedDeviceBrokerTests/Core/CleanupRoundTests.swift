@@ -145,6 +145,26 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
+    @Test("whoever sends a receipt that does not count is told so and nothing else, and owes the cleanup when it asks")
+    func refusedReceipt() throws {
+        let (second, third, late) = (device.app("a"), device.app("a"), device.app("a"))
+        let session = try device.signIn("ada", by: desk)
+        for app in [a, second, third] { _ = try device.session(for: app) }
+        try device.signOut(by: desk)
+        try device.report(.finished, of: session, by: desk)
+        // It was not given the account, and begins all the same.
+        #expect(try device.owed(by: late) == [session])
+        device.quit(second)
+        #expect(try device.owed(by: third) == [session])
+        try device.report(.finished, of: session, by: third)
+        // An answer that named no debt would have it clean up and report without end.
+        let receipt = Request.Call.report(.finished, session: session, detail: nil)
+        for _ in 0..<2 { #expect(try device.ask(late, receipt) == ["again": .boolean(true)]) }
+        #expect(try device.owed(by: late) == [session])
+        for app in [late, a] { try device.finish(app) }
+        #expect(try device.round(session, by: desk)?.isComplete == true)
+    }
+
     @Test("CO-1: whoever waits for a round hears of each change, and at the end that it is complete")
     func waitForRound() throws {
         let session = try adaWasHere()
