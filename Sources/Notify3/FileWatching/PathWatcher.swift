@@ -92,11 +92,16 @@ package final class PathWatcher: Sendable {
     }
 
     /// How long a caller waits for its path.
-    private static let patience = DispatchTimeInterval.seconds(20)
+    private static let patience = Duration.seconds(20)
 
-    /// The same; blocks the calling thread until the path is watched or cannot be, 20 seconds at most: a path may be on a file system that does
-    /// not answer, and hold up the others.
-    package func addAndWait(_ id: UInt64, _ path: FilePath, _ wanted: PathEvents) -> Outcome {
+    /// The same; blocks the calling thread until the path is watched or cannot be, 20 seconds at most and not beyond `deadline`: a path may be on
+    /// a file system that does not answer, and hold up the others.
+    package func addAndWait(
+        _ id: UInt64,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        by deadline: ContinuousClock.Instant? = nil
+    ) -> Outcome {
         let isDone = DispatchSemaphore(value: 0)
         let outcome = Locked(Outcome.watched)
         // The thread that signals needs no other thread for it.
@@ -104,7 +109,8 @@ package final class PathWatcher: Sendable {
             outcome.withLock { $0 = result }
             isDone.signal()
         }
-        guard isDone.wait(timeout: .now() + Self.patience) == .success else {
+        let left = min(Self.patience, max(.zero, deadline.map { $0 - .now } ?? Self.patience))
+        guard isDone.wait(timeout: .now() + left / .seconds(1)) == .success else {
             remove(id)
             return .impossible("the file system of a watched path does not answer")
         }

@@ -30,9 +30,16 @@ extension String {
 
 /// Writes all of a text.
 ///
-/// - Parameter waits: whether to wait for room in a pipe or terminal that somebody else made non-blocking.
+/// - Parameters:
+///   - waits: whether to wait for room in a pipe or terminal that is non-blocking.
+///   - deadline: until when; `nil` means for ever.
 /// - Returns: 0, or the error number of the write that failed.
-package func writeAll(_ text: String, to descriptor: CInt, waits: Bool = false) -> CInt {
+package func writeAll(
+    _ text: String,
+    to descriptor: CInt,
+    waits: Bool = false,
+    until deadline: ContinuousClock.Instant? = nil
+) -> CInt {
     var text = text
     return text.withUTF8 { bytes in
         var rest = UnsafeRawBufferPointer(bytes)[...]
@@ -42,7 +49,8 @@ package func writeAll(_ text: String, to descriptor: CInt, waits: Bool = false) 
                 rest = rest.dropFirst(written)
             } else if errno == EAGAIN, waits {
                 var room = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                poll(&room, 1, -1)
+                let left = deadline.map { CInt(clamping: Int64(max(.zero, $0 - .now) / .milliseconds(1))) } ?? -1
+                if poll(&room, 1, left) == 0 { return ETIMEDOUT }
             } else if errno != EINTR {
                 return errno
             }

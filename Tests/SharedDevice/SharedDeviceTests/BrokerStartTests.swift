@@ -37,6 +37,29 @@ struct BrokerStartTests {
     }
 
     // S7
+    @Test("a configuration that the disk does not take is kept for the next start as soon as it does")
+    func configurationThatIsKeptLater() async throws {
+        let device = try await TestDevice()
+        let other = try SQLiteConnection(path: "\(device.state)/shared-device.sqlite")
+        try other.execute("BEGIN IMMEDIATE")
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#
+        )
+        try await eventually("the disk does not take it", within: .seconds(60)) {
+            device.broker?.errorText.contains("is not kept for the next start") == true
+        }
+        try other.execute("ROLLBACK")
+        try await eventually("it is tried again", within: .seconds(60)) {
+            device.broker?.errorText.contains("is kept for the next start") == true
+        }
+        device.killBroker()
+        try device.configure("{ broken")
+        try await device.startBroker()
+        let application = device.application()
+        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
+    }
+
+    // S7
     @Test("the last valid configuration stays in force when the broker starts with a broken one")
     func brokenConfigurationAtStart() async throws {
         let device = try await TestDevice(starts: false)

@@ -65,7 +65,8 @@ extension BrokerState {
             // The device is signed out; whoever asks may know that the disk does not have it yet.
             return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
         case .account, .token, .stored:
-            if let problem = disk.problem { throw .failed(problem) }
+            // A sign-out has happened, and is tried on a disk that fails as well: its answer says what became of that.
+            if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
             waiting[request.number] = entry
             return nil
         case .signIn(let participant):

@@ -87,19 +87,19 @@ package struct LoginSessions: Sendable {
             return nil
         }
         let wasLocked = sessions.updateValue(session, forKey: path)?.isLocked ?? false
-        return session.isLocked && !wasLocked && tells(session) ? .locked(session.name) : nil
+        return session.isLocked && !wasLocked && tellsLocks(session) ? .locked(session.name) : nil
     }
 
     /// The session's screen is locked, or not any more.
     package mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
         guard let session = sessions[path] else { return nil }
         sessions[path]?.isLocked = isLocked
-        return isLocked && !session.isLocked && tells(session) ? .locked(session.name) : nil
+        return isLocked && !session.isLocked && tellsLocks(session) ? .locked(session.name) : nil
     }
 
     /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
     package func lockRequested(at path: String) -> LoginEvent? {
-        sessions[path].flatMap { tells($0) ? .locked($0.name) : nil }
+        sessions[path].flatMap { tellsLocks($0) ? .locked($0.name) : nil }
     }
 
     /// The session is over.
@@ -124,7 +124,10 @@ package struct LoginSessions: Sendable {
         }
     }
 
-    /// Whether its lock and its end are told.
+    /// Whether its locks are told. Of a person who has logged out a process may be left, which must not sign out who comes next.
+    private func tellsLocks(_ session: Session) -> Bool { tells(session) && !session.isClosing }
+
+    /// Whether its end is told.
     private func tells(_ session: Session) -> Bool {
         if case .user = scope { true } else { session.isGraphical }
     }

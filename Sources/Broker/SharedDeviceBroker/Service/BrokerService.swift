@@ -60,6 +60,8 @@ package final class BrokerService: Sendable {
     let activity: ActivityFile
     /// The configuration that was valid before the broker's start.
     private let kept: Data?
+    /// A valid configuration that the disk does not have yet.
+    private let unkept = Locked<ManagedConfiguration?>(nil)
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
     let login = Locked<LoginWatch?>(nil)
@@ -204,15 +206,38 @@ package final class BrokerService: Sendable {
     }
 
     private func keep(_ configuration: ManagedConfiguration) {
-        let failed: @Sendable (String) -> Void = { [log] reason in
-            log.error("the configuration is not kept for the next start", metadata: ["reason": "\(reason)"])
+        let isIdle = unkept.withLock { unkept in
+            defer { unkept = configuration }
+            return unkept == nil
         }
-        let isTaken = disk.submit { [store] in
+        // Otherwise the try that is under way takes this one after the other.
+        if isIdle { keepConfiguration() }
+    }
+
+    /// Tries each second until the disk has the configuration: otherwise an older one would be in force after a start beside a broken file.
+    private func keepConfiguration(isRetry: Bool = false) {
+        let failed: @Sendable (String) -> Void = { [weak self, log] reason in
+            if !isRetry {
+                log.error("the configuration is not kept for the next start", metadata: ["reason": "\(reason)"])
+            }
+            DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in
+                self?.keepConfiguration(isRetry: true)
+            }
+        }
+        let isTaken = disk.submit { [weak self] in
+            guard let self, let configuration = unkept.withLock({ $0 }) else { return }
             do {
                 try store.keep(configuration: try JSONEncoder().encode(configuration))
             } catch {
-                failed("\(error)")
+                return failed("\(error)")
             }
+            if isRetry { log.notice("the configuration is kept for the next start") }
+            let isLatest = unkept.withLock { unkept in
+                guard unkept == configuration else { return false }
+                unkept = nil
+                return true
+            }
+            if !isLatest { keepConfiguration() }
         }
         if !isTaken { failed("the disk does not keep up") }
     }

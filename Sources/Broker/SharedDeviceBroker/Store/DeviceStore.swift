@@ -350,15 +350,22 @@ package final class DeviceStore: Sendable {
     }
 
     /// Removes the oldest entries beyond so many bytes. A session that is open, and its round, keep theirs up to as many again: what one app may
-    /// enter is limited by the minute, and a round may stay open for months.
+    /// enter is limited by the minute, and a round may stay open for months. What anybody can bring about, by calls that are refused, has a quarter
+    /// of the room, and pushes out nothing else.
     private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
-        let selection = """
+        let selection = { (entries: String) in
+            """
             SELECT sequence FROM (
                 SELECT sequence, sum(100 + ifnull(length(CAST(detail AS BLOB)), 0) + ifnull(length(CAST(app AS BLOB)), 0))
-                    OVER (ORDER BY sequence DESC) AS total FROM audit
+                    OVER (ORDER BY sequence DESC) AS total FROM \(entries)
             ) WHERE total > ? ORDER BY sequence DESC LIMIT 1
             """
-        guard let last: Int64 = try db.value(selection, bytes) else { return }
+        }
+        let refused = "event = '\(AuditEntry.Event.refused.rawValue)'"
+        if let last: Int64 = try db.value(selection("audit WHERE \(refused)"), bytes / 4) {
+            try db.run("DELETE FROM audit WHERE \(refused) AND sequence <= ?", last)
+        }
+        guard let last: Int64 = try db.value(selection("audit"), bytes) else { return }
         try db.run(
             """
             DELETE FROM audit WHERE sequence <= ? AND ifnull(session NOT IN (
@@ -366,7 +373,7 @@ package final class DeviceStore: Sendable {
             """,
             last
         )
-        guard let last: Int64 = try db.value(selection, 2 * bytes) else { return }
+        guard let last: Int64 = try db.value(selection("audit"), 2 * bytes) else { return }
         try db.run("DELETE FROM audit WHERE sequence <= ?", last)
     }
 

@@ -123,16 +123,22 @@ final class BusCenter: Sendable {
 
     // MARK: Observing
 
+    /// How long a function that blocks waits for the bus.
+    private static let patience = Duration.seconds(25)
+
     /// Observes, and has the rule in force when it returns. Where it throws, nothing is registered.
     func observe(
         _ name: NotificationName?,
         object: String?,
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
+        // For all that it waits for, together.
+        let deadline = ContinuousClock.now + Self.patience
         let connection = try connection()
         try reportFailures(of: connection)
         let observation = begin(name, object, observer)
-        observation.keep(try connection.addMatch(rule(name), fallback: WireNotification.broadRule))
+        let (rule, fallback) = (rule(name), WireNotification.broadRule)
+        observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
         return observation
     }
 
@@ -161,12 +167,14 @@ final class BusCenter: Sendable {
         _ observer: Registration,
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
+        // For all that it waits for, together.
+        let deadline = ContinuousClock.now + Self.patience
         let connection = try connection()
         try reportFailures(of: connection)
         let observation = begin(name, object, observer, known)
         let (rule, fallback) = (rule(name), WireNotification.broadRule)
         do throws(DBusError) {
-            observation.keep(try connection.addMatch(rule, fallback: fallback))
+            observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
         } catch {
             observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
             throw DBusError(

@@ -173,6 +173,21 @@ public final class DistributedNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
+    /// The same for Foundation's spelling that cannot throw: as ``BusCenter/keepObserving(_:object:_:known:)``, it keeps the observer where the bus
+    /// is not there.
+    ///
+    /// - Parameter known: is called with the sequence, before anything is thrown.
+    package func keepNotifications(
+        named name: NotificationName?,
+        object: String?,
+        known: (NotificationSequence<DistributedNotification>) -> Void
+    ) throws(DBusError) {
+        let inlet = NotificationInlet(.standard, .coalesce, gate: center.router.gate)
+        try center.keepObserving(name, object: object, inlet.registration) { observation in
+            known(NotificationSequence(inlet, observation) { DistributedNotification($0) })
+        }
+    }
+
     /// Whether notifications for this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). False at
     /// first, and nothing but this sets it (CF-S2). Setting what it is already changes nothing (CF-S9).
     ///

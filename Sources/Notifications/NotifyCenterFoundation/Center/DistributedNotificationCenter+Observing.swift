@@ -126,15 +126,15 @@ extension DistributedNotificationCenter {
     ///   - name: the name; `nil` for any. On macOS a name must be given.
     ///   - object: the object, a `String`; `nil` for any.
     ///
-    /// The function reports to `UnthrownFailures` when the object is not text (CF-X6), and when the bus cannot be reached or refuses the
-    /// match rule. Then the sequence is empty.
+    /// The function reports to `UnthrownFailures` when the object is not text (CF-X6): then the sequence is empty. Where the bus cannot be reached
+    /// or refuses the match rule, it reports that, and the sequence hears from when the bus is there and grants its rule.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         var base: NotificationSequence<DistributedNotification>?
         report {
-            base = try center.blockingNotifications(
+            try center.keepNotifications(
                 named: name.map { NotificationName($0) },
                 object: try text(of: object)
-            )
+            ) { base = $0 }
         }
         return Notifications(base: base)
     }

@@ -83,9 +83,9 @@ extension NotifyClient {
     }
 
     /// notifyd's status, and all names that this process may know of.
-    func status() throws(NotifyStatus) -> String {
+    func status(by deadline: ContinuousClock.Instant) throws(NotifyStatus) -> String {
         try NotifyStatus.onBus { () throws(DBusError) in
-            try NotifydProtocol.status { call throws(DBusError) in try Self.send(call) }
+            try NotifydProtocol.status { call throws(DBusError) in try Self.send(call, timeout: deadline - .now) }
         }
     }
 
@@ -96,8 +96,11 @@ extension NotifyClient {
         try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try template.get().filled(arguments)) }
     }
 
-    private static func send(_ call: consuming DBusMessage) throws(DBusError) -> [DBusValue] {
+    private static func send(
+        _ call: consuming DBusMessage,
+        timeout: Duration = NotifyClient.patience
+    ) throws(DBusError) -> [DBusValue] {
         ProcessState.isOnBus()
-        return try connection().callAndWait(taking: call)
+        return try connection().callAndWait(taking: call, timeout: timeout)
     }
 }

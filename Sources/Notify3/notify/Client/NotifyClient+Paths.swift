@@ -6,7 +6,12 @@ import Synchronization
 // Paths that registrations monitor (Rules, a.13). This process watches them itself, with its own rights.
 extension NotifyClient {
     /// Notifies a registration, and no other, when something changes at a path. From the return on, changes are seen.
-    func monitor(_ token: CInt, _ path: String, _ flags: UInt32) throws(NotifyStatus) {
+    func monitor(
+        _ token: CInt,
+        _ path: String,
+        _ flags: UInt32,
+        by deadline: ContinuousClock.Instant = .now + NotifyClient.patience
+    ) throws(NotifyStatus) {
         let name = try registration(token).name
         guard NameScope(name.rawValue) != .process, path.utf8.first == UInt8(ascii: "/") else { throw .invalidRequest }
         guard !ProcessState.isDisabled else { throw .disabled }
@@ -15,7 +20,7 @@ extension NotifyClient {
             throw .invalidRequest
         }
         do throws(NotifyStatus) {
-            try watch(token, FilePath(path), .wanted(flags))
+            try watch(token, FilePath(path), .wanted(flags), by: deadline)
         } catch {
             withTable { $0.removeMonitor(of: token) }
             throw error
@@ -27,10 +32,15 @@ extension NotifyClient {
     /// Ends the watching of a token's path.
     func unmonitor(_ token: CInt) { paths.withLock { $0 }?.remove(UInt64(token)) }
 
-    private func watch(_ token: CInt, _ path: FilePath, _ wanted: PathEvents) throws(NotifyStatus) {
+    private func watch(
+        _ token: CInt,
+        _ path: FilePath,
+        _ wanted: PathEvents,
+        by deadline: ContinuousClock.Instant
+    ) throws(NotifyStatus) {
         let outcome: PathWatcher.Outcome
         do throws(PathWatcher.Failure) {
-            outcome = try watcher().addAndWait(UInt64(token), path, wanted)
+            outcome = try watcher().addAndWait(UInt64(token), path, wanted, by: deadline)
         } catch {
             throw .failed
         }

@@ -63,7 +63,9 @@ final class NotifyClient: Sendable {
         let token = try register(name, kind, by: deadline, sink: sink)
         do throws(NotifyStatus) {
             if kind == .check || kind == .plain { try fence(by: deadline) }
-            if let watched = PathName(name) { try monitor(token, watched.path, watched.flags) }
+            if let watched = PathName(name) {
+                try monitor(token, watched.path, watched.flags, by: deadline + Self.patienceWithPath)
+            }
             return token
         } catch {
             // The caller does not get the token, so nobody else would cancel it.
@@ -93,8 +95,10 @@ final class NotifyClient: Sendable {
         }
     }
 
-    /// How long a registration waits for the bus.
-    private static let patience: Duration = .seconds(25)
+    /// How long a function waits for the bus.
+    static let patience: Duration = .seconds(25)
+    /// How much longer a registration waits for the path that it watches, so that it ends within 30 seconds.
+    private static let patienceWithPath: Duration = .seconds(4)
 
     /// The connection, once it has reached the bus and listens to posts and to notifyd.
     private func listen(by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {

@@ -50,11 +50,14 @@ private func callForProcess(_ method: NotifydProtocol.Method, _ pid: CInt) -> UI
     NotifyStatus.of { () throws(NotifyStatus) in
         guard let filepath else { throw .nullInput }
         guard !ProcessState.isDisabled else { throw .disabled }
-        let text = try ProcessState.client.status()
-        let file = open(filepath, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+        // For all that it waits for, together.
+        let deadline = ContinuousClock.now + NotifyClient.patience
+        let text = try ProcessState.client.status(by: deadline)
+        // A pipe that nobody reads must not hold up the caller.
+        let file = open(filepath, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw .failed }
         defer { close(file) }
-        guard writeAll(text, to: file) == 0 else { throw .failed }
+        guard writeAll(text, to: file, waits: true, until: deadline) == 0 else { throw .failed }
     }
 }
 

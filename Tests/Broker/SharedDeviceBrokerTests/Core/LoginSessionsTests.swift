@@ -76,6 +76,18 @@ struct LoginSessionsTests {
         #expect(events == [locked, nil, nil, nil, locked, nil])
     }
 
+    @Test("of a person who has logged out, what is left locks nothing, and its end is told")
+    func closing() {
+        var sessions = LoginSessions(scope: .seat("seat0"))
+        _ = sessions.found(.of(isClosing: true), at: "/ada")
+        let events = [
+            sessions.setLocked(true, at: "/ada"), sessions.lockRequested(at: "/ada"),
+            sessions.found(.of(isLocked: true, isClosing: true), at: "/ada"),
+        ]
+        #expect(events == [nil, nil, nil])
+        #expect(sessions.removed("/ada") == .ended)
+    }
+
     @Test("a session that is missing from the list has ended")
     func listed() {
         var sessions = LoginSessions(scope: .user(1000))

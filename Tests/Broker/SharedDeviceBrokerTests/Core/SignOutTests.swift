@@ -37,6 +37,19 @@ struct SignOutTests {
         #expect(information["storeProblem"]?.stringValue == "no space")
     }
 
+    @Test("so on a disk that is known to be full: nobody hears that the sign-out has failed")
+    func fullBefore() throws {
+        let session = try device.signIn("ada", by: desk)
+        device.diskMode = .fails("no space")
+        // The disk does not take that this app holds the account.
+        #expect(device.refusal(device.send(device.app("notes"), .currentAccount)) != nil)
+        let fields = try device.ask(desk, signOut)
+        #expect(!isStored(fields) && fields["session"]?.unsignedValue == session)
+        device.diskMode = .commits
+        device.advance(by: .seconds(1))
+        #expect(device.disk.device.account == nil)
+    }
+
     @Test("it is committed as soon as there is room, and then nothing is left to say")
     func committedLater() throws {
         let session = try device.signIn("ada", by: desk)

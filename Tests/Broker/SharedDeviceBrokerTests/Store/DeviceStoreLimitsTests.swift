@@ -152,6 +152,24 @@ struct DeviceStoreLimitsTests {
         #expect(numbers == Array((numbers.first ?? 0)...4999))
     }
 
+    @Test("what anybody can have refused pushes out nothing else")
+    func cutRefusals() throws {
+        let store = try DeviceStore(database: database, longestLog: 100_000)
+        var batch = Batch(number: 1)
+        batch.log = (0..<100).map { AuditEntry(event: .announced, at: Moment.at(0).wall, detail: "epoch \($0)") }
+        try store.commit(batch)
+        for turn in 0..<10 {
+            var batch = Batch(number: 2)
+            batch.log = (0..<500).map { number in
+                AuditEntry(event: .refused, at: Moment.at(1).wall, app: "a", detail: "\(turn * 500 + number)")
+            }
+            try store.commit(batch)
+        }
+        let lines = try AuditLog(database: database).lines()
+        #expect(lines.filter { $0.entry.event == .announced }.count == 100)
+        #expect(lines.last?.entry.detail == "4999" && lines.count < 100 + 250 + 500)
+    }
+
     @Test("entries of a round go when it is complete and their turn comes")
     func cutCompleteRounds() throws {
         let store = try DeviceStore(database: database, longestLog: 1000)
@@ -162,7 +180,7 @@ struct DeviceStoreLimitsTests {
             log: [AuditEntry(event: .held, at: Moment.at(0).wall, session: 2, app: "a", detail: "complete")]
         )
         var batch = Batch(number: 1)
-        batch.log = (0..<2000).map { AuditEntry(event: .refused, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
+        batch.log = (0..<2000).map { AuditEntry(event: .announced, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
         try store.commit(batch)
         let lines = try AuditLog(database: database).lines()
         #expect(lines.count <= 10)

@@ -181,6 +181,9 @@ import Testing
         #expect(text.contains("menu"))
         #expect(text.contains("\(first.process.identifier)"))
         #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
+        // It would wait for a reader.
+        #expect(mkfifo("\(folder.path)/pipe", 0o600) == 0)
+        #expect(try await second.ask("dump \(folder.path)/pipe") == "status 1000000")
     }
 
     // Rules, a.5: a wait for notifyd must not need a thread that tasks share.
