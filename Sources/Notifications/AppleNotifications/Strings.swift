@@ -79,8 +79,8 @@ extension CFNotificationCenter {
 
 /// The text of the `CFString` at an address, if there is one.
 ///
-/// The first word there is looked at before the rest is taken for an object. In freed memory it is another one. The pointer leads
-/// there where a temporary reference was a string's only one.
+/// The function first compares the word at the address with the classes of strings, and takes the address for an object only if one of them is
+/// there. Freed memory holds another word: a caller passes its address if a temporary reference was the string's only one.
 private func text(of pointer: UnsafeRawPointer) -> String? {
     guard classesOfStrings.contains(pointer.loadUnaligned(as: UInt.self)) else { return nil }
     return Unmanaged<CFString>.fromOpaque(pointer).takeUnretainedValue() as String

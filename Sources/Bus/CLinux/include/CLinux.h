@@ -66,10 +66,10 @@ int CLinux_openNetworkEvents(void);
 
 /// An address or a link has changed, or the kernel had more to tell than there was room for.
 #define CLINUX_NEW_ADDRESS 1
-/// There is a new way to everywhere by IPv4. For IPv6 the addresses tell: there routers repeat themselves.
+/// There is a new default route of IPv4. Routers of IPv6 announce theirs every few minutes, so for IPv6 only CLINUX_NEW_ADDRESS tells of a network.
 #define CLINUX_NEW_ROUTE 2
 
-/// What the messages that wait at such a socket are about, of these two; 0 for nothing that counts. It does not wait.
+/// Reads the messages that wait at such a socket, and returns which of these two events they tell of; 0 for neither. It does not wait.
 int CLinux_readNetworkEvents(int socket);
 
 #endif

@@ -57,7 +57,7 @@ final class BusSocket: Sendable {
         self.connection = connection
     }
 
-    /// How long a bus that is stopped is waited for.
+    /// How long an attempt to connect waits for a bus that is stopped.
     static let connectTimeout: Duration = .seconds(25)
 
     deinit {

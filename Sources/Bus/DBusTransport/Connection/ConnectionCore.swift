@@ -87,7 +87,7 @@ final class ConnectionCore: Sendable {
     let awaitsRoom = Atomic<Bool>(false)
     /// Whether a message went out for which no answer vouches.
     let hasSent = Atomic<Bool>(false)
-    /// Those of libdbus's own messages, such as Hello, are below.
+    /// The serial number of the next message. libdbus chooses the numbers of the first few messages, such as Hello; these are lower.
     private let nextSerial = Atomic<UInt32>(16)
     private let forkGeneration = ForkedChild.generation
 

@@ -3,10 +3,10 @@ import Synchronization
 
 /// Keeps the child of a fork from its parent's connections.
 ///
-/// A child inherits the sockets, but not the thread that reads them, and locks as other threads held them. What it wrote would
-/// mix with what its parent writes, and as long as it held a socket the bus would not see that its parent ended. So in the
-/// child every inherited socket becomes a dead end before `fork` returns, and a connection of the parent's says that it is none of the
-/// child's. A connection that the child opens itself works.
+/// A child inherits the sockets, but not the thread that reads them; and it inherits locks that other threads of the parent held. What the
+/// child wrote would mix with what its parent writes, and the bus would not see the parent's end while the child held a socket. So this type
+/// makes each inherited socket a dead end in the child before `fork` returns, and a connection of the parent refuses to work there. A
+/// connection that the child opens itself works.
 enum ForkedChild {
     /// Rises with every fork that this process is the child of.
     static var generation: UInt { atomicGeneration.load(ordering: .relaxed) }

@@ -90,7 +90,7 @@ struct MatchRuleTable {
     var count: Int { handles.count }
     /// Rules that a fallback stands in for.
     var coveredCount: Int { entries.count { if case .covered = $0?.standing { true } else { false } } }
-    /// Rules that neither the bus holds nor a fallback in force stands in for.
+    /// Rules that are not in force: the bus does not hold them, and no fallback that is in force stands in for them.
     var notInForceCount: Int {
         entries.count { entry in
             guard let entry else { return false }
@@ -98,7 +98,7 @@ struct MatchRuleTable {
         }
     }
 
-    /// Whether the bus has not answered for all of them.
+    /// Whether the bus has yet to answer a request for a rule. A late one does not count.
     var hasRequests: Bool {
         entries.contains { if case .requested(_, isLate: false) = $0?.standing { true } else { false } }
     }

@@ -91,9 +91,9 @@ package struct Turns<Element> {
         lines[user]?.count += 1
     }
 
-    /// Takes the turn of something that would be the only one to wait, where it has its turn by now: what is not appended then costs no room.
+    /// Gives a user a turn at once if nothing waits and the user's pace allows it. The caller then need not append the element, which saves room.
     ///
-    /// - Returns: whether it has had its turn.
+    /// - Returns: whether the user has had the turn.
     @inlinable package mutating func pass(of user: UInt32, now: ContinuousClock.Instant, pace: CallPace?) -> Bool {
         guard lines.isEmpty, start(of: user, pace) ?? now <= now else { return false }
         note(pace, of: user, now)

@@ -307,12 +307,12 @@ package final class UnreadAnswerGuard: Sendable {
                 case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
                     unread.gone(name)
                     return unread.overdue()
-                // The bus's word, or nobody's. A policy may deny the question.
+                // The bus sent this error, or nobody did. It does not tell whether the connection reads: a policy may deny the question.
                 case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
                     "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.AccessDenied":
                     unread.failedToAsk(name)
                     return unread.overdue()
-                // Any other error is the connection's own word.
+                // The connection itself sent any other error, so it has read the question.
                 default: break
                 }
             }

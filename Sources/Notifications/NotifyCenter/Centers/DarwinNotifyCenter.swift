@@ -41,8 +41,8 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
-    /// `flush(timeout:)`. Who receives it is not reported.
+    /// Posts a name. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits 2 s at most for
+    /// the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; other codes where the bus cannot be reached or
     ///   does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
@@ -59,8 +59,8 @@ public final class DarwinNotifyCenter: Sendable {
     /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
     /// calling thread.
     ///
-    /// A process that ends by `exit` or by returning from `main` needs no flush: the end waits for the bus. Before `_exit` and before a
-    /// signal ends the process, this is what makes sure that no post is lost.
+    /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
+    /// then may lose it. An end by `_exit` or by a signal does not wait. A flush before the end makes sure that no post is lost.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
     ///   ``DBusError/Code/disconnected`` where there is none.

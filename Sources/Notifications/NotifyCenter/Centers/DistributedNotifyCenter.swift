@@ -40,8 +40,8 @@ public struct PostingOptions: OptionSet, Sendable, Hashable {
 ///
 /// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1);
 /// objects are compared as text, byte by byte. The poster's own process receives too, through the bus, never inside the call
-/// (CF-P10). Posts of one process arrive in their order; between posters there is no order (CF-D4, CF-D5). What waits for a slow
-/// observer is bounded, and what gives way is counted. After a restart of the bus observers are in place again; posts made
+/// (CF-P10). Posts of one process arrive in their order; between posters there is no order (CF-D4, CF-D5). The center bounds what
+/// waits for a slow observer, and counts what it drops. After a restart of the bus observers are in place again; posts made
 /// meanwhile are lost.
 ///
 /// All functions may be called from any thread, handlers included.
@@ -61,8 +61,8 @@ public final class DistributedNotifyCenter: Sendable {
         center = BusCenter(.distributed) { connection }
     }
 
-    /// Posts a notification. On return the kernel has it, and the process may end by `exit` or by returning from `main`; for other ends see
-    /// `flush(timeout:)`. Who receives it is not reported (CF-P11).
+    /// Posts a notification. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits 2 s at
+    /// most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
     /// - Parameters:
     ///   - name: what happened.
@@ -84,8 +84,8 @@ public final class DistributedNotifyCenter: Sendable {
     /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
     /// calling thread.
     ///
-    /// A process that ends by `exit` or by returning from `main` needs no flush: the end waits for the bus. Before `_exit` and before a
-    /// signal ends the process, this is what makes sure that no post is lost.
+    /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
+    /// then may lose it. An end by `_exit` or by a signal does not wait. A flush before the end makes sure that no post is lost.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
     ///   ``DBusError/Code/disconnected`` where there is none.

@@ -60,7 +60,8 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
 
     private final class Observer: Sendable {
         private struct State {
-            /// `nil` once the observation has ended, whoever still asks for its counts: the handler may hold its owner.
+            /// `nil` once the observation has ended. The observation keeps this observer, for its counts, and the handler may hold whoever holds
+            /// the observation: otherwise none of them would ever be freed.
             var handler: Handler?
             var delivered: UInt64 = 0
         }

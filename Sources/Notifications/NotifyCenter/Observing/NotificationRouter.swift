@@ -77,7 +77,8 @@ final class NotificationRouter: Sendable {
         handOver(holders)
     }
 
-    /// In the order of arrival over all observers, those of one notification in the order of registration (CF-S11, CF-D3).
+    /// Delivers what waits for these observers, in the order of arrival. The observers of one notification get it in the order of their
+    /// registration (CF-S11, CF-D3).
     private func handOver(_ holders: [Registration]) {
         struct Due {
             let number: UInt64
@@ -93,11 +94,11 @@ final class NotificationRouter: Sendable {
 
     // MARK: Notifications
 
-    /// Who gets a notification, and what happens first.
+    /// The receivers of a notification, and what the router does before they get it.
     private struct Route {
         let receivers: [Registration?]
         let arrival: Suspension.Arrival
-        /// For whom something is handed over before.
+        /// Registrations that get what waits for them before the receivers get this notification.
         var holders: [Registration] = []
     }
 

@@ -16,7 +16,8 @@ final class Registration: Sendable {
 
     private struct State {
         var queue: DeliveryQueue<WireNotification>
-        /// `nil` once the registration has ended, whoever still asks for its counts: the handler may hold its owner.
+        /// `nil` once the registration has ended. The observation keeps the registration, for its counts, and the handler may hold whoever holds
+        /// the observation: otherwise none of them would ever be freed.
         var handler: Handler?
         var drainJob: DrainJob?
     }

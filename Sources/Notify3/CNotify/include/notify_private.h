@@ -50,8 +50,7 @@ uint32_t notify_peek(int token, uint32_t *val);
 /** Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
  * later. Changes within 100 ms count as one. A token monitors one path. The caller's permissions decide what can be seen of it.
  *
- * Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE;
- * SERVER_NOT_FOUND; FAILED. */
+ * Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
 /** There are no events here: this sets both numbers to 0. */

@@ -64,12 +64,13 @@ struct Arrivals<Call> {
         var user: UInt32?
     }
 
-    /// How much of a user waits at most before the end of a connection is no longer kept in its order. Beyond, a name that is handed on may lose its state.
+    /// While so many calls and ends of connections of one user wait, notifyd handles the next end of a connection of that user at once, out of
+    /// order. A name that one process hands on to another may then lose its state.
     static var longestLine: Int { 16_384 }
 
-    /// What has not been looked at.
+    /// Arrivals that notifyd has yet to sort.
     private var arrivals = Queue<Arrival>()
-    /// What waits until all have reported.
+    /// Arrivals that wait until all processes have reported.
     private var held = Queue<Arrival>()
     private var turns = Turns<Arrival>()
     private var superseded: [Call] = []
@@ -77,12 +78,12 @@ struct Arrivals<Call> {
     private var uses: [UInt32: WaitingCalls] = [:]
     private var usesOfStrangers: [String: WaitingCalls] = [:]
     private var useOfAllStrangers: WaitingCalls?
-    /// Whom the bus is asked about, with what waits for the answer.
+    /// The arrival whose connection notifyd has asked the bus about.
     private var asked: Arrival?
     /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
     /// about them again.
     private var unknown: Set<String> = []
-    /// Those that have not reported; `nil` until notifyd knows who that is.
+    /// The connections that have yet to report; `nil` until notifyd knows which these are.
     private var awaited: Set<String>?
     private var reported: Set<String> = []
     private(set) var isGathering = true

@@ -35,7 +35,7 @@ extension DaemonService {
                 case .statusFile: writeStatus(details: true)
                 }
             }
-            // Who does not read would not report.
+            // A round asks only connections that read what notifyd sends: the others would not report.
             let begun = rounds.begin { state.connections(in: $0).filter(reads) }
             for (number, awaited) in begun {
                 for connection in awaited { send(.tell, [.uint64(number)], to: connection) }

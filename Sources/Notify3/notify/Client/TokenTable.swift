@@ -4,15 +4,15 @@ import Synchronization
 /// The counter that each token reads, and the value that it saw last. Readers use no locks, system calls or memory management, so that
 /// `notify_check` may be called in a signal handler and costs nanoseconds.
 ///
-/// Tokens are numbers that are given out once, so they index a table of two levels: chunks of 65 536 slots. Memory is touched where
-/// tokens are alive: pages whose tokens are all gone are given back, and read as zeros from then on, which means “no such token”.
-/// A change of the table needs the client's lock; a reader needs no lock.
+/// The client gives out each number once, so that a token is an index into a table of two levels: chunks of 65 536 slots. When all tokens of
+/// a page of memory are gone, the client gives the page back to the kernel. A reader then finds zeros there, which mean “no such token”.
+/// Whoever changes the table holds the client's lock; a reader needs no lock.
 enum TokenTable {
     /// Zeros if there is no such token.
     private struct Slot: ~Copyable {
         /// The address of a ``PostCounter``'s value.
         let counter: Atomic<UInt>
-        /// The counter when the token was last asked for; 0 before the first time, which no counter is at.
+        /// The value that the counter had at the token's last ``check(_:)``. 0 makes the next check report a post: no counter has the value 0.
         let seen: Atomic<UInt>
     }
 

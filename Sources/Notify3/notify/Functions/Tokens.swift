@@ -55,7 +55,7 @@ import NotifydProtocol
     NotifyStatus.of { () throws(NotifyStatus) in try liveClient(token).resume(token) }
 }
 
-/// Switched off, tokens of names that leave the process are only good for being checked and cancelled.
+/// The client, for work on a token. After `NOTIFY_OPT_DISABLE` a program may only check and cancel tokens, except those of `self.` names.
 private func liveClient(_ token: CInt) throws(NotifyStatus) -> NotifyClient {
     let client = ProcessState.client
     let registration = try client.registration(token)

@@ -5,7 +5,7 @@
 enum { DUPLICATES = 50000, THREADS = 4, TURNS = 2000 };
 
 static void duplicates(void) {
-    // Rules, a.14 and f.6: registrations of one name are no matter for anybody else; each has its own answer.
+    // Rules, a.7 and a.14: one name may have very many registrations, and notify_check answers for each of them by itself.
     static int tokens[DUPLICATES];
     for (int i = 0; i < DUPLICATES; i++) EXPECT_OK(notify_register_check("org.example.duplicate", &tokens[i]));
     for (int i = 0; i < DUPLICATES; i++) EXPECT_EQUAL(checked(tokens[i]), 1);

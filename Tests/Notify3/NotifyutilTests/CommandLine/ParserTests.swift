@@ -98,7 +98,7 @@ struct ParserTests {
     }
 
     @Test(
-        "the value of -s is a decimal number of 64 bits; what is none counts as far as it is one, with a warning",
+        "the value of -s is a decimal number of 64 bits; of other text, the number at its beginning counts, with a warning",
         arguments: [
             ("123", 123, false), ("-1", UInt64.max, false), ("18446744073709551615", UInt64.max, false),
             ("+7", 7, false),
