@@ -72,7 +72,7 @@ package struct Request: Sendable {
         /// The first entries of the log after this one, as soon as there are some; without a number, the newest.
         case log(after: Int64?, limit: Int, patience: Duration)
 
-        var isSignOut: Bool {
+        package var isSignOut: Bool {
             switch self {
             case .signOut, .signOutAnyone: true
             default: false

@@ -159,8 +159,8 @@ extension BrokerState {
         allowShutdown()
         guard policy.isConfigured else { return }
         guard policy.identity == .loginSession, device.mode == .shared else {
-            watch.problem = nil
-            return
+            let isMissed = watch.silentSince != nil && (policy.endsAtScreenLock || policy.endsAtLogout)
+            return tellLoginProblem(isMissed ? Self.nobodyTellsOfLogins : nil)
         }
         guard let seat = watch.seat else { return logindIsSilent() }
         let former = watch.login?.user ?? device.account.flatMap(SeatLogin.user)
@@ -180,6 +180,9 @@ extension BrokerState {
         }
         signIn(login, at: seat)
     }
+
+    private static let nobodyTellsOfLogins =
+        "logind does not answer, so that neither a screen lock nor a logout signs anybody out; see: systemctl status systemd-logind"
 
     private mutating func logindIsSilent() {
         guard let since = watch.silentSince else { return }

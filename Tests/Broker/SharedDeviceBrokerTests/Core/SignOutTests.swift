@@ -269,6 +269,17 @@ struct AutomaticSignOutTests {
         #expect(device.state.device.account == nil)
     }
 
+    @Test("that a lock or a logout is wanted and logind does not tell of it, the status says")
+    func nobodyTellsOfLocks() {
+        let problem = { device.state.loginProblem }
+        device.feed(.seat(nil))
+        #expect(problem() == nil, "nobody wants it")
+        device.configure { $0.endsAtScreenLock = true }
+        #expect(problem()?.contains("logind does not answer") == true)
+        device.feed(.seat(Seat(sessions: [])))
+        #expect(problem() == nil)
+    }
+
     @Test("a screen that is locked during a sign-in ends that, too")
     func lockedDuringSignIn() throws {
         device.configure { $0.endsAtScreenLock = true }

@@ -304,6 +304,9 @@ struct Oracle {
         let slot = world.slots[index]
         switch result {
         case .failure(let refusal):
+            if request.call.isSignOut, refusal == .failed(World.fullDisk) {
+                fail("a sign-out was said to have failed", refusal.description)
+            }
             if refusal.code == .tooManyAttempts, slot.home != nil {
                 let own = attempts[slot.user] ?? [:]
                 if own.values.allSatisfy({ $0 < 5 }), own.values.reduce(0, +) < 50, waiting(slot.user, world) < 4 {

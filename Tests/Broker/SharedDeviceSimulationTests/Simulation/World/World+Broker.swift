@@ -235,7 +235,7 @@ extension World {
                 disk.fail(batch)
                 oracle.notCommitted(batch)
                 note("transaction \(batch.number) fails")
-                feed(.commitFailed(batch, "the disk is full"))
+                feed(.commitFailed(batch, Self.fullDisk))
             }
         }
     }

@@ -47,6 +47,7 @@ final class World {
         var isRunning: Bool { process != nil }
     }
 
+    static let fullDisk = "the disk is full"
     static let administrator = Setting.slots.count
     static let enforcer = administrator + 1
     /// The process that speaks to the organisation's provider, and the program that asks people.
