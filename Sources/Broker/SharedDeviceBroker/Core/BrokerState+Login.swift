@@ -159,8 +159,8 @@ extension BrokerState {
         allowShutdown()
         guard policy.isConfigured else { return }
         guard policy.identity == .loginSession, device.mode == .shared else {
-            let isMissed = watch.silentSince != nil && (policy.endsAtScreenLock || policy.endsAtLogout)
-            return tellLoginProblem(isMissed ? Self.nobodyTellsOfLogins : nil)
+            let isWanted = device.mode == .shared && (policy.endsAtScreenLock || policy.endsAtLogout)
+            return tellLoginProblem(isWanted && watch.silentSince != nil ? Self.nobodyTellsOfLogins : nil)
         }
         guard let seat = watch.seat else { return logindIsSilent() }
         let former = watch.login?.user ?? device.account.flatMap(SeatLogin.user)

@@ -86,25 +86,27 @@ package struct LoginSessions: Sendable {
             sessions[path] = nil
             return nil
         }
-        let wasLocked = sessions.updateValue(session, forKey: path)?.isLocked ?? false
-        return session.isLocked && !wasLocked && tellsLocks(session) ? .locked(session.name) : nil
+        let before = sessions.updateValue(session, forKey: path)
+        // The person has logged out, though a process may be left.
+        if session.isClosing { return before?.isClosing == false && tells(session) ? .ended : nil }
+        return session.isLocked && before?.isLocked != true && tells(session) ? .locked(session.name) : nil
     }
 
     /// The session's screen is locked, or not any more.
     package mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
         guard let session = sessions[path] else { return nil }
         sessions[path]?.isLocked = isLocked
-        return isLocked && !session.isLocked && tellsLocks(session) ? .locked(session.name) : nil
+        return isLocked && !session.isLocked && tells(session) && !session.isClosing ? .locked(session.name) : nil
     }
 
     /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
     package func lockRequested(at path: String) -> LoginEvent? {
-        sessions[path].flatMap { tellsLocks($0) ? .locked($0.name) : nil }
+        sessions[path].flatMap { tells($0) && !$0.isClosing ? .locked($0.name) : nil }
     }
 
     /// The session is over.
     package mutating func removed(_ path: String) -> LoginEvent? {
-        sessions.removeValue(forKey: path).map(tells) == true ? .ended : nil
+        sessions.removeValue(forKey: path).map { tells($0) && !$0.isClosing } == true ? .ended : nil
     }
 
     /// These are all sessions that there are.
@@ -124,10 +126,7 @@ package struct LoginSessions: Sendable {
         }
     }
 
-    /// Whether its locks are told. Of a person who has logged out a process may be left, which must not sign out who comes next.
-    private func tellsLocks(_ session: Session) -> Bool { tells(session) && !session.isClosing }
-
-    /// Whether its end is told.
+    /// Whether its lock and its end are told. What is left of a person who has logged out (`isClosing`) must not sign out who comes next.
     private func tells(_ session: Session) -> Bool {
         if case .user = scope { true } else { session.isGraphical }
     }

@@ -224,8 +224,9 @@ package final class BrokerService: Sendable {
                 self?.keepConfiguration(isRetry: true)
             }
         }
-        let isTaken = disk.submit { [weak self] in
-            guard let self, let configuration = unkept.withLock({ $0 }) else { return }
+        // Held by the job, so that one that waits is done even where the service ends.
+        let isTaken = disk.submit { [self] in
+            guard let configuration = unkept.withLock({ $0 }) else { return }
             do {
                 try store.keep(configuration: try JSONEncoder().encode(configuration))
             } catch {

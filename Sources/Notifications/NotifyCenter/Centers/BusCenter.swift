@@ -176,6 +176,7 @@ final class BusCenter: Sendable {
         do throws(DBusError) {
             observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
         } catch {
+            if error.code == .closed { observation.cancel() }
             observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
             throw DBusError(
                 error.code,
