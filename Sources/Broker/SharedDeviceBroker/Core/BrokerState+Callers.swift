@@ -153,7 +153,7 @@ extension BrokerState {
             enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
             // The app's other processes are to hear of it.
-            remind()
+            remind(isForAll: true)
         }
         for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
         touch()

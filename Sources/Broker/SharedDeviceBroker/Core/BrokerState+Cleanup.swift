@@ -184,20 +184,25 @@ extension BrokerState {
 
     /// Announces again, at growing intervals, while an app that runs does not see to what it owes: neither a broadcast that it lost nor an answer
     /// that it did not heed, because the question led to no cleanup, may keep a round open.
-    mutating func remind() { reminder = (now.uptime + Self.firstReminder, Self.firstReminder) }
+    ///
+    /// - Parameter isForAll: whether the first one is sent although no process is known that it is for. One that has reported is not listed with its
+    ///   debt any more, and where manifests or policy have changed since, it is recognised only when it calls.
+    mutating func remind(isForAll: Bool = false) {
+        reminder = (now.uptime + Self.firstReminder, Self.firstReminder, isForAll || reminder?.isForAll == true)
+    }
 
     mutating func remindIfDue() {
         guard let due = reminder, due.at <= now.uptime else { return }
         // A process that lost its part for a moment, while manifests and policy changed, is recognised again only when it calls. Until then its
         // debt still names its connection.
         let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
-        guard ledger.idle.contains(where: { isRunning($0) || present.contains($0) }) else {
+        guard due.isForAll || ledger.idle.contains(where: { isRunning($0) || present.contains($0) }) else {
             reminder = nil
             return
         }
         effects.append(.announce(modeChanged: false))
         let pause = min(due.pause * 2, Self.longestPause)
-        reminder = (now.uptime + pause, pause)
+        reminder = (now.uptime + pause, pause, false)
     }
 
     /// The bus's attempts to start an app that owes a cleanup. They go on while it owes something, at intervals that grow to a minute: an app

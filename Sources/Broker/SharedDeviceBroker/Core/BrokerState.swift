@@ -63,7 +63,7 @@ package struct BrokerState: Sendable {
     /// The present event's time.
     var now: Moment
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
-    var reminder: (at: Duration, pause: Duration)?
+    var reminder: (at: Duration, pause: Duration, isForAll: Bool)?
     var wakes: [String: Wake] = [:]
     var watch = SeatWatch()
     /// When somebody used the device last, before this run of the broker.
