@@ -46,8 +46,8 @@ class OwedSession:
     epoch: int
     account: Account | None
     mark: int = 0
-    """Changes when a process of the app ends without a report, and then at each start of the broker; 0 where none has ended so. The receipt brings it back: a cleanup that began under another
-    mark does not count."""
+    """Changes when a process of the app ends without a report, and then at each start of the broker; 0 where none has ended so. The receipt
+    brings it back: a cleanup that began under another mark does not count."""
     is_shared: bool = False
     """Whether the broker waits for another process of the app, too, which may store something."""
 

@@ -188,7 +188,10 @@ extension BrokerState {
     /// - Parameter isForAll: whether the first one is sent although no process is known that it is for. One that has reported is not listed with its
     ///   debt any more, and where manifests or policy have changed since, it is recognised only when it calls.
     mutating func remind(isForAll: Bool = false) {
-        reminder = (now.uptime + Self.firstReminder, Self.firstReminder, isForAll || reminder?.isForAll == true)
+        // Never later than it was: an app could put off the reminder of all others.
+        let due = now.uptime + Self.firstReminder
+        let at = reminder.map { min($0.at, due) } ?? due
+        reminder = (at, Self.firstReminder, isForAll || reminder?.isForAll == true)
     }
 
     mutating func remindIfDue() {
@@ -196,7 +199,7 @@ extension BrokerState {
         // A process that lost its part for a moment, while manifests and policy changed, is recognised again only when it calls. Until then its
         // debt still names its connection.
         let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
-        guard due.isForAll || ledger.idle.contains(where: { isRunning($0) || present.contains($0) }) else {
+        guard ledger.idle.contains(where: { due.isForAll || isRunning($0) || present.contains($0) }) else {
             reminder = nil
             return
         }

@@ -155,7 +155,7 @@ extension BrokerState {
     /// - Parameter token: the first one of the app that asks; a prompt gets none.
     mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
         try checkSignIn()
-        // Nor does who was checked by one directory sign in by another one.
+        // The configuration may name another directory by now than the one that has checked the person.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         try checkCleanups(attempt)
         try write(account, of: attempt, token, detail: attempt.participant.app)

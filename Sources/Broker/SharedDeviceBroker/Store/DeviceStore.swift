@@ -249,7 +249,7 @@ package final class DeviceStore: Sendable {
             finishedAt: time(row, "finished_at"),
             detail: row["detail"],
             connections: Set(connections.split(separator: " ").map(String.init)),
-            // Nor does a receipt from before this start count: who had asked since the last write, and is gone, is not known any more.
+            // A receipt from before this start does not count: a process that asked after the last write, and ended since, is not known any more.
             mark: again == 0 ? 0 : CleanupLedger.newMark()
         )
         return (number, Participant(app: app, user: user), part)
@@ -350,8 +350,8 @@ package final class DeviceStore: Sendable {
     }
 
     /// Removes the oldest entries beyond so many bytes. A session that is open, and its round, keep theirs up to as many again: what one app may
-    /// enter is limited by the minute, and a round may stay open for months. What anybody can bring about, by calls that are refused, has a quarter
-    /// of the room, and pushes out nothing else.
+    /// enter is limited by the minute, and a round may stay open for months. Calls that are refused, which anybody can make, get a quarter of the
+    /// room at most.
     private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
         let selection = { (entries: String) in
             """

@@ -123,7 +123,7 @@ final class BusCenter: Sendable {
 
     // MARK: Observing
 
-    /// How long a function that blocks waits for the bus.
+    /// How long a function that blocks waits, for the bus and for its rule together.
     private static let patience = Duration.seconds(25)
 
     /// Observes, and has the rule in force when it returns. Where it throws, nothing is registered.
@@ -132,7 +132,6 @@ final class BusCenter: Sendable {
         object: String?,
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
-        // For all that it waits for, together.
         let deadline = ContinuousClock.now + Self.patience
         let connection = try connection()
         try reportFailures(of: connection)
@@ -167,7 +166,6 @@ final class BusCenter: Sendable {
         _ observer: Registration,
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
-        // For all that it waits for, together.
         let deadline = ContinuousClock.now + Self.patience
         let connection = try connection()
         try reportFailures(of: connection)
@@ -175,8 +173,10 @@ final class BusCenter: Sendable {
         let (rule, fallback) = (rule(name), WireNotification.broadRule)
         do throws(DBusError) {
             observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
+        } catch  where error.code == .closed {
+            observation.cancel()
+            throw error
         } catch {
-            if error.code == .closed { observation.cancel() }
             observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
             throw DBusError(
                 error.code,

@@ -10,7 +10,7 @@ extension NotifyClient {
         _ token: CInt,
         _ path: String,
         _ flags: UInt32,
-        by deadline: ContinuousClock.Instant = .now + NotifyClient.patience
+        by deadline: ContinuousClock.Instant? = nil
     ) throws(NotifyStatus) {
         let name = try registration(token).name
         guard NameScope(name.rawValue) != .process, path.utf8.first == UInt8(ascii: "/") else { throw .invalidRequest }
@@ -36,7 +36,7 @@ extension NotifyClient {
         _ token: CInt,
         _ path: FilePath,
         _ wanted: PathEvents,
-        by deadline: ContinuousClock.Instant
+        by deadline: ContinuousClock.Instant?
     ) throws(NotifyStatus) {
         let outcome: PathWatcher.Outcome
         do throws(PathWatcher.Failure) {

@@ -41,6 +41,17 @@ struct ChangingRulesTests {
         #expect(device.refusal(request)?.code == .cleanupRequired)
     }
 
+    @Test("whom the device's own directory has checked does not sign in where the organisation's provider decides by now")
+    func anotherDirectory() throws {
+        let device = VirtualDevice(.advisory)
+        let desk = device.app("desk")
+        device.holdsProvider = true
+        let request = device.send(desk, VirtualDevice.signIn("ada"))
+        try device.useOrganisation()
+        device.letProviderAnswer()
+        #expect(device.refusal(request) != nil && device.state.device.account == nil)
+    }
+
     @Test("an app that a new configuration keeps out is not given the account for which it waits")
     func appIsKeptOut() throws {
         let device = VirtualDevice(.advisory)

@@ -145,6 +145,22 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
+    @Test("no app puts off the reminder of all others by processes that end again and again")
+    func reminderIsNotPutOff() throws {
+        let others = (0..<4).map { _ in device.app("a") }
+        let session = try device.signIn("ada", by: desk)
+        for app in [a] + others { _ = try device.session(for: app) }
+        try device.signOut(by: desk)
+        try device.report(.finished, of: session, by: desk)
+        let announced = device.announcements
+        for other in others {
+            try device.finish(a)
+            device.quit(other)
+            device.advance(by: .seconds(1.5))
+        }
+        #expect(device.announcements >= announced + 2)
+    }
+
     @Test("whoever sends a receipt that does not count is told so and nothing else, and owes the cleanup when it asks")
     func refusedReceipt() throws {
         let (second, third, late) = (device.app("a"), device.app("a"), device.app("a"))

@@ -152,7 +152,7 @@ struct DeviceStoreLimitsTests {
         #expect(numbers == Array((numbers.first ?? 0)...4999))
     }
 
-    @Test("what anybody can have refused pushes out nothing else")
+    @Test("refused calls, which anybody can make, get a quarter of the room at most")
     func cutRefusals() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
         var batch = Batch(number: 1)
