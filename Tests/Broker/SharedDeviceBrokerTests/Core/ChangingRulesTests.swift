@@ -41,7 +41,7 @@ struct ChangingRulesTests {
         #expect(device.refusal(request)?.code == .cleanupRequired)
     }
 
-    @Test("whom the device's own directory has checked does not sign in where the organisation's provider decides by now")
+    @Test("whom the own directory has checked does not sign in where the organisation's provider decides by now")
     func anotherDirectory() throws {
         let device = VirtualDevice(.advisory)
         let desk = device.app("desk")
