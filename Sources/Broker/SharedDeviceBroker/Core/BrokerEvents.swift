@@ -171,7 +171,7 @@ package enum Event: Sendable {
     /// Who is logged in at the seat; `nil` while logind does not answer.
     case seat(Seat?)
     /// logind was asked to end login sessions; `nil`: it has taken the request.
-    case loginsEnded(String?)
+    case loginsEnded([String], String?)
     /// The organisation's provider has a page for this prompt's sign-in, or not.
     case signInBegan(String, Result<BegunSignIn, IdentityError>)
     /// What the organisation's provider says of this prompt's sign-in; `nil`: the person has not finished.
@@ -244,7 +244,7 @@ package enum Effect: Sendable {
     case tellSessionEnd(UInt64, ProviderRecord, keepsSession: Bool)
     /// Answers with ``Event/serviceStarted(app:_:)``.
     case startService(app: String, busName: String)
-    /// Has logind end these sessions; answers with ``Event/loginsEnded(_:)``.
+    /// Has logind end these sessions; answers with ``Event/loginsEnded(_:_:)``.
     case endLogins([String])
     /// Nothing is left that the machine's shutdown has to wait for.
     case allowShutdown

@@ -25,8 +25,8 @@ extension BrokerState {
     static let diskPause = Duration.seconds(1)
     /// How long a change may stay in memory that a crash may lose.
     static let lazyWrite = Duration.milliseconds(200)
-    /// How many entries of the log wait for a disk that fails. The oldest go first.
-    static let longestLog = 5000
+    /// How many entries of the log wait for a disk that fails, and how many refusals among them: callers bring these about without end.
+    static let (longestLog, mostRefusals) = (5000, 1250)
     /// How many complete rounds are kept for later questions, and how long names of accounts whose data an app never deleted.
     static let keptRounds = 100
     static let keptNames: TimeInterval = 30 * 24 * 3600
@@ -68,9 +68,22 @@ extension BrokerState {
             detail: detail
         )
         log.append(entry)
-        if log.count > Self.longestLog { log.removeFirst(log.count - Self.longestLog) }
+        log = Self.bounded(log)
         effects.append(.journal(entry))
         needsDisk(within: Self.lazyWrite)
+    }
+
+    /// What is kept of a log that waits for the disk. The oldest entries go, and before them the oldest refusals beyond their share.
+    static func bounded(_ log: [AuditEntry]) -> [AuditEntry] {
+        guard log.count > longestLog else { return log }
+        let refusals = log.count { $0.event == .refused }
+        var surplus = min(log.count - longestLog, max(0, refusals - mostRefusals))
+        let kept = log.filter { entry in
+            guard surplus > 0, entry.event == .refused else { return true }
+            surplus -= 1
+            return false
+        }
+        return kept.suffix(longestLog)
     }
 
     mutating func prune() {
@@ -117,7 +130,7 @@ extension BrokerState {
         provider.outbox.changes.formUnion(batch.outbox.keys)
         erases = erases || batch.erases
         ledger.putBack(batch.changes)
-        log = (batch.log + log).suffix(Self.longestLog)
+        log = Self.bounded(batch.log + log)
         if disk.problem == nil { effects.append(.note(.error, "not on the disk yet", ["reason": problem])) }
         disk.problem = problem
         disk.due = now.uptime + Self.diskPause

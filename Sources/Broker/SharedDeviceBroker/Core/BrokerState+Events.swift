@@ -168,6 +168,7 @@ extension BrokerState {
         touch()
         guard let problem = complianceProblem else { return true }
         effects.append(.note(.error, "nobody signs in", ["reason": problem.description]))
+        dropPendingSignIn(because: problem)
         endPrompts(because: problem)
         signOutAutomatically(because: "the provider says that this device does not comply")
         return true

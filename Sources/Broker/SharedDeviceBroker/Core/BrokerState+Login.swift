@@ -18,8 +18,8 @@ extension BrokerState {
         var spent: Set<LoginName> = []
         /// Those of them that a locked screen has signed out. Their unlocking is a login, too.
         var lockedOut: Set<LoginName> = []
-        /// The login sessions that are to end after a sign-out.
-        var ending: Ending?
+        /// The login sessions that are to end, of each sign-out whose are still there.
+        var endings: [Ending] = []
         /// Why somebody who is logged in is not signed in, or why nobody can be. It names no account.
         var problem: String?
         var shutdown = Shutdown.none
@@ -36,7 +36,7 @@ extension BrokerState {
 
     /// Login sessions that logind is asked to end.
     struct Ending: Sendable {
-        let sessions: Set<LoginName>
+        var sessions: Set<LoginName>
         /// The session whose receipts they are kept for.
         let session: UInt64
         /// When logind is asked at the latest.
@@ -59,13 +59,13 @@ extension BrokerState {
     var nextLookAtSeat: Duration? {
         let silent = device.account == nil ? nil : watch.silentSince.map { $0 + Self.silencePatience }
         // Without logind nobody can be logged out, and its return is an event.
-        let ending = watch.seat == nil ? nil : watch.ending?.due
+        let ending = watch.seat == nil ? nil : watch.endings.map(\.due).min()
         let times = [ending, policy.identity == .loginSession ? silent : nil]
         return times.compactMap { $0 }.min()
     }
 
     /// What administrators are told of logins; it names no account.
-    var loginProblem: String? { watch.ending?.problem ?? watch.problem }
+    var loginProblem: String? { watch.endings.lazy.compactMap(\.problem).first ?? watch.problem }
 
     // MARK: What logind says
 
@@ -144,9 +144,7 @@ extension BrokerState {
         }
         checkProviderSession()
         let isLogin = policy.identity == .loginSession
-        if let pending, (pending.asked == nil) != isLogin {
-            dropPendingSignIn(because: isLogin ? .signedInByLogin : .requestAbandoned)
-        }
+        if let pending, pending.asked == nil, !isLogin { dropPendingSignIn(because: .requestAbandoned) }
         if let account = device.account, (SeatLogin.user(of: account) != nil) != isLogin {
             watch.login = nil
             signOutAutomatically(because: "the managed configuration")
@@ -247,43 +245,51 @@ extension BrokerState {
 
     private mutating func endLogins(_ names: some Collection<LoginName>, of epoch: UInt64) {
         guard policy.endsLoginSession, !names.isEmpty else { return }
-        watch.ending = Ending(sessions: Set(names), session: epoch, due: now.uptime + Self.endPatience)
+        // Each session is in one of them.
+        for index in watch.endings.indices { watch.endings[index].sessions.subtract(names) }
+        watch.endings.removeAll(where: \.sessions.isEmpty)
+        watch.endings.append(Ending(sessions: Set(names), session: epoch, due: now.uptime + Self.endPatience))
     }
 
     /// Has logind end the sessions when all receipts are there, or the patience is over; and again while one of them is still there.
     private mutating func endLoginsIfDue() {
         // A logind that was away may count anew: only a session that is there, with the same beginning, is the one that is meant.
-        guard var ending = watch.ending, let seat = watch.seat else { return }
-        let left = seat.names.intersection(ending.sessions)
-        guard !left.isEmpty else {
-            watch.ending = nil
-            return
+        guard let seat = watch.seat else { return }
+        watch.endings.removeAll { $0.sessions.isDisjoint(with: seat.names) }
+        for index in watch.endings.indices {
+            var ending = watch.endings[index]
+            let isClean = ledger.sessions[ending.session]?.outcome != .open
+            guard ending.due <= now.uptime || !ending.isAsked && isClean else { continue }
+            if ending.isAsked, ending.problem == nil {
+                ending.problem =
+                    "login session \(ending.sessions.text) is still there, although logind was asked to end it"
+                effects.append(.note(.error, "login session", ["problem": ending.problem ?? ""]))
+            }
+            if !ending.isAsked {
+                enterLog(.loginEnded, session: ending.session, detail: "login session \(ending.sessions.text)")
+            }
+            ending.isAsked = true
+            ending.due = now.uptime + ending.pause
+            ending.pause = min(ending.pause * 2, Self.longestPause)
+            watch.endings[index] = ending
+            effects.append(.endLogins(seat.names.intersection(ending.sessions).map(\.identifier).sorted()))
         }
-        let isClean = ledger.sessions[ending.session]?.outcome != .open
-        guard ending.due <= now.uptime || !ending.isAsked && isClean else { return }
-        if ending.isAsked, ending.problem == nil {
-            ending.problem = "login session \(ending.sessions.text) is still there, although logind was asked to end it"
-            effects.append(.note(.error, "login session", ["problem": ending.problem ?? ""]))
-        }
-        if !ending.isAsked {
-            enterLog(.loginEnded, session: ending.session, detail: "login session \(ending.sessions.text)")
-        }
-        ending.isAsked = true
-        ending.due = now.uptime + ending.pause
-        ending.pause = min(ending.pause * 2, Self.longestPause)
-        watch.ending = ending
-        effects.append(.endLogins(left.map(\.identifier).sorted()))
     }
 
-    /// - Parameter problem: `nil` if logind has taken the request.
-    mutating func loginsEnded(_ problem: String?) {
-        guard let ending = watch.ending else { return }
-        let text = "login session \(ending.sessions.text) cannot be ended: "
-        let next = problem.map { text + $0.forLog(500) }
-        watch.ending?.problem = next
-        guard let next, next != ending.problem else { return }
-        enterLog(.loginEnded, session: ending.session, detail: next)
-        effects.append(.note(.error, "login session", ["problem": next]))
+    /// - Parameters:
+    ///   - identifiers: what logind was asked to end.
+    ///   - problem: `nil` if logind has taken the request.
+    mutating func loginsEnded(_ identifiers: [String], _ problem: String?) {
+        for index in watch.endings.indices {
+            let ending = watch.endings[index]
+            guard ending.sessions.contains(where: { identifiers.contains($0.identifier) }) else { continue }
+            let text = "login session \(ending.sessions.text) cannot be ended: "
+            let next = problem.map { text + $0.forLog(500) }
+            watch.endings[index].problem = next
+            guard let next, next != ending.problem else { continue }
+            enterLog(.loginEnded, session: ending.session, detail: next)
+            effects.append(.note(.error, "login session", ["problem": next]))
+        }
     }
 
     // MARK: Shutdown

@@ -14,16 +14,22 @@ extension BrokerState {
             /// The provider's page, for this request.
             case beginning(Request)
             case person
-            /// What the person's answer is worth, for this request. `until`: how long it waits for a person at another device.
+            /// The provider's word, or the check of the password and what follows from it, for this request. `until`: how long it waits for a person at
+            /// another device.
             case answer(Request, until: Duration)
-            /// The next time to ask the provider for that.
+            /// The disk, where the provider has said who it is. The request ends with the session that is being written.
+            case entry
+            /// The next time to ask the provider what the person at another device has done.
             case pause(Request, until: Duration, next: Duration)
+            /// The provider's answer, which nobody waits for any more. It takes a place until then: who begins and leaves again and again has a
+            /// provider that hangs do no more than who stays.
+            case abandoned
 
             /// Whom the answer is for.
             var request: Request? {
                 switch self {
                 case .beginning(let request), .answer(let request, _), .pause(let request, _, _): request
-                case .person: nil
+                case .person, .entry, .abandoned: nil
                 }
             }
         }
@@ -199,7 +205,11 @@ extension BrokerState {
         _ participant: Participant
     ) throws(Refusal) -> PromptedSignIn {
         guard let prompt = prompts[name], prompt.connection == request.connection else { throw .noSuchPrompt }
-        guard case .person = prompt.stage else { throw .promptIsAnswered }
+        switch prompt.stage {
+        case .person: break
+        case .abandoned: throw .noSuchPrompt
+        case .beginning, .answer, .entry, .pause: throw .promptIsAnswered
+        }
         if let session = prompt.session {
             guard session == device.epoch, device.account != nil else { throw .noSuchPrompt }
             try checkOwesNothing(participant, request.connection)
@@ -215,6 +225,7 @@ extension BrokerState {
     /// The provider has a page for the person, or not.
     mutating func signInBegan(_ name: String, _ result: Result<BegunSignIn, IdentityError>) {
         guard case .beginning(let request)? = prompts[name]?.stage else {
+            if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
             if case .success(let begun) = result { effects.append(.cancelSignIn(begun.handle)) }
             return
         }
@@ -235,6 +246,7 @@ extension BrokerState {
     mutating func signedIn(_ name: String, _ result: Result<ProviderSignIn?, IdentityError>) {
         guard let prompt = prompts[name], case .answer(let request, let until) = prompt.stage else {
             // Nobody waits any more: what was opened is closed again.
+            if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
             if case .success(let signIn?) = result { tellLater(signIn.record) }
             return
         }
@@ -248,6 +260,7 @@ extension BrokerState {
             prompts[name] = nil
             refuse(request, Self.refusal(error, prompt.asksForMore))
         case .success(let signIn?):
+            prompts[name]?.stage = .entry
             do throws(Refusal) {
                 try complete(prompt, request, signIn)
             } catch {
@@ -299,7 +312,7 @@ extension BrokerState {
             switch prompt.stage {
             case .person: prompt.expires
             case .pause(_, _, let next): next
-            case .beginning, .answer: nil
+            case .beginning, .answer, .entry, .abandoned: nil
             }
         }.min()
     }
@@ -319,7 +332,13 @@ extension BrokerState {
 
     /// Ends a sign-in that was not completed.
     mutating func endPrompt(_ name: String, because refusal: Refusal = .noSuchPrompt) {
-        guard let prompt = prompts.removeValue(forKey: name) else { return }
+        guard let prompt = prompts[name] else { return }
+        switch prompt.stage {
+        case .abandoned: return
+        case .beginning: prompts[name]?.stage = .abandoned
+        case .answer where prompt.method != .password: prompts[name]?.stage = .abandoned
+        default: prompts[name] = nil
+        }
         if let handle = prompt.handle { effects.append(.cancelSignIn(handle)) }
         // A password's check has its own end.
         if prompt.method != .password, let request = prompt.stage.request { refuse(request, refusal) }

@@ -118,9 +118,6 @@ extension BrokerState {
 
     /// A configuration is in force: a session that another provider or client knows ends.
     mutating func checkProviderSession() {
-        if let pending, pending.asked != nil, (pending.asked?.provided != nil) != (policy.organisation != nil) {
-            dropPendingSignIn(because: .requestAbandoned)
-        }
         guard device.account != nil, pending == nil else { return }
         let isOfConfiguration =
             switch (provider.session, policy.organisation) {

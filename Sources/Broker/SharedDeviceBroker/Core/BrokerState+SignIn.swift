@@ -319,6 +319,8 @@ extension BrokerState {
     // MARK: The organisation
 
     private mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
+        // The configuration may have changed while the password was looked at.
+        guard policy.organisation == nil else { throw .noJoinByPage }
         let tenant = account.tenantIdentifier.lowercased()
         if let membership {
             guard membership.tenantIdentifier == tenant else { throw .joinedElsewhere }

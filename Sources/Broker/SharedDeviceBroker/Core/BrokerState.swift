@@ -165,7 +165,7 @@ package struct BrokerState: Sendable {
         case .logRead(let number, let result): logRead(number, result)
         case .login(let event): login(event)
         case .seat(let seat): look(at: seat)
-        case .loginsEnded(let problem): loginsEnded(problem)
+        case .loginsEnded(let identifiers, let problem): loginsEnded(identifiers, problem)
         case .signInBegan(let name, let result): signInBegan(name, result)
         case .signedIn(let name, let result): signedIn(name, result)
         case .renewed(let number, let outcome): renewed(number, outcome)
@@ -244,6 +244,10 @@ package struct BrokerState: Sendable {
         self.policy = policy
         if before.identity != policy.identity || before.organisation?.signInPart != policy.organisation?.signInPart {
             endPrompts(because: .noSuchPrompt)
+            // Another directory or provider than the one that has checked the person.
+            if pending?.asked != nil {
+                dropPendingSignIn(because: policy.identity == .loginSession ? .signedInByLogin : .noSuchPrompt)
+            }
         }
         if before != policy { identifyAnew() }
         refuseFormerOperators(before.operators.subtracting(policy.operators))

@@ -265,7 +265,8 @@ package final class BrokerService: Sendable {
     func endLogins(_ sessions: [String]) {
         let watch = login.withLock { $0 }
         Task { [engine] in
-            engine.submit(.loginsEnded(await watch?.end(sessions) ?? (watch == nil ? "logind is not followed" : nil)))
+            let problem = if let watch { await watch.end(sessions) } else { "logind is not followed" as String? }
+            engine.submit(.loginsEnded(sessions, problem))
         }
     }
 

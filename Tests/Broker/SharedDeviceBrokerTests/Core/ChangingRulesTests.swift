@@ -1,6 +1,8 @@
 import DeviceConfiguration
 import Foundation
+import Identity
 import SharedDevice
+import SharedDeviceSimulation
 import Testing
 
 @testable import SharedDeviceBroker
@@ -50,6 +52,42 @@ struct ChangingRulesTests {
         try device.useOrganisation()
         device.letProviderAnswer()
         #expect(device.refusal(request) != nil && device.state.device.account == nil)
+    }
+
+    @Test(
+        "nor does whose session is still being written, whichever of the two has checked the person",
+        arguments: [true, false]
+    )
+    func anotherDirectoryMeanwhile(isPage: Bool) throws {
+        let device = VirtualDevice(.advisory)
+        if isPage { try device.useOrganisation() }
+        let desk = device.app("org.example.till")
+        let page = isPage ? try device.beginPage(desk) : ""
+        device.diskMode = .holds
+        let request = device.send(desk, isPage ? device.answerPage(page, "ada") : VirtualDevice.signIn("ada"))
+        if isPage {
+            device.configure { ($0.identity, $0.organisation) = (.embedded, nil) }
+        } else {
+            try device.useOrganisation()
+        }
+        device.diskMode = .commits
+        device.finishWriting()
+        #expect(device.refusal(request) == .noSuchPrompt)
+        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+    }
+
+    @Test("an administrator of the own directory joins no device whose people another provider knows by now")
+    func joining() throws {
+        let device = VirtualDevice()
+        device.administrators = ["admin@contoso"]
+        let root = device.app(nil, user: 0, isAdministrator: true)
+        device.holdsProvider = true
+        let credentials = Request.Credentials(username: "admin@contoso", password: Secret("right"))
+        let request = device.send(root, .join(credentials))
+        try device.useOrganisation()
+        device.letProviderAnswer()
+        #expect(device.refusal(request) == .noJoinByPage)
+        #expect(device.state.membership == nil)
     }
 
     @Test("an app that a new configuration keeps out is not given the account for which it waits")

@@ -176,6 +176,8 @@ struct CleanupRoundTests {
         // An answer that named no debt would have it clean up and report without end.
         let receipt = Request.Call.report(.finished, session: session, detail: nil)
         for _ in 0..<2 { #expect(try device.ask(late, receipt) == ["again": .boolean(true)]) }
+        let entries = device.journal.filter { $0.detail?.contains("does not count") == true }
+        #expect(entries.map(\.event) == [.interrupted] && entries.map(\.session) == [session])
         #expect(try device.owed(by: late) == [session])
         for app in [late, a] { try device.finish(app) }
         #expect(try device.round(session, by: desk)?.isComplete == true)

@@ -50,7 +50,7 @@ struct EndingLoginsTests {
         #expect(device.endedLogins == [])
         device.advance(by: .milliseconds(200))
         #expect(device.endedLogins == [["1"]])
-        device.feed(.loginsEnded(nil))
+        device.feed(.loginsEnded(["1"], nil))
         device.advance(by: .seconds(5))
         #expect(device.endedLogins.count == 2)
         #expect(device.loginProblem?.contains("is still there") == true)
@@ -65,7 +65,7 @@ struct EndingLoginsTests {
         device.sit(.of())
         device.send(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         for _ in 0..<3 {
-            device.feed(.loginsEnded("not permitted"))
+            device.feed(.loginsEnded(["1"], "not permitted"))
             device.advance(by: .seconds(60))
         }
         let entries = device.journal.filter { $0.event == .loginEnded }.compactMap(\.detail)
@@ -73,6 +73,42 @@ struct EndingLoginsTests {
         #expect(device.loginProblem == "login session 1 cannot be ended: not permitted")
         device.sit()
         #expect(device.loginProblem == nil)
+    }
+
+    @Test("the next person's sign-out does not forget a login session that could not be ended before")
+    func twoSignOuts() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        device.sit(.of())
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        device.feed(.loginsEnded(["1"], "not permitted"))
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
+        #expect(device.state.device.account?.username == "bea")
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        #expect(device.endedLogins == [["1"], ["2"]])
+        device.feed(.loginsEnded(["2"], nil))
+        #expect(device.loginProblem == "login session 1 cannot be ended: not permitted")
+        device.sit(.of(isActive: false))
+        device.advance(by: .seconds(5))
+        #expect(device.endedLogins == [["1"], ["2"], ["1"]])
+        device.sit()
+        #expect(device.loginProblem == nil)
+    }
+
+    @Test("nor does the end of her login session wait for less than her own apps' receipts")
+    func ownReceipts() throws {
+        let device = VirtualDevice.withLogins(ends: true)
+        device.configure { $0.cleanup = CleanupPolicy(.advisory) }
+        let desk = device.app("desk")
+        device.sit(.of())
+        _ = try device.session(for: desk)
+        try device.signOut(by: desk)
+        device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
+        #expect(device.state.device.account?.username == "bea")
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
+        // Nobody held anything of Bea's; the desk still cleans up what it holds of Ada's.
+        #expect(device.endedLogins == [["2"]])
+        try device.finish(desk)
+        #expect(device.endedLogins == [["2"], ["1"]])
     }
 
     @Test("a log-out and a switch of users end no login session")

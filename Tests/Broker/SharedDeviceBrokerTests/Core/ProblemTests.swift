@@ -69,7 +69,7 @@ struct ProblemTests {
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         #expect(device.endedLogins.count == 1)
-        let refused = try change(of: device) { device.feed(.loginsEnded("access denied")) }
+        let refused = try change(of: device) { device.feed(.loginsEnded(["1"], "access denied")) }
         #expect(refused["loginProblem"]?.stringValue?.contains("access denied") == true)
         #expect(try change(of: device) { device.sit() }["loginProblem"] == nil)
     }

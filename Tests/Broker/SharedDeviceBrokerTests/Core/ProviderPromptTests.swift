@@ -67,4 +67,42 @@ struct ProviderPromptTests {
         #expect(device.refusal(number) == .cleanupRequired)
         #expect(device.state.provider.needsPerson)
     }
+
+    @Test(
+        "nor more than two of a user's at a time, also one that leaves each time while the provider hangs",
+        arguments: [true, false]
+    )
+    func leaving(isCompleted: Bool) throws {
+        let device = VirtualDevice()
+        try device.useOrganisation()
+        let pages = try (0..<2).map { _ in
+            let prompt = device.app("org.example.prompt")
+            return (prompt, isCompleted ? try device.beginPage(prompt) : "")
+        }
+        device.holdsProvider = true
+        for (prompt, page) in pages {
+            if isCompleted {
+                device.send(prompt, device.answerPage(page, "ada"))
+            } else {
+                device.send(prompt, .beginSignIn(Self.page))
+            }
+            device.quit(prompt)
+        }
+        let next = device.app("org.example.prompt")
+        #expect(device.refusal(device.send(next, .beginSignIn(Self.page))) == .tooManyPrompts)
+        let other = device.app("org.example.prompt", user: 2000)
+        device.send(other, .beginSignIn(Self.page))
+        device.quit(other)
+        device.letProviderAnswer()
+        #expect(device.state.prompts.isEmpty)
+        #expect(device.state.device.account == nil)
+        #expect(device.provider.cancelled.count == 3)
+        #expect(try !device.beginPage(next).isEmpty)
+    }
+
+    private static var page: Request.PromptWish {
+        var wish = Request.PromptWish()
+        wish.redirect = "http://127.0.0.1:1234/callback"
+        return wish
+    }
 }

@@ -26,6 +26,20 @@ struct AuditLogTests {
         try database.append(entries)
     }
 
+    @Test("refusals, which callers bring about without end, push nothing else out of a log that waits for the disk")
+    func bounded() {
+        let others = (0..<3700).map { AuditEntry(event: .finished, at: at(Double($0)), session: UInt64($0)) }
+        let refusals = (0..<3000).map { AuditEntry(event: .refused, at: at(Double($0)), session: UInt64($0)) }
+        for log in [others + refusals, refusals + others] {
+            let kept = BrokerState.bounded(log)
+            #expect(kept.count == 5000)
+            #expect(kept.filter { $0.event == .finished } == others)
+            #expect(kept.last { $0.event == .refused } == refusals.last)
+        }
+        #expect(BrokerState.bounded(others + others).map(\.session) == (others + others).suffix(5000).map(\.session))
+        #expect(BrokerState.bounded(refusals + refusals).count == 5000)
+    }
+
     @Test("entries are read in order, whole")
     func order() throws {
         let entries = AuditEntry.Event.allCases.enumerated().map { number, event in
