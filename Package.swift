@@ -153,7 +153,7 @@ let notify3 = family(
     program("hostile-notifier", "notify DBusTransport", path: "NotifydHostileTests/HostileNotifier"),
     tests("NotifydHostileTests", "NotifydProtocol DBusTransport notifyd"),
     // notify(3) in C and C++, built and run as programs of others are.
-    tests("CProgramTests", "NotifydProtocol notifyd notifyutil", exclude: ["Programs"])
+    tests("CProgramTests", "NotifydProtocol notifyd notifyutil +center", exclude: ["Programs"])
 )
 
 /// The command of all centers. Apart from notify(3), which a build without swift-argument-parser has.

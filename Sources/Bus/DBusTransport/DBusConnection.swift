@@ -253,66 +253,6 @@ public final class DBusConnection: Sendable {
     /// Whether this is the reading thread, for an actor that lives there.
     package var isOnReadingThread: Bool { core.isOnReadingThread }
 
-    // MARK: Match rules
-
-    /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one
-    /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus. Blocks the calling thread, for
-    /// 25 seconds at most.
-    ///
-    /// - Parameters:
-    ///   - fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
-    ///   - timeout: where less than these 25 seconds are left.
-    /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
-    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
-    public func addMatch(
-        _ rule: MatchRule,
-        fallback: MatchRule? = nil,
-        timeout: Duration = .seconds(25)
-    ) throws(DBusError) -> MatchRuleLease {
-        let core = core
-        try core.checkProcess("add the match rule \(rule)")
-        var lease: MatchRuleLease?
-        let deadline = ContinuousClock.now + min(timeout, core.state.withLock { $0.ruleTimeout })
-        let error: DBusError? = core.wait(
-            until: deadline,
-            late: { .noAnswer("add the match rule \(rule)") },
-            start: { waiter in
-                let handle = core.retain(rule, fallback: fallback, by: deadline, waiter: waiter)
-                lease = handle.map { MatchRuleLease($0, core) }
-            }
-        )
-        guard error == nil, let lease else { throw error ?? .closed("add the match rule \(rule)") }
-        return lease
-    }
-
-    /// As the blocking form, without holding a thread: many at once travel together.
-    public func addMatch(_ rule: MatchRule, fallback: MatchRule? = nil) async throws(DBusError) -> MatchRuleLease {
-        let core = core
-        try await core.connectAside("add the match rule \(rule)")
-        let held = Locked<MatchRuleLease?>(nil)
-        let error = await withCheckedContinuation { continuation in
-            let handle = core.retain(rule, fallback: fallback) { continuation.resume(returning: $0) }
-            held.withLock { $0 = handle.map { MatchRuleLease($0, core) } }
-        }
-        guard error == nil, let lease = held.withLock({ $0 }) else {
-            throw error ?? .closed("add the match rule \(rule)")
-        }
-        return lease
-    }
-
-    /// Keeps `rule` until the lease ends, whatever the bus says of it now: it is asked for again each time that the bus is back.
-    ///
-    /// - Parameter settled: called once, here, on the reading thread, or on a thread that uses another rule of the connection just then, so that
-    ///   it takes no lock which is held while rules are used: with `nil` when the rule is in force, or with the reason why it
-    ///   is not, after 25 seconds at most. A rule that the bus had not answered for by then is in force when it does answer.
-    package func keepMatch(
-        _ rule: MatchRule,
-        fallback: MatchRule? = nil,
-        settled: @escaping @Sendable (DBusError?) -> Void
-    ) -> MatchRuleLease {
-        MatchRuleLease(core.retain(rule, fallback: fallback, waiter: settled), core)
-    }
-
     // MARK: Looking in
 
     /// What a connection has gone through, and what it asks of the bus.

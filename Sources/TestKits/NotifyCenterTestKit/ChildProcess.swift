@@ -207,12 +207,13 @@ public final class ChildProcess: Sendable {
     package static func service(
         _ program: String,
         _ arguments: [String],
+        environment: [String: String] = [:],
         ready: String = "ready",
         within timeout: Duration = .seconds(120)
     ) async throws -> ChildProcess {
         let deadline = ContinuousClock.now + timeout
         while true {
-            let process = try ChildProcess(program, arguments)
+            let process = try ChildProcess(program, arguments, environment: environment)
             do {
                 try await process.line { $0 == ready }
                 return process
@@ -257,6 +258,10 @@ public final class ChildProcess: Sendable {
 /// Collects the lines that arrive on a descriptor, on a thread of its own, until the other side closes.
 final class LineCollector: Sendable {
     private struct State {
+        /// The descriptor that is read; `nil` once it is closed.
+        var descriptor: CInt?
+        /// How many bytes there were.
+        var received = 0
         var pending: [UInt8] = []
         var lines: [String] = []
         var isComplete = false
@@ -270,6 +275,7 @@ final class LineCollector: Sendable {
 
     /// Reads the descriptor, and closes it at the end.
     init(_ descriptor: CInt) {
+        state.withLock { $0.descriptor = descriptor }
         complete.enter()
         detachThread { [self] in
             var buffer = [UInt8](repeating: 0, count: 65_536)
@@ -281,7 +287,6 @@ final class LineCollector: Sendable {
                     break
                 }
             }
-            close(descriptor)
             end()
         }
     }
@@ -291,16 +296,32 @@ final class LineCollector: Sendable {
     /// Whether the other side has closed.
     var isComplete: Bool { state.withLock { $0.isComplete } }
 
-    /// Blocks this thread until the other side has closed. Called when the process has ended.
-    func waitUntilComplete() { _ = complete.wait(timeout: .now() + Self.patience) }
+    /// Blocks this thread until the other side has closed, or is silent. Called when the process has ended.
+    func waitUntilComplete() {
+        var received = state.withLock { $0.received }
+        // One that a child goes on writing to is never silent.
+        let deadline = ContinuousClock.now + .seconds(60)
+        while ContinuousClock.now < deadline, complete.wait(timeout: .now() + Self.patience) == .timedOut {
+            let isSilent = state.withLock { state -> Bool in
+                defer { received = state.received }
+                guard let descriptor = state.descriptor else { return true }
+                var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
+                return state.received == received && poll(&entry, 1, 0) == 0
+            }
+            if isSilent { return }
+        }
+    }
 
     private func take(_ bytes: ArraySlice<UInt8>) {
         state.withLock { state in
+            state.received += bytes.count
             state.pending += bytes
-            while let end = state.pending.firstIndex(of: UInt8(ascii: "\n")) {
-                state.lines.append(String(decoding: state.pending[..<end], as: UTF8.self))
-                state.pending.removeFirst(end + 1)
+            var begin = state.pending.startIndex
+            while let end = state.pending[begin...].firstIndex(of: UInt8(ascii: "\n")) {
+                state.lines.append(String(decoding: state.pending[begin..<end], as: UTF8.self))
+                begin = end + 1
             }
+            state.pending.removeSubrange(..<begin)
         }
     }
 
@@ -309,6 +330,8 @@ final class LineCollector: Sendable {
             if !state.pending.isEmpty { state.lines.append(String(decoding: state.pending, as: UTF8.self)) }
             state.pending = []
             state.isComplete = true
+            if let descriptor = state.descriptor { close(descriptor) }
+            state.descriptor = nil
         }
         complete.leave()
     }

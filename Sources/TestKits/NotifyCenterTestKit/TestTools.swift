@@ -2,6 +2,7 @@ import DBusTransport
 import Dispatch
 import FoundationEssentials
 import Glibc
+import Synchronization
 
 /// A directory that is removed when this object goes.
 public final class TemporaryDirectory: Sendable {
@@ -74,6 +75,54 @@ public struct WaitFailure: Error, CustomStringConvertible {
     /// What the test waited for, and how long.
     public var description: String { "\(what) did not come true within \(timeout)" }
 }
+
+// MARK: Ports
+
+/// A port of 127.0.0.1 for a server that a test starts. Nobody listens there, and this process has handed it out to nobody else.
+///
+/// It is below those that the kernel usually gives to whoever connects: one of these may be taken before the server has started.
+///
+/// - Throws: ``ChildProcess/Failure`` where no port is free.
+package func freePort() throws -> UInt16 {
+    for _ in handedOut.all {
+        let port = handedOut.next()
+        if isFree(port) { return port }
+    }
+    throw ChildProcess.Failure("of the ports \(handedOut.all) none is free")
+}
+
+private let handedOut = HandedOutPorts()
+
+private final class HandedOutPorts: Sendable {
+    let all: ClosedRange<UInt16> = 20_000...31_999
+    private let last = Locked<UInt16?>(nil)
+
+    /// Processes that run at a time mostly begin at different ones.
+    func next() -> UInt16 {
+        last.withLock { last in
+            let next = last.map { $0 + 1 } ?? all.lowerBound + UInt16(getpid() % 120) * 100
+            let port = all.contains(next) ? next : all.lowerBound
+            last = port
+            return port
+        }
+    }
+}
+
+private func isFree(_ port: UInt16) -> Bool {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = inet_addr("127.0.0.1")
+    address.sin_port = port.bigEndian
+    return withUnsafePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+        }
+    }
+}
+
+// MARK: Threads
 
 /// Runs what blocks, or computes for long, on a thread of its own: those of Dispatch's global queues are the ones that all tests' tasks run on.
 ///

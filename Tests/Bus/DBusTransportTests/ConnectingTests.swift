@@ -5,13 +5,17 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Connecting to a bus that is stopped, silent or absent")
+@Suite("Connecting to a bus that is stopped, silent or absent, or hangs up")
 struct ConnectingTests {
     @Test(
         "tasks that connect to a stopped bus leave the threads that tasks share to others",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func connectingTasks() async throws {
+        try await withTaskExecutorPreference(OwnThread()) { try await judgeConnectingTasks() }
+    }
+
+    private func judgeConnectingTasks() async throws {
         let bus = try PrivateBus()
         bus.suspend()
         // More than tasks have threads. In a process of its own, where no other test has tasks.
@@ -69,6 +73,10 @@ struct ConnectingTests {
 
     @Test("a bus that does not answer Hello holds up no connection to another")
     func silentHello() async throws {
+        try await withTaskExecutorPreference(OwnThread()) { try await judgeSilentHello() }
+    }
+
+    private func judgeSilentHello() async throws {
         let silent = try HangingUpBus(answersHello: false)
         let ended = Locked(false)
         let opening = Task {
@@ -90,6 +98,33 @@ struct ConnectingTests {
         #expect(!ended.withLock { $0 }, "the other one waited as long as this")
         silent.hangUp()
         #expect(await opening.value == .noBus)
+    }
+
+    @Test("a bus that hangs up after Hello gets ever fewer connections")
+    func hangingUp() async throws {
+        let bus = try HangingUpBus()
+        let connection = try DBusConnection.whenThere(bus.bus)
+        let lease = connection.keepMatch(MatchRule(interface: "org.example.Ping")) { _ in }
+        try await eventually("it connects six times") { bus.connections.count >= 6 }
+        let arrivals = bus.connections
+        // At once, then after 50, 100, 200 and 400 ms.
+        #expect(arrivals[5] - arrivals[1] >= .milliseconds(700))
+        connection.close()
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test("waits grow from nothing to 2 s, and are short again only after a connection that held")
+    func backoff() {
+        let start = ContinuousClock.now
+        var backoff = Backoff()
+        let waits = (0..<8).map { _ in backoff.next() }
+        #expect(waits == [.zero] + [50, 100, 200, 400, 800, 1600, 2000].map { .milliseconds($0) })
+        backoff.restored(at: start)
+        backoff.lost(at: start + .milliseconds(1999))
+        #expect(backoff.next() == .seconds(2))
+        backoff.restored(at: start)
+        backoff.lost(at: start + .seconds(2))
+        #expect(backoff.next() == .zero)
     }
 
     /// Whoever stands in line at a bus that takes nobody, until it has no place left in its line.

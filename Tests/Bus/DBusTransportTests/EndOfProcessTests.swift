@@ -20,13 +20,13 @@ struct EndOfProcessTests {
     func endOfProcess(_ way: String) async throws {
         let bus = try PrivateBus()
         let counter = try Counter(try DBusConnection.open(bus.bus), MatchRule(interface: "org.example.Ping"))
-        for _ in 0..<15 {
+        for _ in 0..<60 {
             let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, way, "200"])
             #expect(await probe.exitStatus() == 0)
         }
         // The bus forwards in order what it has read by now.
         try await DBusConnection.open(bus.bus).flush()
-        try await eventually("all arrive", within: .seconds(30)) { counter.arrived == 3000 }
+        try await eventually("all arrive", within: .seconds(60)) { counter.arrived == 12_000 }
     }
 
     @Test(

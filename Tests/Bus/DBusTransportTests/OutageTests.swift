@@ -6,7 +6,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("An outage: the bus is gone, stopped, back, full, hangs up, or was never there")
+@Suite("An outage: the bus is gone, stopped, back, full, or was never there")
 struct OutageTests {
     private let rule = MatchRule(interface: "org.example.Ping")
 
@@ -171,6 +171,30 @@ struct OutageTests {
     }
 
     @Test(
+        "an awaited registration ends when the caller's time is over, and keeps no rule",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
+        .timeLimit(.minutes(5))
+    )
+    func shortRegistration() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        // Nothing but the caller's time ends the wait.
+        connection.core.state.withLock { $0.ruleTimeout = .seconds(3600) }
+        bus.suspend()
+        for _ in 0..<3 {
+            let error = await #expect(throws: DBusError.self) {
+                try await connection.addMatch(rule, timeout: .milliseconds(100))
+            }
+            #expect(error?.code == .timedOut)
+        }
+        bus.resume()
+        try await eventually("they are given back") { connection.statistics.matchRules == 0 }
+        let lease = try await connection.addMatch(rule)
+        #expect(connection.statistics.matchRulesNotInForce == 0)
+        withExtendedLifetime(lease) {}
+    }
+
+    @Test(
         "on a stopped bus whose socket is full, giving rules back waits for nothing",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
@@ -310,35 +334,6 @@ struct OutageTests {
         bus.resume()
         try await eventually("all answers arrive") { answers.withLock { $0 } == 32 }
         withExtendedLifetime(object) {}
-    }
-
-    // MARK: Hanging up
-
-    @Test("a bus that hangs up after Hello gets ever fewer connections")
-    func hangingUp() async throws {
-        let bus = try HangingUpBus()
-        let connection = try DBusConnection.whenThere(bus.bus)
-        let lease = connection.keepMatch(rule) { _ in }
-        try await eventually("it connects six times") { bus.connections.count >= 6 }
-        let arrivals = bus.connections
-        // At once, then after 50, 100, 200 and 400 ms.
-        #expect(arrivals[5] - arrivals[1] >= .milliseconds(700))
-        connection.close()
-        withExtendedLifetime(lease) {}
-    }
-
-    @Test("waits grow from nothing to 2 s, and are short again only after a connection that held")
-    func backoff() {
-        let start = ContinuousClock.now
-        var backoff = Backoff()
-        let waits = (0..<8).map { _ in backoff.next() }
-        #expect(waits == [.zero] + [50, 100, 200, 400, 800, 1600, 2000].map { .milliseconds($0) })
-        backoff.restored(at: start)
-        backoff.lost(at: start + .milliseconds(1999))
-        #expect(backoff.next() == .seconds(2))
-        backoff.restored(at: start)
-        backoff.lost(at: start + .seconds(2))
-        #expect(backoff.next() == .zero)
     }
 
     // MARK: Names

@@ -211,11 +211,16 @@ struct CallbackCenterTests {
     }
 
     // CF-A11, CF-W10: for a center that was connected before, and for one that never was.
-    @Test("an observer that is added without a bus gets notifications once there is a bus", arguments: [true, false])
-    func addedDuringAnOutage(wasConnected: Bool) async throws {
+    @Test(
+        "an observer that is added without a bus, or to one that hangs up, gets notifications once there is a bus",
+        arguments: [true, false],
+        [true, false]
+    )
+    func addedDuringAnOutage(wasConnected: Bool, hangsUp: Bool) async throws {
         let kinds: [(String, Center)] = [("darwin", darwin), ("distributed", distributed)]
         if wasConnected { for (_, center) in kinds { try add("before", to: center, observer: 1, name: "n") } }
         bus.stop()
+        let hanging = hangsUp ? try HangingUpBus(inPlaceOf: bus) : nil
         for (kind, center) in kinds {
             // Until the loss is noticed, an observer of a name that is observed already is added without a word to the bus.
             try await eventually("the loss is noticed") { (try? post(center, "other")) == nil }
@@ -223,6 +228,7 @@ struct CallbackCenterTests {
             #expect(throws: DBusError.self) { try add("removed", to: center, observer: 3, name: "n") }
             center.removeEvery(3)
         }
+        hanging?.stop()
         try bus.start()
         var heard: Set<String> = []
         let poster = DistributedNotifyCenter(bus: bus.bus)

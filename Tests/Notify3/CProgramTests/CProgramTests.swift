@@ -1,5 +1,6 @@
 import DBusTransport
 import Glibc
+import NotifyCenter
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
@@ -19,6 +20,19 @@ struct CProgramTests {
         let program = try await installation.build(source)
         let services = try await Services()
         try await installation.run(program, on: services.bus)
+        withExtendedLifetime(services) {}
+    }
+
+    // Outages, the end of a process.
+    @Test func whatAProgramPostedArrivesWhereItReturnsFromMainAtOnce() async throws {
+        let program = try await installation.build("ends.c")
+        let services = try await Services()
+        let center = DarwinNotifyCenter(bus: services.bus.bus)
+        let observation = try await center.observe("org.example.ends", delivery: .immediate) { _ in }
+        for _ in 0..<60 { try await installation.run(program, ["org.example.ends", "200"], on: services.bus) }
+        try await eventually("all of 12,000 arrive, and not \(observation.counts.delivered)") {
+            observation.counts.delivered == 12_000
+        }
         withExtendedLifetime(services) {}
     }
 

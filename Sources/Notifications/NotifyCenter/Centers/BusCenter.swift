@@ -123,8 +123,8 @@ final class BusCenter: Sendable {
 
     // MARK: Observing
 
-    /// How long a function that blocks waits, for the bus and for its rule together.
-    private static let patience = Duration.seconds(25)
+    /// How long a function waits, for the bus and for its rule together.
+    private static let (patience, awaitedPatience) = (Duration.seconds(25), Duration.seconds(30))
 
     /// Observes, and has the rule in force when it returns. Where it throws, nothing is registered.
     func observe(
@@ -132,8 +132,7 @@ final class BusCenter: Sendable {
         object: String?,
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
-        let deadline = ContinuousClock.now + Self.patience
-        let connection = try connection()
+        let (deadline, connection) = (ContinuousClock.now + Self.patience, try connection())
         try reportFailures(of: connection)
         let observation = begin(name, object, observer)
         let (rule, fallback) = (rule(name), WireNotification.broadRule)
@@ -146,11 +145,12 @@ final class BusCenter: Sendable {
         object: String?,
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
-        let connection = try connection()
+        let (deadline, connection) = (ContinuousClock.now + Self.awaitedPatience, try connection())
         try await connection.connect()
         try reportFailures(of: connection)
         let observation = begin(name, object, observer)
-        observation.keep(try await connection.addMatch(rule(name), fallback: WireNotification.broadRule))
+        let (rule, fallback) = (rule(name), WireNotification.broadRule)
+        observation.keep(try await connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
         return observation
     }
 
@@ -166,8 +166,7 @@ final class BusCenter: Sendable {
         _ observer: Registration,
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
-        let deadline = ContinuousClock.now + Self.patience
-        let connection = try connection()
+        let (deadline, connection) = (ContinuousClock.now + Self.patience, try connection())
         try reportFailures(of: connection)
         let observation = begin(name, object, observer, known)
         let (rule, fallback) = (rule(name), WireNotification.broadRule)

@@ -201,7 +201,7 @@ static void functions_are_called_on_their_queue(void) {
 }
 
 static void signals_reach_the_program(void) {
-    // f.5: the library's threads, and those of its libdispatch, block signals.
+    // The library's threads, and those of its libdispatch, block signals.
     signal(SIGUSR2, note_thread);
     int token = -1;
     __block atomic_int calls = 0;

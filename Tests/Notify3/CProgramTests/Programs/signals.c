@@ -4,7 +4,7 @@
 static volatile sig_atomic_t calls, first_posts, second_posts;
 static int first = -1, second = -1;
 
-// Rules, f.5: notify_check and notify_is_valid_token in a signal handler, with tokens of several names on one signal.
+// notify_check and notify_is_valid_token in a signal handler, with tokens of several names on one signal.
 static void handler(int number) {
     (void)number;
     int check = 0;
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_resume(first));
     EVENTUALLY(calls == calls_before + 1);
 
-    // Many interruptions of a thread that is inside the library itself (f.5: the handler must not wait for what it interrupts).
+    // Many interruptions of a thread that is inside the library itself (the handler must not wait for what it interrupts).
     int seen = first_posts;
     for (int i = 0; i < 3000; i++) {
         int token = -1;

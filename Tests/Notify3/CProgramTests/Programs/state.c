@@ -58,7 +58,7 @@ static void across_processes(void) {
     EXPECT_EQUAL(seen_anew("org.example.held"), 4711);
     EXPECT_EQUAL(status_of(start("increment", "org.example.held", NULL, NULL)), 0);
     EXPECT_EQUAL(seen_anew("org.example.held"), 4712);
-    // a.11, f.4: it dies with the last registration, also where that one's process is killed.
+    // a.11: it dies with the last registration, also where that one's process is killed.
     kill(holder, SIGKILL);
     status_of(holder);
     EVENTUALLY(seen_anew("org.example.held") == 0);

@@ -48,7 +48,7 @@ import notify
         }
     }
 
-    // Rules, a.8 and f.2: post, then any call that waits for an answer.
+    // Rules, a.8: post, then any call that waits for an answer.
     @Test func aPostIsSeenAfterACallThatWaits() {
         let name = uniqueName()
         var (token, other, check): (Int32, Int32, Int32) = (-1, -1, -1)

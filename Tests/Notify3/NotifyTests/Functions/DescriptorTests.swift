@@ -43,7 +43,7 @@ import notify
         #expect(fstat(descriptor, &after) != 0 || after.st_ino != before.st_ino || after.st_dev != before.st_dev)
     }
 
-    // Rules, a.9 and f.1: the descriptor stays open when a reader is slow, and no token is forgotten.
+    // Rules, a.9: the descriptor stays open when a reader is slow, and no token is forgotten.
     @Test func aFullDescriptorTakesEachTokenOnceMoreWhenThereIsRoom() async throws {
         // Private names, so that the posts cost no time on a bus.
         let names = ("self.\(uniqueName())", "self.\(uniqueName())")

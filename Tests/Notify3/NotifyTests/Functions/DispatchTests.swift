@@ -172,7 +172,7 @@ import notify
         observation.cancel()
     }
 
-    // Rules, a.4 and f.1: without loss, and never on the bus.
+    // Rules, a.4: without loss, and never on the bus.
     @Test func aPrivateNameReachesThisProcessAlone() async throws {
         let (name, calls) = ("self.\(uniqueName())", Calls())
         let queue = DispatchQueue(label: "test")

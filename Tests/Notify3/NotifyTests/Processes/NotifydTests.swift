@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    // Rules, a.11 and f.4: a process that is killed has no registrations any more.
+    // Rules, a.11: a process that is killed has no registrations any more.
     @Test func stateDiesWithAProcessThatIsKilled() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }

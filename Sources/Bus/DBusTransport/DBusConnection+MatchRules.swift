@@ -1,0 +1,80 @@
+import Synchronization
+
+extension DBusConnection {
+    /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one
+    /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus. Blocks the calling thread, for
+    /// 25 seconds at most.
+    ///
+    /// - Parameters:
+    ///   - fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
+    ///   - timeout: where less than these 25 seconds are left.
+    /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
+    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
+    public func addMatch(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        timeout: Duration = .seconds(25)
+    ) throws(DBusError) -> MatchRuleLease {
+        let core = core
+        try core.checkProcess("add the match rule \(rule)")
+        var lease: MatchRuleLease?
+        let deadline = ContinuousClock.now + min(timeout, core.state.withLock { $0.ruleTimeout })
+        let error: DBusError? = core.wait(
+            until: deadline,
+            late: { .noAnswer("add the match rule \(rule)") },
+            start: { waiter in
+                let handle = core.retain(rule, fallback: fallback, by: deadline, waiter: waiter)
+                lease = handle.map { MatchRuleLease($0, core) }
+            }
+        )
+        guard error == nil, let lease else { throw error ?? .closed("add the match rule \(rule)") }
+        return lease
+    }
+
+    /// As the blocking form, without holding a thread: many at once travel together. While a handler holds up the reading thread, it waits for that, too.
+    ///
+    /// - Parameter timeout: how long it waits for the rule, counted from the call. To find the bus first may take 25 seconds of its own, and so may a broader
+    ///   rule in place of this one.
+    public func addMatch(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        timeout: Duration = .seconds(30)
+    ) async throws(DBusError) -> MatchRuleLease {
+        let core = core
+        let deadline = ContinuousClock.now + timeout
+        try await core.connectAside("add the match rule \(rule)")
+        // Nearly always the rule's own 25 seconds end first, and a timer would be one for each of ten thousand rules.
+        let needsTimer = deadline - .now < .seconds(25)
+        let held = Locked<MatchRuleLease?>(nil)
+        let error = await withCheckedContinuation { continuation in
+            var waiter: MatchRuleTable.Waiter = { continuation.resume(returning: $0) }
+            if needsTimer {
+                let waiting = Locked<CheckedContinuation<DBusError?, Never>?>(continuation)
+                waiter = { error in waiting.withLock { $0.take() }?.resume(returning: error) }
+                Task { [waiter] in
+                    try? await Task.sleep(until: deadline)
+                    waiter(.noAnswer("add the match rule \(rule)"))
+                }
+            }
+            let handle = core.retain(rule, fallback: fallback, waiter: waiter)
+            held.withLock { $0 = handle.map { MatchRuleLease($0, core) } }
+        }
+        guard error == nil, let lease = held.withLock({ $0 }) else {
+            throw error ?? .closed("add the match rule \(rule)")
+        }
+        return lease
+    }
+
+    /// Keeps `rule` until the lease ends, whatever the bus says of it now: it is asked for again each time that the bus is back.
+    ///
+    /// - Parameter settled: called once, here, on the reading thread, or on a thread that uses another rule of the connection just then, so that
+    ///   it takes no lock which is held while rules are used: with `nil` when the rule is in force, or with the reason why it
+    ///   is not, after 25 seconds at most. A rule that the bus had not answered for by then is in force when it does answer.
+    package func keepMatch(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        settled: @escaping @Sendable (DBusError?) -> Void
+    ) -> MatchRuleLease {
+        MatchRuleLease(core.retain(rule, fallback: fallback, waiter: settled), core)
+    }
+}
