@@ -123,6 +123,8 @@ test-long: setup
 	$(SWIFT) test --disable-xctest --filter '$(LONG_TESTS)'
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
+	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
+	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest
 
 # The tests once more, on the default daemon of Fedora and Arch, and the hostile ones. Left out: those that use no bus, and the rest of `test-long`.
 WITHOUT_BUS := (DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceTorture)Tests

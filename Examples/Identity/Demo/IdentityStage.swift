@@ -54,7 +54,7 @@ final class IdentityStage {
         temporary = try TemporaryDirectory("idp")
         directory = temporary.path
         for name in ["apps", "data", "events", "run", "secrets"] { try Files.makeDirectory("\(directory)/\(name)") }
-        let ports = try Self.freePorts(4)
+        let ports = try (0..<4).map { _ in try freePort() }
         let (redirects, logout) = (ports.dropLast(), ports[3])
         provider = try await Glewlwyd(
             options: ["--pages", "--logout", "http://127.0.0.1:\(logout)/"]
@@ -125,25 +125,6 @@ final class IdentityStage {
         for name in names { try manifest(ExampleApp.identifier(name), name, scopes: [scope]) }
         try manifest(ExampleApp.identifier("demo-identity"), "demo-identity", scopes: [])
         try manifest("org.notifycenter.shared-device-sign-in", "shared-device-sign-in", scopes: [])
-    }
-
-    /// Ports that nobody has at the moment.
-    private static func freePorts(_ count: Int) throws -> [UInt16] {
-        let sockets = (0..<count).map { _ in socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0) }
-        defer { for socket in sockets { close(socket) } }
-        return try sockets.map { socket in
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let isBound = withUnsafeMutablePointer(to: &address) { pointer in
-                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(socket, $0, length) == 0 && getsockname(socket, $0, &length) == 0
-                }
-            }
-            guard isBound else { throw DemoFailure("no port is free: \(String(cString: strerror(errno)))") }
-            return UInt16(bigEndian: address.sin_port)
-        }
     }
 
     subscript(_ name: String) -> AppProcess {

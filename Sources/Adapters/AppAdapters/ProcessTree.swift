@@ -129,7 +129,7 @@ struct ProcessTree {
     /// their end. Otherwise one that is about to end could start another, to which nothing leads any more: browsers overwrite the variables of their
     /// processes.
     ///
-    /// - Returns: whether there were none.
+    /// - Returns: whether none is left. It looks once more after it has waited, however late that is.
     static func end(
         by signal: Int32,
         until deadline: ContinuousClock.Instant,
@@ -144,8 +144,9 @@ struct ProcessTree {
             halted.formUnion(fresh)
             sight = try look()
         }
+        if sight.processes.isEmpty { return true }
         try sight.tree.end(sight.processes, by: signal, until: deadline)
-        return sight.processes.isEmpty
+        return try look().processes.isEmpty
     }
 
     /// Signals these, and lets them go on.

@@ -167,7 +167,7 @@ struct EnforcedCleanupTests {
         try enrolAdapter(device, deleting: other)
         let enforcer = try device.enforcer()
         try await device.signOut()
-        try await device.signIn("grace", at: desk, within: .seconds(90))
+        try await device.signIn("grace", at: desk)
         #expect(try await device.progress() == "enforced")
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }
@@ -183,7 +183,7 @@ struct EnforcedCleanupTests {
         adapter.suspend()
         let enforcer = try device.enforcer()
         try await device.signOut()
-        try await device.signIn("grace", at: desk, within: .seconds(90))
+        try await device.signIn("grace", at: desk)
         #expect(try await device.progress() == "enforced")
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }

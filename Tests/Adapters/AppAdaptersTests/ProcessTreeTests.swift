@@ -164,6 +164,22 @@ struct ProcessTreeTests {
         #expect(try tree.descriptor(of: child.identifier) == nil)
     }
 
+    @Test("whoever waits for a program's end sees it at once, so that no time has to be left then")
+    func lastLook() async throws {
+        let mark = "last-look-\(UUID().uuidString)"
+        let child = try ChildProcess("sleep", ["1000"], environment: [ProcessTree.mark: mark])
+        try await eventually("it is found") {
+            try ProcessTree(marked: mark, user: geteuid()).marked == [child.identifier]
+        }
+        let isEnded = try await onThread { () throws(AdapterFailure) in
+            try ProcessTree.end(by: SIGKILL, until: .now + .seconds(60)) { () throws(AdapterFailure) in
+                let tree = try ProcessTree(marked: mark, user: geteuid())
+                return (tree, tree.marked)
+            }
+        }
+        #expect(isEnded)
+    }
+
     @Test("a process whose first thread has ended, and whose others go on, has not ended")
     func firstThread() async throws {
         let program = """
@@ -171,12 +187,13 @@ struct ProcessTreeTests {
             threading.Thread(target=lambda: (print("runs", flush=True), time.sleep(1000))).start()
             ctypes.CDLL(None).pthread_exit(None)
             """
-        let child = try ChildProcess("python3", ["-c", program], environment: [ProcessTree.mark: "first-thread"])
+        let mark = "first-thread-\(UUID().uuidString)"
+        let child = try ChildProcess("python3", ["-c", program], environment: [ProcessTree.mark: mark])
         try await child.line { $0 == "runs" }
         try await eventually("its first thread has ended") {
             try String(contentsOfFile: "/proc/\(child.identifier)/stat", encoding: .utf8).contains(") Z ")
         }
-        let tree = try ProcessTree(marked: "first-thread", user: geteuid())
+        let tree = try ProcessTree(marked: mark, user: geteuid())
         #expect(tree.entries[child.identifier]?.hasEnded == false)
         #expect(tree.marked == [child.identifier])
         let descriptor = try #require(try tree.descriptor(of: child.identifier))

@@ -43,7 +43,7 @@ struct RunCommandTests {
         try await device.waitUntilRunning()
         try await eventually("the program runs", within: .seconds(60)) { app.lines.contains("running") }
         #expect(FileManager.default.fileExists(atPath: "\(app.home)/private/home/Downloads/file"))
-        try await device.signOut().requireClean(of: "marker-of-ada")
+        try await device.signOut(deadline: .seconds(120)).requireClean(of: "marker-of-ada")
         try await eventually("it starts anew", within: .seconds(60)) { app.lines.filter { $0 == "running" }.count == 2 }
     }
 
@@ -143,7 +143,7 @@ struct RunCommandTests {
         try await eventually("the program has ended", within: .seconds(60)) { app.errorText.contains("has ended") }
         #expect(app.errorText.contains("with status 7; its data is deleted"), "\(app.errorText)")
         #expect(app.isRunning)
-        try await device.signOut().requireClean(of: "marker-of-ada")
+        try await device.signOut(deadline: .seconds(120)).requireClean(of: "marker-of-ada")
         try await eventually("the command has ended", within: .seconds(60)) { !app.isRunning }
         #expect(app.lines.filter { $0 == "running" }.count == 1)
     }

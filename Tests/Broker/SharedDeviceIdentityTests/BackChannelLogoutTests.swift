@@ -90,8 +90,14 @@ struct BackChannelLogoutTests {
         let device = try await LogoutDevice(fault: "none")
         let start = ContinuousClock.now
         let answers = await withTaskGroup(of: String.self, returning: [String].self) { group in
-            for _ in 0..<60 { group.addTask { (try? await device.post("logout_token=a")) ?? "" } }
-            return await group.reduce(into: []) { $0.append($1) }
+            var answers: [String] = []
+            for number in 0..<60 {
+                // The listener has 32 places. Where these are taken, it drops whoever has not sent anything soon enough.
+                if number >= 20, let answer = await group.next() { answers.append(answer) }
+                group.addTask { (try? await device.post("logout_token=a")) ?? "" }
+            }
+            for await answer in group { answers.append(answer) }
+            return answers
         }
         let looked = answers.count { $0.hasPrefix("HTTP/1.1 400") }
         #expect(answers.count { $0.hasPrefix("HTTP/1.1 429") } + looked == 60)

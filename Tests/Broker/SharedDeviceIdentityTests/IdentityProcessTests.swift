@@ -59,23 +59,21 @@ struct IdentityProcessTests {
     func endOfTheBus() async throws {
         let device = try await IdentityDevice(fault: "none")
         let bus = try PrivateBus()
-        let started = try IdentityDevice.start(
+        let started = try await IdentityDevice.start(
             bus,
             device.directory,
             environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
         )
-        _ = try await started.line { $0 == "ready" }
         bus.stop()
         #expect(await started.exitStatus() == EX_UNAVAILABLE)
         #expect(started.errorText.contains("the bus that has started this program is gone"))
         let other = try PrivateBus()
         // As in a terminal that the first bus has started.
-        let lasting = try IdentityDevice.start(
+        let lasting = try await IdentityDevice.start(
             other,
             device.directory,
             environment: ["DBUS_STARTER_ADDRESS": bus.address + ",guid=0123"]
         )
-        _ = try await lasting.line { $0 == "ready" }
         try other.restart()
         let connection = try DBusConnection.open(other.bus)
         try await eventually("it has its name again") {
@@ -147,7 +145,9 @@ struct IdentityProcessTests {
     }
 
     @Test("a provider that hangs delays no other call, and no more calls are taken than there is room for")
-    func hangs() async throws {
+    func hangs() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeHanging() } }
+
+    private func judgeHanging() async throws {
         let listener = try SilentServer()
         let device = try await IdentityDevice(issuer: "http://127.0.0.1:\(listener.port)/")
         let start = ContinuousClock.now
@@ -198,9 +198,9 @@ struct IdentityProcessTests {
             Issue.record("a call that nobody got has used the token up")
             return
         }
-        let next = try IdentityDevice.start(device.bus, device.directory)
-        _ = try await next.line { $0 == "ready" }
+        let next = try await IdentityDevice.start(device.bus, device.directory)
         _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
+        withExtendedLifetime(next) {}
     }
 
     @Test(

@@ -87,12 +87,6 @@ func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) asyn
     }
 }
 
-/// A port that nobody has just now.
-func freePort() throws -> UInt16 {
-    let client = try StreamSocket()
-    return try client.bindToAnyPort()
-}
-
 /// Sends, and reads to the end.
 func exchange(_ text: String, port: UInt16) throws -> String {
     let client = try StreamSocket()

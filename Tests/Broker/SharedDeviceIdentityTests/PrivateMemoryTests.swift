@@ -28,27 +28,25 @@ private struct OrdinaryUser {
         geteuid() == 0 ? ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] : []
     }
 
+    private var environment: [String: String] {
+        [
+            "XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": "",
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "XDG_DATA_HOME": directory.path + "/data",
+            "XDG_DATA_DIRS": directory.path + "/share",
+        ]
+    }
+
     func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
         let words = Self.rights + [program] + arguments
-        return try ChildProcess(
-            words[0],
-            Array(words.dropFirst()),
-            environment: [
-                "XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": "",
-                "DBUS_SESSION_BUS_ADDRESS": bus.address, "XDG_DATA_HOME": directory.path + "/data",
-                "XDG_DATA_DIRS": directory.path + "/share",
-            ]
-        )
+        return try ChildProcess(words[0], Array(words.dropFirst()), environment: environment)
     }
 
     /// - Parameter wrapper: the words of a command that starts the program.
     func service(_ program: String, _ more: [String] = [], wrapper: [String] = []) async throws -> ChildProcess {
         let configuration = directory.path + "/managed-configuration.json"
         let arguments = ["--bus", bus.address, "--configuration", configuration]
-        let words = wrapper + [ChildProcess.built(program)] + arguments + more
-        let process = try start(words[0], Array(words.dropFirst()))
-        _ = try await process.line { $0 == "ready" }
-        return process
+        let words = Self.rights + wrapper + [ChildProcess.built(program)] + arguments + more
+        return try await ChildProcess.service(words[0], Array(words.dropFirst()), environment: environment)
     }
 
     /// Whether a program of the same user reads this file of the process.

@@ -114,7 +114,9 @@ struct WholeSignalsTests {
     }
 
     @Test("a stream that hangs holds up no sign-in and no logout, and one that is named later is asked from then on")
-    func hangs() async throws {
+    func hangs() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeHanging() } }
+
+    private func judgeHanging() async throws {
         let fault = "signals-hang"
         let device = try await IdentityDevice(fault: fault, more: stream(fault))
         let test = try await FaultyProvider.shared.value.client(fault)

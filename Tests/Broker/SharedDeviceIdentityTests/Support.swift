@@ -38,8 +38,7 @@ final class IdentityDevice: Sendable {
         broker = try DBusConnection.open(bus.bus)
         try await broker.requestName(BrokerProtocol.busName)
         provider = RemoteProvider(connection: broker)
-        process = try Self.start(bus, directory, passed: passed, wrapper: wrapper)
-        _ = try await process.line { $0 == "ready" }
+        process = try await Self.start(bus, directory, passed: passed, wrapper: wrapper)
     }
 
     /// With the provider that makes this mistake.
@@ -63,6 +62,8 @@ final class IdentityDevice: Sendable {
     private static let passing = """
         import os, socket, sys
         door = socket.socket(socket.AF_UNIX)
+        if os.path.exists(sys.argv[1]):
+            os.unlink(sys.argv[1])  # Of an attempt before this one.
         door.bind(sys.argv[1])
         door.listen()
         os.dup2(door.fileno(), 3)
@@ -71,6 +72,8 @@ final class IdentityDevice: Sendable {
         os.execv(sys.argv[2], sys.argv[2:])
         """
 
+    /// Starts it, and waits until it serves.
+    ///
     /// - Parameters:
     ///   - environment: further variables.
     ///   - passed: the path of a socket that it gets as descriptor 3.
@@ -81,14 +84,14 @@ final class IdentityDevice: Sendable {
         environment: [String: String] = [:],
         passed: String? = nil,
         wrapper: [String] = []
-    ) throws -> ChildProcess {
+    ) async throws -> ChildProcess {
         var command = [
             ChildProcess.built("shared-device-identity"), "--bus", bus.address, "--configuration",
             directory.path + "/managed-configuration.json",
         ]
         if let passed { command = ["/usr/bin/python3", "-c", Self.passing, passed] + command }
         command = wrapper + command
-        return try ChildProcess(
+        return try await ChildProcess.service(
             command[0],
             Array(command.dropFirst()),
             environment: environment.merging(["CREDENTIALS_DIRECTORY": directory.path]) { $1 }

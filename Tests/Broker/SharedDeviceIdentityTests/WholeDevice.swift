@@ -104,12 +104,11 @@ final class WholeDevice: Sendable {
         // unshare becomes the program, and keeps its number.
         let isApart = isApart && program == .identity
         let words = (isApart ? ["/usr/bin/unshare", "--net", "--"] : []) + [ChildProcess.built(program.rawValue)]
-        let process = try ChildProcess(
+        let process = try await ChildProcess.service(
             words[0],
             words.dropFirst() + arguments,
             environment: ["CREDENTIALS_DIRECTORY": directory.path + "/secrets"]
         )
-        _ = try await process.line { $0 == "ready" }
         processes.withLock { $0[program] = process }
     }
 

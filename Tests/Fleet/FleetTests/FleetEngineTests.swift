@@ -281,7 +281,7 @@ struct FleetEngineTests {
         _ = try await stage.fleet("device", "add", "a")
         let (a, heard) = try await Self.device("a", on: stage)
         // As long as somebody else writes into the file, the disk takes nothing.
-        let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"))
+        let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"), busyTimeout: .seconds(60))
         try file.execute("BEGIN IMMEDIATE")
         for target in [["--all"], ["--device", "a"]] {
             let outcome = try await stage.fleet(["sign-out", "--reason", "lost", "--wait", "0"] + target)

@@ -200,7 +200,9 @@ struct FleetOnDevicesTests {
             return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))
         }
         try await eventually("the session and the limit are on the disk") {
-            try memory().session != nil && memory().policy?.contactTimeout == 60
+            // The file is not there at once.
+            guard let noted = try? memory() else { return false }
+            return noted.session != nil && noted.policy?.contactTimeout == 60
         }
         begun.kill()
         _ = await begun.exitStatus()
@@ -221,7 +223,10 @@ struct FleetOnDevicesTests {
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
         if what == "memory" {
             // When there was contact is not known any more: the session has its time from here on, over restarts of the agent.
-            try await eventually("the damage is noted") { try memory().damage != nil && memory().session != nil }
+            try await eventually("the damage is noted") {
+                guard let noted = try? memory() else { return false }
+                return noted.damage != nil && noted.session != nil
+            }
             #expect(FileManager.default.fileExists(atPath: file + ".damaged"))
             agent.kill()
             _ = await agent.exitStatus()

@@ -172,7 +172,7 @@ final class Listener: Sendable {
     let descriptor: CInt
 
     init() throws {
-        port = try FleetStage.freePort()
+        port = try freePort()
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var yes: CInt = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))

@@ -1,5 +1,6 @@
 import Crypto
 import FoundationEssentials
+import Glibc
 import JSONWebSignature
 import StrictJSON
 import Testing
@@ -59,8 +60,10 @@ struct JSONWebSignatureTests {
         let tooLarge = SignatureError.tooLarge(limit: 65_536)
         #expect(refusal(of: String(repeating: "a", count: CompactSignature.maximumSize + 1), by: keys) == tooLarge)
         let huge = String(repeating: "e30.", count: 30_000_000 / 4)
-        let duration = ContinuousClock().measure { #expect(refusal(of: huge, by: keys) == tooLarge) }
-        #expect(duration < .milliseconds(100))
+        // The processor's time, because other tests take the processor away.
+        let before = threadTime()
+        #expect(refusal(of: huge, by: keys) == tooLarge)
+        #expect(threadTime() - before < .milliseconds(100))
     }
 
     @Test(
@@ -204,4 +207,11 @@ struct JSONWebSignatureTests {
         #expect(flaw(String(repeating: " ", count: 512 * 1024 + 1)) != nil)
         #expect(flaw("<html>")?.description.contains("not JSON") == true)
     }
+}
+
+/// How long this thread has computed.
+private func threadTime() -> Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
 }

@@ -185,6 +185,10 @@ extension OpenIDConnectProviderTests {
 
     @Test("whoever cancels a sign-in while its answer is checked gets what comes of it, to end it")
     func cancelledLate() async throws {
+        try await withTaskExecutorPreference(OwnThread()) { try await judgeCancelledLate() }
+    }
+
+    private func judgeCancelledLate() async throws {
         let (provider, test) = try await make("exchange-after-9-s.cancelled")
         let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
         guard case .browser(let address) = begun.prompt else { throw NoAddress() }

@@ -143,7 +143,7 @@ struct BridgeTests {
                 return report?.apps.first { $0.identifier == BrokerContract.application }?.progress == .finished
             }
         )
-        #expect(owners.lines == ["nobody", "somebody"])
+        #expect(try await eventually { owners.lines == ["nobody", "somebody"] })
         #expect(try await connection.owner(of: BrokerContract.busName) != nil)
         withExtendedLifetime((observation, lease)) {}
     }

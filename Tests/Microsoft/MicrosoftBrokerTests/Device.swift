@@ -72,20 +72,23 @@ final class Device: Sendable {
         ]
     }
 
+    private static let program = ChildProcess.built("shared-device-microsoft-broker")
+    private var bridgeArguments: [String] {
+        ["--configuration", "\(directory.path)/managed.json", "--state", "\(directory.path)/bridge"]
+    }
+
     /// Starts the bridge, without waiting for it.
-    func startBridge(_ arguments: [String] = [], _ more: [String: String] = [:]) throws -> ChildProcess {
-        try ChildProcess(
-            ChildProcess.built("shared-device-microsoft-broker"),
-            ["--configuration", "\(directory.path)/managed.json", "--state", "\(directory.path)/bridge"] + arguments,
-            environment: environment.merging(more) { $1 }
-        )
+    func startBridge() throws -> ChildProcess {
+        try ChildProcess(Self.program, bridgeArguments, environment: environment)
     }
 
     /// The bridge, which serves.
     func bridge(_ arguments: [String] = [], _ more: [String: String] = [:]) async throws -> ChildProcess {
-        let process = try startBridge(arguments, more)
-        try await process.line { $0 == "ready" }
-        return process
+        try await ChildProcess.service(
+            Self.program,
+            bridgeArguments + arguments,
+            environment: environment.merging(more) { $1 }
+        )
     }
 
     /// Signs in through the app; the bridge owes nothing then.
@@ -155,12 +158,13 @@ extension JSONValue {
     var context: String { (self["brokerTokenResponse"]?["error"] ?? self["error"])?["context"]?.string ?? "" }
 }
 
-/// Waits until a condition holds; a minute at most.
+/// Waits until a condition holds; a minute at most. Where a wait ends late, it is asked once more.
 func eventually(_ condition: () async throws -> Bool) async throws -> Bool {
     let deadline = ContinuousClock.now + .seconds(60)
-    while ContinuousClock.now < deadline {
+    while true {
+        let isLast = ContinuousClock.now >= deadline
         if try await condition() { return true }
+        if isLast { return false }
         try await Task.sleep(for: .milliseconds(20))
     }
-    return false
 }

@@ -63,27 +63,22 @@ final class ProviderDevice: Sendable {
             "XDG_DATA_DIRS": "\(path)/share",
             "XDG_RUNTIME_DIR": path,
         ]
-        var programs: [ChildProcess] = []
-        programs.append(
-            try ChildProcess(ChildProcess.built("shared-device-broker"), arguments + ["--state", "\(path)/state"])
-        )
-        _ = try await programs[0].line { $0 == "ready" }
-        programs.append(
-            try ChildProcess(
+        programs = [
+            try await ChildProcess.service(
+                ChildProcess.built("shared-device-broker"),
+                arguments + ["--state", "\(path)/state"]
+            ),
+            try await ChildProcess.service(
                 ChildProcess.built("shared-device-identity"),
                 arguments,
                 environment: ["CREDENTIALS_DIRECTORY": path]
-            )
-        )
-        programs.append(
-            try ChildProcess(
+            ),
+            try await ChildProcess.service(
                 ChildProcess.built("shared-device-microsoft-broker"),
                 ["--configuration", "\(path)/managed.json", "--state", "\(path)/bridge", "--sign-in", prompt],
                 environment: environment
-            )
-        )
-        for program in programs.dropFirst() { _ = try await program.line { $0 == "ready" } }
-        self.programs = programs
+            ),
+        ]
         connection = try DBusConnection.open(bus.bus)
     }
 

@@ -61,9 +61,11 @@ struct PortedAppTests {
             app.lines.count { $0.hasPrefix("signed in ada") } == 2
                 && app.lines.drop { $0 != "current - previous ada" }.contains("current ada previous -")
         }
+        // Questions that overlap may each be told of one sign-out.
+        let cleaned = app.lines.count { $0 == "cleaned ada" }
         try app.write("sign-out")
         try await app.line { $0 == "signed out true" }
-        try await eventually("it has heard of its own sign-out") { app.lines.count { $0 == "cleaned ada" } == 2 }
+        try await eventually("it has heard of its own sign-out") { app.lines.count { $0 == "cleaned ada" } > cleaned }
         try app.write("quit")
         #expect(await app.exitStatus() == 0)
         #expect(app.errorText == "")

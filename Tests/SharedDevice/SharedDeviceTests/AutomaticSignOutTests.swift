@@ -18,13 +18,18 @@ struct AutomaticSignOutTests {
     @Test("after a time without activity the user is signed out, all apps hear of it, and the log says why")
     func inactivity() async throws {
         let device = try await TestDevice(starts: false)
-        try configure(device, #""inactivityTimeout": 10"#)
+        try configure(device, #""inactivityTimeout": 900"#)
         try await device.startBroker()
         let follower = Follower(device.application("listener"))
         try await device.application().signIn("ada")
         try await follower.hears("ada")
+        // Not before: it counts from the sign-in, and the listener may hear of that late.
+        try configure(device, #""inactivityTimeout": 1"#)
         try await follower.hears("-")
-        try await device.expectAudit("signed-out", ["inactivity for 10 s"])
+        try await device.expectAudit("signed-out", ["inactivity for 1 s"])
+        // The same of a session that begins under it, which may be over before its app has the answer.
+        _ = try? await device.application().signIn("grace")
+        try await device.expectAudit("signed-out", ["inactivity for 1 s", "inactivity for 1 s"])
     }
 
     // S11
@@ -35,7 +40,13 @@ struct AutomaticSignOutTests {
         try await device.startBroker()
         let application = device.application()
         let account = try await application.signIn("ada").account
-        let signedIn = try lastActivity(device)
+        var signedIn = Date.distantPast
+        try await eventually("the time is kept") {
+            // The file is made first, and has its time a moment later: two looks have to agree.
+            let before = signedIn
+            signedIn = (try? lastActivity(device)) ?? .distantPast
+            return signedIn == before && signedIn > .distantPast
+        }
         let parameters = SilentTokenParameters(scopes: [], account: account)
         // Long enough for what is not written more often than once a second.
         try await eventually("time passes") {
@@ -122,10 +133,10 @@ struct AutomaticSignOutTests {
         // Neither of these is the device's to heed.
         try login?.logOut()
         login = nil
-        try await eventually("its end is told") { broker.errorText.components(separatedBy: "no logind").count == 3 }
+        try await eventually("its end is told") { broker.errorText.components(separatedBy: "no logind").count >= 3 }
         login = try await FakeLogin(device.bus)
         try await eventually("it is followed again") {
-            broker.errorText.components(separatedBy: "following login sessions").count == 3
+            broker.errorText.components(separatedBy: "following login sessions").count >= 3
         }
         #expect(try await application.getCurrentAccount().current?.username == "ada")
         try login?.setLocked(true)

@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceStorage
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
@@ -40,7 +41,11 @@ struct BrokerStartTests {
     @Test("a configuration that the disk does not take is kept for the next start as soon as it does")
     func configurationThatIsKeptLater() async throws {
         let device = try await TestDevice()
-        let other = try SQLiteConnection(path: "\(device.state)/shared-device.sqlite")
+        // The broker may be writing just now.
+        let other = try SQLiteConnection(
+            path: "\(device.state)/\(DeviceDatabase.fileName)",
+            busyTimeout: .seconds(60)
+        )
         try other.execute("BEGIN IMMEDIATE")
         try device.configure(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#

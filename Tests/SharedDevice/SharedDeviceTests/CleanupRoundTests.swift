@@ -86,11 +86,15 @@ struct CleanupRoundTests {
         )
         let report = try #require(result.cleanup)
         #expect(!report.isComplete)
-        #expect(report.owing.map(\.identifier) == ["org.notifycenter.example.field-service"])
-        #expect(report.owing.map(\.progress) == [.owed])
+        let late = "org.notifycenter.example.field-service"
+        #expect(report.owing.contains { $0.identifier == late && $0.progress == .owed })
+        // This process cleans up at once, but may be so busy that the deadline is earlier.
+        try await eventually("nobody else owes") {
+            try await control.cleanupReport(ofSession: result.session)?.owing.map(\.identifier) == [late]
+        }
         #expect(try await control.getCurrentAccount().current == nil)
         app.resume()
-        let later = try await control.waitForCleanup(ofSession: result.session, within: .seconds(60))
+        let later = try await control.waitForCleanup(ofSession: result.session, within: .seconds(120))
         #expect(later?.isComplete == true)
     }
 

@@ -89,7 +89,7 @@ struct FollowCommandTests {
             "line 1 of standard input: it is no JSON", "nothing waits for an answer to number 99",
             "line 4 of standard input: it has more than 65536 bytes",
         ] {
-            #expect(process.errorText.contains(flaw), "\(process.errorText)")
+            try await eventually("it says: \(flaw)") { process.errorText.contains(flaw) }
         }
     }
 

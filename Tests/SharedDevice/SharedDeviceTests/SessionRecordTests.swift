@@ -68,6 +68,32 @@ struct SessionRecordTests {
         #expect(try await record.update { $0.mayHoldData }.isEmpty)
     }
 
+    // S20. The pool has a thread for each processor: if those who wait had them, this would never end.
+    @Test(
+        "where another process holds the record's lock, those who wait for it leave Swift's threads to others",
+        .timeLimit(.minutes(5))
+    )
+    func lockedRecord() async throws {
+        let directory = try TemporaryDirectory("record")
+        let store = SessionStore(path: "\(directory.path)/record.json")
+        let holder = try ChildProcess("flock", [store.path + ".lock", "sh", "-c", "echo held; read line"])
+        try await holder.line { $0 == "held" }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 1...100 {
+                group.addTask { [first] in
+                    var record = SharedRecord(store: store)
+                    try await record.update { _ = $0.enter(DeviceSession(account: first, epoch: UInt64(number))) }
+                }
+            }
+            // Each of these waits for a free thread once more.
+            for _ in 0..<100 { await Task { await Task.yield() }.value }
+            #expect(!FileManager.default.fileExists(atPath: store.path), "it is locked")
+            try holder.write("go")
+            try await group.waitForAll()
+        }
+        #expect(try store.load().mayHoldData.count == 100)
+    }
+
     @Test("what this process has written itself it knows, until another one has written")
     func ownWriting() async throws {
         let directory = try TemporaryDirectory("record")

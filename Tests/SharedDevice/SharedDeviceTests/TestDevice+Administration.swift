@@ -49,7 +49,7 @@ extension TestDevice {
 
     /// The details of all entries of this event in the audit log, oldest first.
     func audit(_ event: String) throws -> [String] {
-        let database = try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)")
+        let database = try SQLiteConnection(path: "\(state)/\(DeviceDatabase.fileName)", busyTimeout: .seconds(60))
         return try database.rows("SELECT coalesce(detail, '') FROM audit WHERE event = ? ORDER BY sequence", event) {
             $0[0] ?? ""
         }

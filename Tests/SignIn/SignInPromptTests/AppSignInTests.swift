@@ -101,6 +101,7 @@ struct AppSignInTests {
         _ = try await Page.post(try await address(app), "ada", "correct horse ada")
         try await eventually("ada is signed in") { try await device.user() == "ada" }
         try app.write("cancel")
+        try await app.line { $0 == "cancelled" }
         _ = FileManager.default.createFile(atPath: go, contents: nil)
         try await app.line { $0 == "error user_canceled" }
         #expect(try await device.user() == nil)

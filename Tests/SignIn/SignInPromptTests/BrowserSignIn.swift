@@ -66,7 +66,8 @@ final class BrowserSignIn {
     let page: ChildProcess
     private let browser: TestBrowser
     private let bus: PrivateBus
-    private static let state = "known-state-of-this-sign-in"
+    /// Of this sign-in alone: others go on beside it.
+    let state = "known-state-\(UUID().uuidString)"
 
     /// - Parameter lifetime: seconds until the sign-in is over; `nil`: as the broker has it.
     init(
@@ -80,11 +81,11 @@ final class BrowserSignIn {
         directory = try TemporaryDirectory("si")
         page = try ChildProcess("\(Self.folder)/login-page", holds ? ["hold"] : [])
         let port = try await page.line { $0.hasPrefix("ready ") }.dropFirst(6)
-        broker = try await FakeBroker(bus) { method, fields in
+        broker = try await FakeBroker(bus) { [state] method, fields in
             switch method {
             case .beginSignIn:
                 let query = [
-                    ("state", Self.state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? ""),
+                    ("state", state), ("redirect_uri", fields["redirectURI"]?.stringValue ?? ""),
                 ]
                 let end = lifetime.map { Date().timeIntervalSince1970 + $0 }
                 return [
@@ -164,6 +165,6 @@ final class BrowserSignIn {
 
     /// No process has what only the browser and the broker are to know on its command line, or in its environment.
     func checkSecrets() throws {
-        #expect(try processes(with: Self.state, inVariables: true) == [])
+        #expect(try processes(with: state, inVariables: true) == [])
     }
 }

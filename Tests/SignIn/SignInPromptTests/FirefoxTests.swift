@@ -24,7 +24,7 @@ struct FirefoxTests {
             #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
             #expect(try await signIn.visit(number) == "visit -")
             let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
-            #expect(FormFields.decode(query) == ["code": "a code", "state": "known-state-of-this-sign-in"])
+            #expect(FormFields.decode(query) == ["code": "a code", "state": signIn.state])
             #expect(signIn.profiles == [])
             #expect(try signIn.browsers() == [])
         }

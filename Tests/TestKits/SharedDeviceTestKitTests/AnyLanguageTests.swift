@@ -99,12 +99,12 @@ struct AnyLanguageTests {
     func signOut(_ language: Language) async throws {
         let directory = try TemporaryDirectory("any-language")
         guard let (device, app) = try await device(language, directory) else { return }
-        let report = try await device.signOut(deadline: .seconds(30))
+        let report = try await device.signOut(deadline: .seconds(120))
         try report.requireClean(of: "the secret of ada")
         try await device.signIn("grace")
         try await app.waitForMarker("the secret of grace")
         // The same person in another session begins without data.
-        try await device.signOut(deadline: .seconds(30)).requireClean(of: "the secret of grace")
+        try await device.signOut(deadline: .seconds(120)).requireClean(of: "the secret of grace")
     }
 
     @Test(

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The engine", .timeLimit(.minutes(1)))
+@Suite("The engine", .timeLimit(.minutes(5)))
 struct BrokerEngineTests {
     @Test("a thread that brings an event gets away, although others bring more of them without end")
     func flood() async throws {
@@ -40,7 +40,7 @@ struct BrokerEngineTests {
             switch effect {
             case .noteState:
                 // An end, so that a thread that is held up after all gets away from here.
-                _ = disk.wait(timeout: .now() + 20)
+                _ = disk.wait(timeout: .now() + 60)
                 done.withLock { $0.append("noted") }
             case .announce: done.withLock { $0.append("announced") }
             default: break

@@ -11,7 +11,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The broker on a bus, with an organisation's provider", .timeLimit(.minutes(2)))
+@Suite("The broker on a bus, with an organisation's provider", .timeLimit(.minutes(5)))
 struct OrganisationServiceTests {
     private let bus: PrivateBus
     private let directory: TemporaryDirectory
@@ -28,18 +28,20 @@ struct OrganisationServiceTests {
             """
         try directory.write(configuration, to: "device.json")
         let database = try DeviceDatabase(directory: directory.state)
-        service = try await BrokerService(
-            BrokerService.Options(
-                bus: bus.bus,
-                stateDirectory: directory.state,
-                configurationFile: directory.file("device.json")
-            ),
-            database: database,
-            provider: EmbeddedIdentityProvider(directory: UserDirectory(database: database)),
-            organisation: { [provider] _ in provider },
-            keys: keys,
-            log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        )
+        service = try await onceInotifyIsFree { [bus, directory, provider, keys] in
+            try await BrokerService(
+                BrokerService.Options(
+                    bus: bus.bus,
+                    stateDirectory: directory.state,
+                    configurationFile: directory.file("device.json")
+                ),
+                database: database,
+                provider: EmbeddedIdentityProvider(directory: UserDirectory(database: database)),
+                organisation: { _ in provider },
+                keys: keys,
+                log: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            )
+        }
         caller = try DBusConnection.open(bus.bus)
     }
 

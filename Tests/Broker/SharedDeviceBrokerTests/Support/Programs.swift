@@ -72,11 +72,11 @@ struct Watchdog {
 
 /// Makes what takes one of the user's inotify instances, as soon as one is free. The kernel gives back those of processes that have ended
 /// with a delay, and each bus of another test takes one.
-func onceInotifyIsFree<Value>(_ make: () throws -> Value) async throws -> Value {
+func onceInotifyIsFree<Value>(_ make: () async throws -> Value) async throws -> Value {
     let deadline = ContinuousClock.now + .seconds(120)
     while true {
         do {
-            return try make()
+            return try await make()
         } catch  where "\(error)".contains("fs.inotify") && ContinuousClock.now < deadline {
             try await Task.sleep(for: .milliseconds(50))
         }

@@ -95,7 +95,12 @@ final class AdapterProcess {
     }
 
     /// Why it ended, where nobody killed it.
-    var failure: String? { process.flatMap { $0.isRunning ? nil : $0.errorText } }
+    var failure: String? {
+        guard let process, !process.isRunning else { return nil }
+        // What it wrote last may be on its way.
+        process.waitUntilExit()
+        return process.errorText
+    }
     var log: [String] { (process?.errorText ?? "").split(separator: "\n").map(String.init) }
 
     // MARK: Its user

@@ -115,6 +115,8 @@ final class TortureDevice {
     /// How it ended, where nobody killed it.
     var brokerFailure: String? {
         guard let broker, !broker.isRunning else { return nil }
+        // What it wrote last may be on its way.
+        broker.waitUntilExit()
         return broker.errorText
     }
     var isBrokerReady: Bool { broker?.lines.contains("ready") ?? false }

@@ -14,8 +14,6 @@ struct Runner {
     private var signOuts: [Task<Bool, Never>] = []
     /// How often the adapter's program was seen to have files of somebody.
     static let looksAtFiles = "looks at files of the adapter’s program"
-    /// How often the broker was found to have ended by itself.
-    private var looksAtEndedBroker = 0
     /// How far it is, for the report of a failure.
     private(set) var place = "the beginning"
     private(set) var counts: [String: Int] = [:]
@@ -217,12 +215,8 @@ struct Runner {
         if let failure = device.brokerFailure {
             // The kernel gives back what many brokers and buses have taken, with a delay.
             guard failure.contains("fs.inotify") else {
-                // What it wrote last may be on its way.
-                looksAtEndedBroker += 1
-                guard looksAtEndedBroker > 50 else { return }
                 throw Monitor.Violation("the broker ended by itself: \(failure)")
             }
-            looksAtEndedBroker = 0
             count("broker starts without a free inotify instance")
             device.killBroker()
             try device.startBroker()

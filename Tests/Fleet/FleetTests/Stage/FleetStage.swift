@@ -36,7 +36,7 @@ package final class FleetStage: Sendable {
     package init(isSimulation: Bool = false, bus options: PrivateBus.Options = .init()) async throws {
         directory = try TemporaryDirectory("fleet")
         bus = try PrivateBus(options)
-        port = try Self.freePort()
+        port = try freePort()
         try await authority("authority", path("pki"))
         try await authority("certify", path("pki"), "localhost", "--server")
         try await authority("certify", path("pki"), "controller")
@@ -116,23 +116,6 @@ package final class FleetStage: Sendable {
         // Started by root it would become its own user, who may not read the keys.
         if geteuid() == 0 { text += "\nuser root\n" }
         try Data(text.utf8).write(to: URL(filePath: path("mosquitto.conf")))
-    }
-
-    /// A port that nobody listens on at the moment.
-    package static func freePort() throws -> UInt16 {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
-            }
-        }
-        guard isBound else { throw StageFailure("no port is free") }
-        return UInt16(bigEndian: address.sin_port)
     }
 
     // MARK: Server and controller

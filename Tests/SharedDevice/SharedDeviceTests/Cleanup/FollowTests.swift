@@ -220,7 +220,7 @@ struct FollowTests {
         #expect(change.previousAccounts.isEmpty)
     }
 
-    @Test("the handler runs on its caller's actor", .timeLimit(.minutes(2)))
+    @Test("the handler runs on its caller's actor", .timeLimit(.minutes(5)))
     @MainActor
     func isolation() async throws {
         let device = try await TestDevice(starts: false)

@@ -104,9 +104,16 @@ struct CleanupEdgeCaseTests {
             let mark = app.mark
             var ended: UInt64?
             if let user { try await control.signIn(user) } else { ended = try await control.signOut() }
-            let answer = try await app.wait("asked", after: mark)
-            #expect(answer.code == nil)
-            #expect(answer.account == user, "round \(round)")
+            func answers() -> [Listener.Event] { app.events(after: mark).filter { $0.event == "asked" } }
+            // At a sign-in, an answer to a reminder of the round before may be noted now. A wrong one to its only broadcast is followed by no
+            // right one. At a sign-out no reminder is left, and the first answer counts.
+            try await eventually("round \(round): the new answer") {
+                answers().contains { $0.account == user && $0.code == nil }
+            }
+            if user == nil {
+                let first = try #require(answers().first)
+                #expect(first.code == nil && first.account == nil, "round \(round)")
+            }
             // Broadcasts that were said again belong to this round, not to the next.
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
             guard let ended else { continue }

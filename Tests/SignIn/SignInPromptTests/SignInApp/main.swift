@@ -3,7 +3,8 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-// An app that signs somebody in at the device's own prompt, and prints what came of it. The line `cancel` of its standard input cancels the sign-in.
+// An app that signs somebody in at the device's own prompt, and prints what came of it. The line `cancel` of its standard input cancels the sign-in,
+// which it says.
 // Arguments: the bus's address, the state directory, and the name to offer if there is one.
 
 /// Not on the main actor, which reads the standard input.
@@ -37,6 +38,11 @@ guard CommandLine.arguments.count >= 3 else { fatalError("wrong arguments") }
 let task = signIn(CommandLine.arguments)
 // At a terminal, what is typed is for the prompt.
 if isatty(STDIN_FILENO) == 0 {
-    while let line = readLine() { if line == "cancel" { task.cancel() } }
+    while let line = readLine() {
+        guard line == "cancel" else { continue }
+        task.cancel()
+        let word = "cancelled\n"
+        write(STDOUT_FILENO, word, word.utf8.count)
+    }
 }
 await task.value
