@@ -35,6 +35,7 @@ extension DBusConnection {
     ///
     /// - Parameter timeout: how long it waits for the rule, counted from the call. To find the bus first may take 25 seconds of its own, and so may a broader
     ///   rule in place of this one.
+    /// - Throws: as the blocking form; also ``DBusError/Code/noBus`` where the bus is not found.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -43,7 +44,7 @@ extension DBusConnection {
         let core = core
         let deadline = ContinuousClock.now + timeout
         try await core.connectAside("add the match rule \(rule)")
-        // Nearly always the rule's own 25 seconds end first, and a timer would be one for each of ten thousand rules.
+        // Otherwise the rule's own 25 seconds end first: ten thousand registrations at once need no timers.
         let needsTimer = deadline - .now < .seconds(25)
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in

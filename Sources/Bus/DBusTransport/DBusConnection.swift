@@ -196,7 +196,7 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread. The match rules decide which signals
-    /// arrive (``addMatch(_:fallback:)``); a handler sees those of all rules of the connection.
+    /// arrive (``addMatch(_:fallback:timeout:)``); a handler sees those of all rules of the connection.
     public func onSignal(_ handler: @escaping @Sendable (borrowing DBusMessage) -> Void) -> Observation {
         let core = core
         guard !core.isForeign else { return Observation {} }

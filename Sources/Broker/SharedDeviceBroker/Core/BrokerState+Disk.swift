@@ -73,7 +73,8 @@ extension BrokerState {
         needsDisk(within: Self.lazyWrite)
     }
 
-    /// What is kept of a log that waits for the disk. The oldest entries go, and before them the oldest refusals beyond their share.
+    /// What is kept of a log that waits for the disk. Beyond its limit it first loses the oldest of those refusals that exceed their share, and then the
+    /// oldest entries.
     static func bounded(_ log: [AuditEntry]) -> [AuditEntry] {
         guard log.count > longestLog else { return log }
         let refusals = log.count { $0.event == .refused }

@@ -18,7 +18,7 @@ extension BrokerState {
         var spent: Set<LoginName> = []
         /// Those of them that a locked screen has signed out. Their unlocking is a login, too.
         var lockedOut: Set<LoginName> = []
-        /// The login sessions that are to end, of each sign-out whose are still there.
+        /// For each sign-out, the login sessions that it has to end and that are still there.
         var endings: [Ending] = []
         /// Why somebody who is logged in is not signed in, or why nobody can be. It names no account.
         var problem: String?
@@ -245,7 +245,7 @@ extension BrokerState {
 
     private mutating func endLogins(_ names: some Collection<LoginName>, of epoch: UInt64) {
         guard policy.endsLoginSession, !names.isEmpty else { return }
-        // Each session is in one of them.
+        // A login session belongs to the latest sign-out alone.
         for index in watch.endings.indices { watch.endings[index].sessions.subtract(names) }
         watch.endings.removeAll(where: \.sessions.isEmpty)
         watch.endings.append(Ending(sessions: Set(names), session: epoch, due: now.uptime + Self.endPatience))

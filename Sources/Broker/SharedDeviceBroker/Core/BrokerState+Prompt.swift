@@ -21,8 +21,8 @@ extension BrokerState {
             case entry
             /// The next time to ask the provider what the person at another device has done.
             case pause(Request, until: Duration, next: Duration)
-            /// The provider's answer, which nobody waits for any more. It takes a place until then: who begins and leaves again and again has a
-            /// provider that hangs do no more than who stays.
+            /// The provider's answer, which nobody waits for any more. The sign-in keeps its place until then: a user who begins sign-ins and leaves
+            /// them costs a provider that hangs no more than one who waits.
             case abandoned
 
             /// Whom the answer is for.

@@ -25,7 +25,7 @@ package struct AuditEntry: Sendable, Equatable {
         case enforced
         /// The same could not be done.
         case notEnforced = "not-enforced"
-        /// An app ended before it had reported the end of a cleanup.
+        /// An app ended before it had reported the end of a cleanup, or a receipt does not count because of such an end.
         case interrupted
         /// The bus was asked to start an app.
         case woken

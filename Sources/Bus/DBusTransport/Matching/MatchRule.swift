@@ -1,6 +1,6 @@
 /// A match rule: which messages the bus sends to this connection.
 ///
-/// Two rules are equal when their texts are, so that equal rules are shared (see ``DBusConnection/addMatch(_:fallback:)``).
+/// Two rules are equal when their texts are, so that equal rules are shared (see ``DBusConnection/addMatch(_:fallback:timeout:)``).
 public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
     /// The rule as the bus reads it.
     public let description: String

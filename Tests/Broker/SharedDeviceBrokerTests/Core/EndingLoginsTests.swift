@@ -94,7 +94,7 @@ struct EndingLoginsTests {
         #expect(device.loginProblem == nil)
     }
 
-    @Test("nor does the end of her login session wait for less than her own apps' receipts")
+    @Test("whoever signs out next has no earlier login session ended before the receipts of its own person's apps")
     func ownReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         device.configure { $0.cleanup = CleanupPolicy(.advisory) }
