@@ -63,7 +63,7 @@ int CLinux_isClockSynchronised(void) {
     return result >= 0 && result != TIME_ERROR;
 }
 
-/* Has it tell the next jump. The timer itself never fires. Fails also where the clock has jumped meanwhile, and is set all the same. */
+/* Makes the descriptor tell of the next jump. The timer itself never fires. If the clock has jumped meanwhile, this fails, and the timer is set all the same. */
 static int CLinux_awaitJump(int descriptor) {
     struct itimerspec never = {.it_value.tv_sec = (time_t)1 << 40};
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
@@ -193,7 +193,7 @@ static int ask(const struct sockaddr_in *own, const struct sockaddr_in *other, u
     if (answer.head.nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg))) return -1;
     struct inet_diag_msg *found = NLMSG_DATA(&answer.head);
     errno = ENOENT;
-    // It may find the socket that listens there, which is at no other end; and the kernel says 0 of one that nobody has any more.
+    // The kernel may find the listening socket instead, which has no other end. And a socket that no process has any more has the inode 0.
     if (found->id.idiag_dport != other->sin_port || found->idiag_inode == 0) return -1;
     *user = found->idiag_uid;
     return 0;

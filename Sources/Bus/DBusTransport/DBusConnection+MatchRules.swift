@@ -7,9 +7,10 @@ extension DBusConnection {
     ///
     /// - Parameters:
     ///   - fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
-    ///   - timeout: where less than these 25 seconds are left.
+    ///   - timeout: how long to wait, if that is less than 25 seconds.
     /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
-    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/disconnected``. The rule is not kept then.
+    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/noBus``; ``DBusError/Code/disconnected``; ``DBusError/Code/closed``;
+    ///   ``DBusError/Code/noResources``. The rule is not kept then.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -35,7 +36,7 @@ extension DBusConnection {
     ///
     /// - Parameter timeout: how long it waits for the rule, counted from the call. To find the bus first may take 25 seconds of its own, and so may a broader
     ///   rule in place of this one.
-    /// - Throws: as the blocking form; also ``DBusError/Code/noBus`` where the bus is not found.
+    /// - Throws: as the blocking form. A task that is cancelled waits all the same.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,

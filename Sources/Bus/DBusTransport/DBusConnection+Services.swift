@@ -3,6 +3,7 @@ import Synchronization
 
 /// How a bus name is asked for.
 public struct BusNameOptions: OptionSet, Sendable {
+    /// The bits, as the D-Bus specification numbers them.
     public let rawValue: UInt32
 
     /// The options with these bits of the D-Bus specification.
@@ -22,7 +23,7 @@ extension DBusConnection {
     /// Owns a bus name until ``releaseName(_:)``, across restarts of the bus.
     ///
     /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` where another owns it; ``DBusError/Code/refused`` where the
-    ///   bus's policy forbids it, or `name` is not a bus name.
+    ///   bus's policy forbids it, or `name` is not a bus name; otherwise as ``call(_:timeout:)``, but a task that is cancelled waits all the same.
     public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
         let core = core
         try await core.connectAside("own the bus name \(name)")
@@ -35,7 +36,7 @@ extension DBusConnection {
 
     /// Gives a bus name back.
     ///
-    /// - Throws: ``DBusError/Code/disconnected``; the name is given up all the same.
+    /// - Throws: as ``call(_:timeout:)``; the name is given up all the same.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("give the bus name \(name) back")
         core.state.withLock { $0.names.release(name) }

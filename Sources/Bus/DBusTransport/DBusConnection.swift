@@ -13,8 +13,10 @@ public final class DBusConnection: Sendable {
     deinit { core.close() }
 
     /// Connects. Waits for the bus to answer, which takes well under a millisecond on a healthy one, and 25 seconds at most.
+    /// Blocks the calling thread.
     ///
-    /// - Throws: ``DBusError/Code/noBus`` where there is none, or it refuses this user.
+    /// - Throws: ``DBusError/Code/noBus`` where there is none, it refuses this user, or it does not answer; ``DBusError/Code/invalidArgument`` for a text
+    ///   that is no address; ``DBusError/Code/noResources``.
     public static func open(_ bus: Bus = .fromEnvironment) throws(DBusError) -> DBusConnection {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: true))
     }
@@ -39,19 +41,21 @@ public final class DBusConnection: Sendable {
     /// The name that the bus gave this connection (`:1.42`); `nil` while the bus is lost.
     public var uniqueName: String? { core.connectedSocket?.uniqueName }
 
-    /// Closes: calls that wait fail with ``DBusError/Code/closed``, handlers are not called any more. The bus still reads what was sent.
+    /// Closes, from any thread and without waiting: calls that wait fail with ``DBusError/Code/closed``, and no call of a handler begins; one under
+    /// way goes on. The reading thread still lets the bus read what was sent, 2 s at most. A second call has no effect.
     public func close() { core.close() }
 
     // MARK: Messages
 
-    /// Sends a message that needs no answer. When it returns the kernel has the message, and a process that ends by `exit` or by
-    /// returning from `main` waits until the bus has read it; before `_exit` or a signal, ``flush(timeout:)`` makes sure.
+    /// Sends a message that needs no answer. When it returns the kernel has the message. A process with a reading thread that ends by `exit` or
+    /// by returning from `main` waits until the bus has read it, 2 s at most; before `_exit` or a signal, ``flush(timeout:)`` makes sure.
     ///
     /// A bus that does not keep up makes it wait. Called on the reading thread it does not wait.
     ///
     /// - Throws: ``DBusError/Code/disconnected``, ``DBusError/Code/noBus``, ``DBusError/Code/closed``;
     ///   ``DBusError/Code/timedOut`` after 30 seconds with a bus that does not read: the bus may still get the message then;
-    ///   ``DBusError/Code/limitsExceeded`` on the reading thread, where the bus has not read 64 MiB.
+    ///   ``DBusError/Code/limitsExceeded`` where 64 MiB already wait that the bus has not read: answers, and messages of other threads;
+    ///   ``DBusError/Code/noResources``.
     public func send(_ message: borrowing DBusMessage) throws(DBusError) {
         try core.send(message)
     }
@@ -80,11 +84,13 @@ public final class DBusConnection: Sendable {
         _ = try await call(try .busCall("GetId"), timeout: timeout, waitsForHandlers: true)
     }
 
-    /// Calls a method and waits for the answer, without holding a thread. Where the bus has to be found first, that may take 25 seconds, and both
-    /// together 30 where the timeout is not longer.
+    /// Calls a method and waits for the answer, without holding a thread. If the bus has to be found first, that may take 25 seconds more;
+    /// both together end after 30 seconds, or after `timeout` if that is longer.
     ///
     /// - Throws: ``DBusError/Code/refused`` with the peer's error name, ``DBusError/Code/timedOut``,
-    ///   ``DBusError/Code/cancelled`` when the task is, ``DBusError/Code/disconnected`` when the bus is lost meanwhile.
+    ///   ``DBusError/Code/cancelled`` when the task is, ``DBusError/Code/disconnected`` when the bus is lost meanwhile,
+    ///   ``DBusError/Code/limitsExceeded`` when the bus or the peer says so, ``DBusError/Code/malformed`` for an answer that cannot be read;
+    ///   ``DBusError/Code/noBus``, ``DBusError/Code/closed``, ``DBusError/Code/noResources``.
     public func call(
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
@@ -119,7 +125,7 @@ public final class DBusConnection: Sendable {
         return try result.get()
     }
 
-    /// When an answer is waited for no longer: with the time that finding the bus took, 30 seconds at most, where not more was asked for.
+    /// When the wait for an answer ends. It is bounded together with the search for the bus: by 30 seconds, or by the timeout if that is longer.
     private static func deadline(_ timeout: Duration, since began: ContinuousClock.Instant) -> ContinuousClock.Instant {
         min(.now + timeout, began + max(timeout, .seconds(30)))
     }
@@ -215,9 +221,10 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls `handler` on the reading thread when the bus is lost and when it is back. On a connection that was never made, this has the
-    /// reading thread try until there is a bus.
+    /// reading thread try until there is a bus, after this thread has waited for it once, 25 seconds at most. The returned observation keeps the
+    /// handler in place.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` where no thread can be started to notice it.
+    /// - Throws: ``DBusError/Code/noResources`` where no thread can be started to notice it; ``DBusError/Code/closed`` in a forked child.
     public func onEvent(
         _ handler: @escaping @Sendable (ConnectionEvent) -> Void
     ) throws(DBusError) -> Observation {

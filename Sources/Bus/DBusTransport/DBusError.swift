@@ -18,7 +18,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let noResources = Code(kind: .noResources)
         /// The bus was lost; the connection is being restored.
         public static let disconnected = Code(kind: .disconnected)
-        /// The connection was closed by this process.
+        /// This process closed the connection, or it is the child of a fork and the connection is its parent's.
         public static let closed = Code(kind: .closed)
         /// No answer came in time.
         public static let timedOut = Code(kind: .timedOut)
@@ -26,7 +26,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let cancelled = Code(kind: .cancelled)
         /// The bus or the peer answered with an error; see ``DBusError/name``.
         public static let refused = Code(kind: .refused)
-        /// The bus grants no more of this to one connection or user.
+        /// The bus or the peer grants no more of this to one connection or user, or the bus has left 64 MiB of this connection unread.
         public static let limitsExceeded = Code(kind: .limitsExceeded)
         /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
         public static let invalidArgument = Code(kind: .invalidArgument)

@@ -28,8 +28,9 @@ public enum UnthrownFailures {
 
     private static let observers = Locked(Observers())
 
-    /// Calls `observer` for each failure, on the thread of the failed call and before that returns, until the returned observation ends. If
-    /// there are several observers, all are called, in no order.
+    /// Calls `observer` for each failure until the returned observation ends: on the thread of the failed call and before that returns, or, for a
+    /// failure outside of a call, on the thread that finds it, most often the one that reads the bus: return soon. If there are several observers, all
+    /// are called, in no order.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
         let number = observers.withLock { observers in
             defer { observers.next += 1 }

@@ -17,7 +17,7 @@ struct PathTable {
     static let mergePeriod = Duration.milliseconds(100)
     /// If the kernel had no resources for a watch, the table tries again after this time.
     static let retryPeriod = Duration.seconds(1)
-    /// Where a part of a path cannot be watched, the path is looked at so often.
+    /// If a part of a path cannot be watched, the table looks at the path once in this time.
     static let comparePeriod = Duration.seconds(1)
     /// What one process may have, so that it leaves some of the kernel's watches to other processes of its user.
     static let maximumPaths = 1024

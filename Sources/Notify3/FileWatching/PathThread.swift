@@ -44,12 +44,7 @@ struct PathThread {
     }
 
     /// Milliseconds until the first path is to be looked at.
-    private var timeout: CInt {
-        guard let due = table.nextDue else { return -1 }
-        let (seconds, attoseconds) = (due - .now).components
-        guard seconds >= 0, attoseconds >= 0 else { return 0 }
-        return CInt(clamping: min(seconds, 3600) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
-    }
+    private var timeout: CInt { table.nextDue.map(milliseconds(until:)) ?? -1 }
 
     private func takeCommands() -> [PathWatcher.Command] {
         core.commands.withLock { commands in

@@ -111,6 +111,9 @@ private final class HandedOutPorts: Sendable {
 private func isFree(_ port: UInt16) -> Bool {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
     defer { close(descriptor) }
+    // A process that another test starts at this moment has a copy of this socket, and must not keep the server off.
+    var yes: CInt = 1
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = inet_addr("127.0.0.1")

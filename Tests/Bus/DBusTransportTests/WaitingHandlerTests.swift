@@ -140,6 +140,34 @@ struct WaitingHandlerTests {
         withExtendedLifetime((lease, handler, object)) {}
     }
 
+    @Test(
+        "a handler that registers while the bus stands still waits no longer than it wants",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
+        .timeLimit(.minutes(5))
+    )
+    func shortRegistration() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        // Nothing but the handler's time ends the wait.
+        connection.core.state.withLock { $0.ruleTimeout = .seconds(3600) }
+        let codes = Noted<DBusError.Code>()
+        let handler = connection.onSignal { [connection] message in
+            guard message.interface == "org.example.Ping" else { return }
+            bus.suspend()
+            do throws(DBusError) {
+                _ = try connection.addMatch(MatchRule(interface: "org.example.Pong"), timeout: .milliseconds(100))
+            } catch {
+                codes.note(error.code)
+            }
+        }
+        let lease = try await connection.addMatch(rule)
+        try connection.send(try ping())
+        try await eventually("the wait ends") { codes.all == [.timedOut] }
+        bus.resume()
+        try await eventually("the rule is given back") { connection.statistics.matchRules == 1 }
+        withExtendedLifetime((lease, handler)) {}
+    }
+
     @Test("a message's size is told without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
     func size(bytes: Int) throws {
         let plain = try DBusMessage.signal(

@@ -217,13 +217,20 @@ struct CallbackCenterTests {
         [true, false]
     )
     func addedDuringAnOutage(wasConnected: Bool, hangsUp: Bool) async throws {
-        let kinds: [(String, Center)] = [("darwin", darwin), ("distributed", distributed)]
-        if wasConnected { for (_, center) in kinds { try add("before", to: center, observer: 1, name: "n") } }
+        let (names, dictionaries) = (DarwinNotifyCenter(bus: bus.bus), DistributedNotifyCenter(bus: bus.bus))
+        let kinds = [
+            ("darwin", Center.darwin(names), { names.statistics }),
+            ("distributed", Center.distributed(dictionaries), { dictionaries.statistics }),
+        ]
+        if wasConnected { for (_, center, _) in kinds { try add("before", to: center, observer: 1, name: "n") } }
         bus.stop()
         let hanging = hangsUp ? try HangingUpBus(inPlaceOf: bus) : nil
-        for (kind, center) in kinds {
-            // Until the loss is noticed, an observer of a name that is observed already is added without a word to the bus.
-            try await eventually("the loss is noticed") { (try? post(center, "other")) == nil }
+        for (kind, center, statistics) in kinds {
+            // Until the reading thread notices the loss, an observer of a name that is observed already is added without a word to the bus. A post
+            // that fails says so earlier.
+            try await eventually("the loss is noticed") {
+                wasConnected ? statistics().matchRulesNotInForce > 0 : (try? post(center, "other")) == nil
+            }
             #expect(throws: DBusError.self) { try add(kind, to: center, observer: 2, name: "n") }
             #expect(throws: DBusError.self) { try add("removed", to: center, observer: 3, name: "n") }
             center.removeEvery(3)

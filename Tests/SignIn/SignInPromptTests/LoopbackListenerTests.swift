@@ -199,9 +199,7 @@ struct LoopbackListenerTests {
     @Test("of the ports that are given, the first free one is taken; if there is none, the error says what to change")
     func ports() async throws {
         let first = try listener()
-        let free = try listener()
-        let port = free.place.port
-        await free.close()
+        let port = try freePort()
         let second = try listener(ports: [first.place.port, port])
         #expect(second.place.port == port)
         let error = #expect(throws: SharedDeviceError.self) {

@@ -18,7 +18,7 @@ final class BusOpener: Sendable {
         meanwhile other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) -> OpaquePointer {
-        // These start a program, which would inherit the thread's signal mask, and stand in no line.
+        // Such an address starts a program. Opened on another thread, the program would inherit that thread's signal mask; and it has no queue to wait in.
         let startsProgram = address.contains("unixexec:") || address.contains("autolaunch:")
         if startsProgram { return try BusOpening.open(address, attempted) }
         if let earlier = leftBehind.withLock({ $0 }) {

@@ -98,7 +98,7 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// What libdbus may hold for a bus that does not read, where the sender cannot wait for it.
+    /// How many bytes libdbus may hold for a bus that does not read. Beyond them every send fails.
     static let unsentLimit = 64 * 1024 * 1024
 
     /// Sends, from any thread: libdbus writes at once what the socket takes. Where the bus is gone, the standing says so.

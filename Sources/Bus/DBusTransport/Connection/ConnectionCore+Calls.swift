@@ -140,11 +140,10 @@ extension ConnectionCore {
         call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
     }
 
-    /// Waits on this thread. On the reading thread it goes on reading meanwhile: answers are taken, everything else is kept for
-    /// afterwards, in order.
+    /// Waits on this thread. The reading thread reads on meanwhile: it takes answers, and keeps everything else for afterwards, in order.
     ///
     /// - Parameters:
-    ///   - deadline: when the wait ends in any case: the reading thread, which tells of what is late, may be inside a handler that waits for
+    ///   - deadline: when the wait ends in any case: the reading thread, which tells who is late, may be inside a handler that waits for
     ///     this very thread.
     ///   - late: what is returned then.
     func wait<Value: Sendable>(
@@ -165,9 +164,9 @@ extension ConnectionCore {
         }
         // What could not be started has its value already, and asks for no lock.
         if let value = box.withLock({ $0 }) { return value }
+        // A little later than the reading thread tells who is late: its word counts if it comes.
+        let limit = deadline + .milliseconds(50)
         guard isOnReadingThread else {
-            // A little later than the reading thread, whose word counts if it comes.
-            let limit = deadline + .milliseconds(50)
             while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit
             {}
             return box.withLock { $0 } ?? late()
@@ -175,8 +174,9 @@ extension ConnectionCore {
         // The turns here may take the wake-up of a job.
         defer { event.signal() }
         while true {
-            turnInsideWait { box.withLock { $0 != nil } }
+            turnInsideWait(until: limit) { box.withLock { $0 != nil } }
             if let value = box.withLock({ $0 }) { return value }
+            if limit <= .now { return late() }
         }
     }
 

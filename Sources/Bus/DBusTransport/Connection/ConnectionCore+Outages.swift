@@ -299,8 +299,8 @@ enum ProcessExit {
 
     /// Connections that have a reading thread.
     private static let reading = Locked<[ObjectIdentifier: Entry]>([:])
-    /// The process that has connections, as ``ForkedChild/generation`` tells it. In a child of its, a thread that is not there may hold
-    /// the lock.
+    /// The process that has connections, as ``ForkedChild/generation`` tells it. In its forked child, a thread that is not
+    /// there may hold the lock.
     private static let owner = Atomic<UInt>(.max)
     private static let registration: Void = {
         atexit { ProcessExit.flush() }

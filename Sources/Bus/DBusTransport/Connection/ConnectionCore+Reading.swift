@@ -151,7 +151,7 @@ extension ConnectionCore {
     }
 
     /// One turn inside a wait on this very thread. What it delivers may be what is waited for, so it asks before it sleeps.
-    func turnInsideWait(until isDone: () -> Bool) {
+    func turnInsideWait(until limit: ContinuousClock.Instant, _ isDone: () -> Bool) {
         let turn = beginTurn(takesJobs: false)
         turn.tellExpired()
         // Where the bus is lost, the loss has answered all calls, and the wait is over.
@@ -159,7 +159,7 @@ extension ConnectionCore {
         let standing = deferAll(from: socket)
         if isDone() { return }
         guard standing.isConnected else { return lost(socket) }
-        sleepAndTransfer(socket, standing, until: turn.alarm)
+        sleepAndTransfer(socket, standing, until: turn.alarm.map { min($0, limit) } ?? limit)
     }
 
     /// An alarm that is advanced meanwhile wakes this up.

@@ -12,7 +12,7 @@ enum ForkedChild {
     static var generation: UInt { atomicGeneration.load(ordering: .relaxed) }
 
     private static let atomicGeneration = Atomic<UInt>(0)
-    /// The sockets, and -1 in free places. Of a process with more connections at a time, the last ones are not cut off.
+    /// The sockets, and -1 in free places. If a process has more than 256 connections at a time, the rest are not cut off.
     private static let sockets = SocketTable()
     /// One end of a pair whose other end is closed: it reads as ended, and writing to it fails.
     private static let deadEnd = Atomic<CInt>(-1)

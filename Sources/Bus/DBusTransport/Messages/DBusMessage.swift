@@ -162,6 +162,7 @@ extension DBusMessage {
 
     /// How a method call is made.
     public struct CallOptions: OptionSet, Sendable {
+        /// The bits.
         public let rawValue: UInt8
 
         /// The options with these bits.

@@ -4,7 +4,7 @@ import Glibc
 /// Reads the values of a message where they lie, so that a receiver can measure a value before it copies it. A copy of a reader stays
 /// where it is while the original goes on. Valid while the message is.
 package struct DBusReader {
-    /// The type of a value. An array of bytes is apart from other arrays because it lies in one block, and so is a dictionary.
+    /// The type of a value. Two kinds of array have cases of their own: bytes, because they lie in one block, and dictionaries.
     package enum Kind: Sendable {
         case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
         case string, objectPath, signature

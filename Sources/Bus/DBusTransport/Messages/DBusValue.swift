@@ -85,6 +85,7 @@ public final class DBusDescriptor: Sendable, Hashable {
     /// Whether both are the same object.
     public static func == (one: DBusDescriptor, other: DBusDescriptor) -> Bool { one === other }
 
+    /// Feeds the identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 

@@ -16,7 +16,7 @@ public struct DBusInterface: Sendable {
         }
     }
 
-    /// A method. By a task for each call, so that calls of one client may overlap; or in order, on the reading thread.
+    /// A method. Its calls run in a task each, so that calls of one client may overlap; or in order, on the reading thread.
     public struct Method: Sendable {
         /// An answer that is there without waiting for anything; `nil` where it is not.
         public typealias AtOnce = @Sendable (IncomingCall) -> [DBusValue]?

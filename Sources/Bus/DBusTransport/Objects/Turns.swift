@@ -73,7 +73,7 @@ package struct Turns<Element> {
     /// Of users with something that waits.
     @usableFromInline var lines: [UInt32: Line] = [:]
     @usableFromInline var lastNumber: UInt64 = 0
-    /// Up to when the turns that users with a pace have had last, one in each interval.
+    /// For users with a pace: when the turns that a user has had would be over, if each took one interval.
     @usableFromInline var taken: [UInt32: ContinuousClock.Instant] = [:]
 
     @inlinable package init() {}

@@ -37,7 +37,7 @@ package struct UnreadAnswers {
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
-    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read gives none: no user takes all of that.
+    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read gives none. So no user may take up all 128.
     private static let mostQuestions = (ofUser: 16, all: 96)
 
     /// Connections that have something unread.
@@ -150,7 +150,7 @@ package struct UnreadAnswers {
 /// When a service asks its bus whether it still reads. What a service sends to all, it cannot count: it does not know who hears it. So somebody may
 /// leave 127 MB of that unread, and dbus-daemon reads nothing more of the service. Pure; its clock stands still while the machine sleeps.
 struct BusQuestions {
-    /// As long as nothing is sent, nothing is asked.
+    /// The shortest time between two questions. As long as nothing is sent, nothing is asked.
     static let pause = Duration.seconds(1)
     /// How long an answer may take.
     static let patience = Duration.seconds(10)

@@ -3,9 +3,10 @@
 
 // What CFNotificationCenter.h does not declare on Linux. The library that defines these functions defines the declared ones too.
 //
-// The functions return no errors. A function that fails does nothing else than write a line to standard error, or tell the observers of
-// UnthrownFailures in Swift's module NotifyCenter: there is no bus, a userInfo cannot travel, an object is no center, a text is no Unicode,
-// because a surrogate stands alone in it. Where NULL has no meaning, the function does nothing and reports nothing. The suspension behaviour
+// The functions return no errors. A function that fails writes a line to standard error, or tells the observers of UnthrownFailures in Swift's
+// module NotifyCenter, and does nothing else: there is no bus, a userInfo cannot travel, an object is no center, a surrogate stands alone in a
+// text. With one exception: without a bus, or where the bus refuses the rule, CFNotificationCenterAddObserver keeps the observer, which hears
+// once the bus is there and has accepted the rule. Where NULL has no meaning, the function does nothing and reports nothing. The suspension behaviour
 // 0 stands for coalesce; a number other than 0 to 4 registers with coalesce too, and is reported.
 //
 // Two things to know in Swift 6. A closure literal at the top level of a program, given as callback, belongs to the main actor, and traps
@@ -22,7 +23,7 @@ CF_EXTERN_C_BEGIN
 /// Always the same object; nothing needs to be retained or released. It connects to the bus (`NOTIFY_CENTER_BUS`: `session`, `system`
 /// or an address) with its first use.
 ///
-/// Callbacks run on the main thread, while its run loop runs in one of the common modes; those for the process's own posts too. A post's
+/// Callbacks run on the main queue, which a main run loop in a common mode and dispatch_main() serve; those for the process's own posts too. A post's
 /// object must be a CFString, and its userInfo a dictionary of property-list values with CFString keys; otherwise the post does nothing, and
 /// tells so on standard error. May be called from any thread.
 CF_EXPORT CFNotificationCenterRef CFNotificationCenterGetDistributedCenter(void);

@@ -2,7 +2,7 @@ import DBusTransport
 import Synchronization
 
 /// A center as `CFNotificationCenter` has it: observers are pointers, removed by name and object. Local posts call them on the poster's
-/// thread, all others on the main thread.
+/// thread, all others on the main queue.
 ///
 /// The C symbols and Apple's Swift spelling of them both stand on this: they convert the arguments, and share the process's three
 /// centers, so that an observer of one hears a post of the other (CF-T2).

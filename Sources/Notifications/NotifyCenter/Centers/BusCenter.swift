@@ -281,8 +281,8 @@ public struct CenterStatistics: Sendable, Hashable {
     public let matchRules: Int
     /// Those of them that the bus refused for their number, so that one broad rule takes their place.
     public let coveredMatchRules: Int
-    /// Those of them that are not in force, because there is no bus or it refused them: their observers get nothing. They are asked for again
-    /// each time that the connection is restored.
+    /// Those of them that are not in force, because there is no bus, it refused them, or it has not answered so far: their observers get
+    /// nothing. They are asked for again each time that the connection is restored.
     public let matchRulesNotInForce: Int
     /// How often the connection was restored after the bus was lost.
     public let reconnections: UInt64

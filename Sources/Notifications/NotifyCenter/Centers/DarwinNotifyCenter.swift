@@ -41,8 +41,8 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits 2 s at most for
-    /// the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
+    /// Posts a name. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end waits
+    /// 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; other codes where the bus cannot be reached or
     ///   does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
@@ -56,7 +56,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/limitsExceeded`` where too much waits already.
     package func queue(_ name: NotificationName) throws(DBusError) { try center.queue(name) }
 
-    /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
+    /// Waits until the bus has read everything that this process sent by this connection before, posts of other centers on it included. Blocks the
     /// calling thread.
     ///
     /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
@@ -83,9 +83,11 @@ public final class DarwinNotifyCenter: Sendable {
     }
 
     /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on return:
-    /// what any process posts from then on is seen (CF-A11). Blocks for one answer of the bus.
+    /// what any process posts from then on is seen (CF-A11). Blocks the calling thread until the bus has answered, 25 seconds at most.
     ///
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Throws: and registers nothing: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/timedOut`` where the bus does not
+    ///   answer, ``DBusError/Code/refused`` and ``DBusError/Code/limitsExceeded`` where it refuses the rule, ``DBusError/Code/closed``,
+    ///   ``DBusError/Code/noResources``.
     public func observe(
         _ name: NotificationName,
         delivery: Delivery = .background,
@@ -94,7 +96,10 @@ public final class DarwinNotifyCenter: Sendable {
         try center.observe(name, object: nil, registration(delivery, handler))
     }
 
-    /// As the blocking form, without holding a thread: many registrations at once travel together.
+    /// As the blocking form, without holding a thread: many registrations at once travel together. It
+    /// waits 30 seconds at most, but for the two cases that <doc:Outages> names, and a task that is cancelled waits all the same.
+    ///
+    /// - Throws: as the blocking form.
     public func observe(
         _ name: NotificationName,
         delivery: Delivery = .background,
@@ -113,7 +118,7 @@ public final class DarwinNotifyCenter: Sendable {
     }
 
     /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
-    /// while the loop is busy. Ends with the task that iterates, or with the sequence.
+    /// while the loop is busy. The loop ends when its task is cancelled, or by ``NotificationSequence/cancel()``.
     ///
     /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(

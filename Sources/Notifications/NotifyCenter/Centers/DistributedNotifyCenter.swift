@@ -61,8 +61,8 @@ public final class DistributedNotifyCenter: Sendable {
         center = BusCenter(.distributed) { connection }
     }
 
-    /// Posts a notification. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits 2 s at
-    /// most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
+    /// Posts a notification. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end
+    /// waits 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
     /// - Parameters:
     ///   - name: what happened.
@@ -81,7 +81,7 @@ public final class DistributedNotifyCenter: Sendable {
         try center.post(name, object: object, userInfo: userInfo, options: options)
     }
 
-    /// Waits until the bus has read everything that this process sent it before, posts of its other centers on this bus included. Blocks the
+    /// Waits until the bus has read everything that this process sent by this connection before, posts of other centers on it included. Blocks the
     /// calling thread.
     ///
     /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
@@ -112,7 +112,7 @@ public final class DistributedNotifyCenter: Sendable {
     }
 
     /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on return:
-    /// what any process posts from then on is seen (CF-A11). Blocks for one answer of the bus.
+    /// what any process posts from then on is seen (CF-A11). Blocks the calling thread until the bus has answered, 25 seconds at most.
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any. An observer of any name has the bus send everything that anybody posts.
@@ -121,7 +121,7 @@ public final class DistributedNotifyCenter: Sendable {
     ///   - buffering: how much waits while the handler is busy or the center suspended.
     ///   - suspensionBehavior: what waits while the center is suspended.
     ///   - handler: is called for one notification at a time.
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Throws: as ``DarwinNotifyCenter/observe(_:delivery:handler:)``; nothing is registered then.
     public func observe(
         _ name: NotificationName?,
         object: String? = nil,
@@ -133,7 +133,10 @@ public final class DistributedNotifyCenter: Sendable {
         try center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
-    /// As the blocking form, without holding a thread: many registrations at once travel together.
+    /// As the blocking form, without holding a thread: many registrations at once travel together. It
+    /// waits 30 seconds at most, but for the two cases that <doc:Outages> names, and a task that is cancelled waits all the same.
+    ///
+    /// - Throws: as the blocking form.
     public func observe(
         _ name: NotificationName?,
         object: String? = nil,
@@ -145,8 +148,8 @@ public final class DistributedNotifyCenter: Sendable {
         try await center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
-    /// The matching posts as a sequence, registered when this returns. Ends with the task that iterates, or with the
-    /// sequence.
+    /// The matching posts as a sequence, registered when this returns. The loop ends when its task is
+    /// cancelled, or by ``NotificationSequence/cancel()``.
     ///
     /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
     public func notifications(

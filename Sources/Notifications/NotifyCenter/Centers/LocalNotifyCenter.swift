@@ -60,8 +60,8 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
 
     private final class Observer: Sendable {
         private struct State {
-            /// `nil` once the observation has ended. The observation keeps this observer, for its counts, and the handler may hold whoever holds
-            /// the observation: otherwise none of them would ever be freed.
+            /// `nil` once the observation has ended. Otherwise nothing here would ever be freed: the observation keeps this observer,
+            /// for its counts, and the handler may hold whoever holds the observation.
             var handler: Handler?
             var delivered: UInt64 = 0
         }
@@ -99,7 +99,7 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
         for case let receiver? in receivers { receiver.call(notification) }
     }
 
-    /// - Parameter known: as in ``BusCenter/observe(_:object:_:known:)``.
+    /// - Parameter known: as in ``BusCenter/keepObserving(_:object:_:known:)``.
     @discardableResult
     func observe(
         _ name: NotificationName?,

@@ -15,7 +15,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         self.inlet = inlet
         self.observation = observation
         self.convert = convert
-        // Weak, because the observation holds the registration, and that the way to wake.
+        // Weak: the observation holds the registration, which holds the stream, which holds this handler.
         inlet.onEnd { [weak observation] in observation?.cancel() }
     }
 

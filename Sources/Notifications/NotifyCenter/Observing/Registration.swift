@@ -16,8 +16,8 @@ final class Registration: Sendable {
 
     private struct State {
         var queue: DeliveryQueue<WireNotification>
-        /// `nil` once the registration has ended. The observation keeps the registration, for its counts, and the handler may hold whoever holds
-        /// the observation: otherwise none of them would ever be freed.
+        /// `nil` once the registration has ended. Otherwise nothing here would ever be freed: the observation keeps the registration,
+        /// for its counts, and the handler may hold whoever holds the observation.
         var handler: Handler?
         var drainJob: DrainJob?
     }

@@ -3,7 +3,7 @@ import Glibc
 /// The D-Bus interface that a notification's name travels as (architecture, D1).
 ///
 /// The name, escaped, is the tail of the interface, so that the bus finds its receivers by hash and its policy can speak of
-/// names. Letters, digits and single underscores stay, as do dots where D-Bus takes one; any other byte of the UTF-8 is
+/// names. Letters stay, as do digits and dots where D-Bus takes one, and underscores before a letter, a digit or the end; any other byte is
 /// `__` and two hexadecimal digits. `SHARED_MODE_CURRENT_ACCOUNT_CHANGED` and `com.example.Menu_opened` stay as they are,
 /// `my-app` becomes `my__2dapp`. The escape is injective. The empty name is `__`; a name that D-Bus's 255 bytes do not hold
 /// is `__h` and a digest. The receiver always compares true names, and so tells apart names of one digest.
@@ -82,7 +82,7 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Whether a byte stands for itself. An underscore does where no other follows in the output, because two of them
+    /// Whether a byte stands for itself. An underscore does before a letter, a digit or the end, because two of them
     /// begin an escape; a dot does between two elements.
     private static func isPlain(_ byte: UInt8, next: UInt8?, startsElement: Bool) -> Bool {
         switch byte {

@@ -28,7 +28,7 @@ import Synchronization
 /// older ones are dropped. Any process may post any name: treat what arrives as untrusted (CF-U8).
 ///
 /// The center stands on a `DistributedNotifyCenter`, and shares posts and observers with it and with the distributed
-/// `CFNotificationCenter`. All functions may be called from any thread, also from a block that a notification runs.
+/// `CFNotificationCenter`. All functions may be called from any thread, also from an observer's block.
 ///
 /// Different from macOS:
 /// - It is no subclass of `NotificationCenter`, because Linux lets nobody override that class's functions. A function that takes a

@@ -24,7 +24,7 @@
  * If a process posts, and then calls a function that waits for an answer (notify_register_check, notify_get_state), notify_check sees the
  * post.
  *
- * When a process that has used these functions forks, the child has no tokens. Until it calls exec, the functions return
+ * When a process that has used the bus by these functions forks, the child has no tokens. Until it calls exec, the functions return
  * NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN there, except for names that begin with `self.`. */
 
 #include <sys/cdefs.h>
@@ -81,8 +81,8 @@ typedef unsigned int mach_port_t;
 
 __BEGIN_DECLS
 
-/** Posts a name to all its registrations in all processes. When this returns, the kernel has the post; a process that ends by exit or by
- * returning from main waits until the bus has read it. notifyd posts a reserved name for the process, and receivers take it from notifyd
+/** Posts a name to all its registrations in all processes. When this returns, the kernel has the post. A process that also
+ * has registrations, and ends by exit or by returning from main, waits until the bus has read it, 2 seconds at most. notifyd posts a reserved name for the process, and receivers take it from notifyd
  * alone.
  *
  * Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, if it has not read for 30 seconds, or if the
@@ -183,7 +183,7 @@ uint32_t notify_set_state(int token, uint64_t state64);
 
 /** Reads the 64 bits of state of the token's name.
  *
- * Errors: INVALID_TOKEN, NULL_INPUT, OPT_DISABLE, SERVER_NOT_FOUND (no notifyd), FAILED. */
+ * Errors: INVALID_TOKEN, NULL_INPUT, NOT_AUTHORIZED (the name was reserved meanwhile), OPT_DISABLE, SERVER_NOT_FOUND (no notifyd), FAILED. */
 uint32_t notify_get_state(int token, uint64_t *state64);
 
 /** Whether a registration of this process has the token. */

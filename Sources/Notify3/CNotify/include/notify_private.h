@@ -15,7 +15,7 @@
 #define NOTIFY_OPT_OLD_IPC 0x00000008
 /** Undoes NOTIFY_OPT_DISABLE. */
 #define NOTIFY_OPT_ENABLE 0x04000000
-/** From now on, functions that need the bus or notifyd return NOTIFY_STATUS_OPT_DISABLE. */
+/** From now on the functions return NOTIFY_STATUS_OPT_DISABLE, except those that check, peek at or cancel a token, and for `self.` names. */
 #define NOTIFY_OPT_DISABLE 0x08000000
 
 /** A flag of notify_register_mach_port, without effect here. */
@@ -48,9 +48,10 @@ uint32_t notify_register_plain(const char *name, int *out_token);
 uint32_t notify_peek(int token, uint32_t *val);
 
 /** Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
- * later. Changes within 100 ms count as one. A token monitors one path. The caller's permissions decide what can be seen of it.
+ * later. Changes within 100 ms count as one. A token monitors one path, until it is cancelled. The function waits for the file
+ * system, 20 seconds at most. The caller's permissions decide what can be seen of the path.
  *
- * Errors: INVALID_TOKEN; INVALID_REQUEST (NULL or relative path, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
+ * Errors: INVALID_TOKEN; INVALID_REQUEST (a path that is NULL, relative or not UTF-8, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
 /** There are no events here: this sets both numbers to 0. */

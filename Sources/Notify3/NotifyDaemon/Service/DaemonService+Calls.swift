@@ -18,7 +18,8 @@ extension DaemonService {
         proceedRounds()
     }
 
-    /// Carries out one call of each user whose turn it is. Returns the time of the next turn; `nil` where nothing waits.
+    /// Carries out the next steps, one more than there are users who wait; then the thread reads again. Returns the time of the next turn;
+    /// `nil` where nothing waits.
     func proceed() -> ContinuousClock.Instant? {
         let now = ContinuousClock.now
         for _ in 0...arrivals.waitingUsers {
@@ -87,7 +88,7 @@ extension DaemonService {
         }
     }
 
-    /// A report is the dearest call of all, so that each is read for a reason: it is the first of its connection, or a round waits for it.
+    /// A report costs more than any other call. So notifyd reads only the first of a connection, and those that a round waits for.
     private func isWanted(_ work: IncomingWork) -> Bool {
         guard work.method == .report, state.clients[work.sender]?.hasReported == true else { return true }
         var arguments = ArgumentReader(work.reply.arguments)

@@ -23,8 +23,9 @@ struct Rounds<Waiter> {
             lastNumber += 1
             let waiters = waiting.filter { $0.scope == scope }.map(\.waiter)
             waiting.removeAll { $0.scope == scope }
-            running[lastNumber] = Round(scope: scope, awaited: awaited(scope), waiters: waiters)
-            begun.append((lastNumber, awaited(scope)))
+            let connections = awaited(scope)
+            running[lastNumber] = Round(scope: scope, awaited: connections, waiters: waiters)
+            begun.append((lastNumber, connections))
         }
         return begun
     }

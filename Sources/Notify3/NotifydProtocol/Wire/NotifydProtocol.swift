@@ -58,9 +58,10 @@ package enum NotifydProtocol {
         case notAuthorized = "NotAuthorized"
         /// There is no such process, or it has no registrations.
         case noSuchProcess = "NoSuchProcess"
-        /// An argument has a value that has no meaning.
+        /// A report that nobody has asked for.
         case invalidRequest = "InvalidRequest"
-        /// The caller, or all processes of its user together, have notifyd keep more than they may.
+        /// A limit of the caller or its user is reached: what notifyd keeps, what waits, what is unread, the length of a posted name; or a
+        /// process that is to be suspended does not read.
         case limitsExceeded = "LimitsExceeded"
     }
 

@@ -181,9 +181,9 @@ struct RegistrationTable<Sink, Resource> {
         for (name, entry) in names where tellable(name) {
             reports[name] = NameReport(name: name.rawValue, state: entry.state)
         }
+        // Only lists need these: a report that tells states is to stay small.
+        guard detailed else { return ProcessReport(suspensions: processSuspensions, names: Array(reports.values)) }
         for (token, registration) in registrations {
-            // Only lists need these: a report that tells states is to stay small.
-            guard detailed else { continue }
             if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }
             let report = RegistrationReport(
                 token: token,

@@ -92,6 +92,8 @@ struct LoopbackVisits {
 
     mutating func stopAccepting() {
         guard socket >= 0 else { return }
+        // A program that is being started at this moment has a copy of the descriptor, and would keep the port.
+        shutdown(socket, CInt(SHUT_RDWR))
         close(socket)
         socket = -1
     }

@@ -78,7 +78,9 @@ import Testing
         let hanging = try HangingUpBus(inPlaceOf: bus)
         try await eventually("it is asked again and again") { hanging.connections.count > 2 }
         let began = ContinuousClock.now
-        for command in ["post menu", "set \(token) 5", "get \(token)", "dump /dev/null"] {
+        // One that goes out before the loss is noticed is lost.
+        try await eventually("a post is refused") { try await listener.ask("post menu") == "status 9" }
+        for command in ["set \(token) 5", "get \(token)", "dump /dev/null"] {
             #expect(try await listener.ask(command) == "status 9", "\(command)")
         }
         let late = try await listener.register("dispatch", "order")
