@@ -151,6 +151,14 @@ final class BrowserSignIn {
         }
     }
 
+    /// When a process has started, in the kernel's ticks; the largest number where it has ended.
+    func start(of process: Int32) -> UInt64 {
+        let text = (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)) ?? ""
+        // The name may have blanks and parentheses.
+        let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
+        return fields.count > 19 ? UInt64(fields[19]) ?? .max : .max
+    }
+
     /// The processes that watch over browsers of this user's prompts.
     func guards() throws -> [Int32] {
         let own = Set(try processes(with: "=\(directory.path)\0", inVariables: true))
