@@ -152,14 +152,15 @@ final class AdmittedCall: Sendable {
 
 /// An object at a path: its interfaces, and what callers may have it do.
 final class ServedObject: Sendable {
-    let interfaces: [DBusInterface]
-    /// Of ``interfaces`` and of those that come by themselves.
+    /// What the introspection document says of its interfaces. Written once: anybody may ask for it, again and again.
+    let description: String
+    /// Its interfaces, and those that come by themselves.
     private let callable: [DBusInterface]
     let budget: Locked<CallBudget>
     private let decide: CallAdmission.Decision?
 
     init(_ interfaces: [DBusInterface], _ limits: CallLimits = CallLimits(), _ decide: CallAdmission.Decision? = nil) {
-        self.interfaces = interfaces
+        description = Introspection.description(of: interfaces)
         callable = interfaces + [StandardInterfaces.properties(of: interfaces)]
         budget = Locked(CallBudget(limits))
         self.decide = decide

@@ -131,6 +131,11 @@ public struct CallReply: Sendable {
     /// The arguments of the call, where they lie. Valid while this is held.
     package var arguments: DBusReader { call.message.reader }
 
+    /// The arguments of the call as values, read anew each time.
+    ///
+    /// - Throws: ``DBusError``, ``DBusError/Code/malformed``.
+    package func readArguments() throws(DBusError) -> [DBusValue] { try call.message.arguments() }
+
     /// Sends the output arguments, or a refusal; from any thread.
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
         // Before the answer is sent: a caller that has it may call again.

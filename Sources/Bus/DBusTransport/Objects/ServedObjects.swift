@@ -55,6 +55,8 @@ enum StandardInterfaces {
         _ objects: ObjectTable
     ) throws(MethodFailure) -> [DBusValue]? {
         guard let interface = immediate.first(where: { $0.name == message.interface }) else { return nil }
+        // Nobody waits for the answer. Nothing but the speed of reading bounds calls that want none.
+        guard message.expectsReply else { return [] }
         let member = message.member ?? ""
         guard let method = interface.methods.first(where: { $0.name == member }) else {
             throw .standard("UnknownMethod", "\(interface.name) has no method \(member)")
@@ -63,11 +65,7 @@ enum StandardInterfaces {
         switch member {
         case "Introspect":
             let path = try objects.node(of: message)
-            let introspection = Introspection(
-                interfaces: objects[path]?.interfaces ?? [],
-                children: objects.children(of: path)
-            )
-            return [.string(introspection.description)]
+            return [.string(Introspection.document(objects[path], children: objects.children(of: path)))]
         case "GetMachineId": return [.string(try machineID())]
         default: return []
         }
@@ -156,29 +154,30 @@ enum StandardInterfaces {
 }
 
 /// The introspection document of an object, as `busctl introspect` and its like read it.
-struct Introspection: CustomStringConvertible {
-    let interfaces: [DBusInterface]
-    let children: [String]
-
+enum Introspection {
     private static let emitsChanges = "org.freedesktop.DBus.Property.EmitsChangedSignal"
 
-    var description: String {
-        var lines = [
-            "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"",
-            " \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">",
-            "<node>",
-        ]
-        if !interfaces.isEmpty {
-            for interface in interfaces + StandardInterfaces.described {
-                lines += interface.description ?? described(interface)
-            }
-        }
-        lines += children.map { "  <node name=\"\(escaped($0))\"/>" }
-        lines.append("</node>")
-        return lines.joined(separator: "\n") + "\n"
+    /// - Parameter object: the object at the node, if there is one.
+    static func document(_ object: ServedObject?, children: [String]) -> String {
+        var text = """
+            <!DOCTYPE node PUBLIC "-//freedesktop//DTD D-BUS Object Introspection 1.0//EN"
+             "http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd">
+            <node>
+
+            """
+        text += object?.description ?? ""
+        for child in children { text += "  <node name=\"\(escaped(child))\"/>\n" }
+        return text + "</node>\n"
     }
 
-    private func described(_ interface: DBusInterface) -> [String] {
+    /// The lines of an object's interfaces, and of those that come by themselves.
+    static func description(of interfaces: [DBusInterface]) -> String {
+        guard !interfaces.isEmpty else { return "" }
+        let lines = (interfaces + StandardInterfaces.described).flatMap { $0.description ?? described($0) }
+        return lines.map { $0 + "\n" }.joined()
+    }
+
+    private static func described(_ interface: DBusInterface) -> [String] {
         var lines = ["  <interface name=\"\(escaped(interface.name))\">"]
         for method in interface.methods {
             lines.append("    <method name=\"\(escaped(method.name))\">")
@@ -195,18 +194,18 @@ struct Introspection: CustomStringConvertible {
             let (name, type) = (escaped(property.name), escaped(property.signature))
             lines.append("    <property name=\"\(name)\" type=\"\(type)\" access=\"read\">")
             // Otherwise tools take it for announced by PropertiesChanged.
-            lines.append("      <annotation name=\"\(Self.emitsChanges)\" value=\"false\"/>")
+            lines.append("      <annotation name=\"\(emitsChanges)\" value=\"false\"/>")
             lines.append("    </property>")
         }
         lines.append("  </interface>")
         return lines
     }
 
-    private func argument(_ argument: DBusInterface.Argument, _ direction: String) -> String {
+    private static func argument(_ argument: DBusInterface.Argument, _ direction: String) -> String {
         "      <arg name=\"\(escaped(argument.name))\" type=\"\(escaped(argument.signature))\"\(direction)/>"
     }
 
-    private func escaped(_ text: String) -> String {
+    private static func escaped(_ text: String) -> String {
         text.reduce(into: "") { result, character in
             switch character {
             case "&": result += "&amp;"
