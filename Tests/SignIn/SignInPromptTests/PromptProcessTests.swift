@@ -209,6 +209,23 @@ struct PromptProcessTests {
         #expect(!FileManager.default.fileExists(atPath: file))
     }
 
+    @Test("who takes the name of a user's directory in a place that all write to keeps nobody from signing in")
+    func takenDirectory() async throws {
+        let directory = try TemporaryDirectory("si")
+        let root = "\(directory.path)/sign-in"
+        try FileManager.default.createDirectory(atPath: root, withIntermediateDirectories: true)
+        if geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
+        let profile = try await BrowserProfile.make(in: root) { Issue.record("\($0)") }
+        #expect(profile.path.hasPrefix(root + "-"))
+        func isThere() -> Bool { FileManager.default.fileExists(atPath: profile.path) }
+        await BrowserProfile.removeLeftovers(of: root) { _ in }
+        #expect(isThere(), "its prompt has it")
+        try await profile.remove()
+        await BrowserProfile.removeLeftovers(of: root) { _ in }
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        #expect(names == ["sign-in"])
+    }
+
     @Test(
         "where the prompt may open nothing more, its page waits without using the processor, and is shown when it may again"
     )

@@ -23,7 +23,7 @@ package final class BrowserProfile: Sendable {
     /// Removes what earlier sign-ins left, and makes a new directory. Blocks this thread on the file system, and on browsers that have to end.
     ///
     /// - Parameters:
-    ///   - root: the directory of all sign-ins of this user. It is made if it is missing.
+    ///   - root: the directory of all sign-ins of this user. It is made if it is missing; if it is somebody else's, one beside it takes its place.
     ///   - warn: is told of what could not be removed. The sign-in goes on: its own directory is new.
     /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if no directory can be made that is this user's alone.
     package static func make(
@@ -32,20 +32,29 @@ package final class BrowserProfile: Sendable {
     ) async throws(SharedDeviceError)
         -> BrowserProfile
     {
-        try ownDirectory(root)
+        let root = try ownDirectory(root)
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { throw failure(root) }
         defer { close(all) }
         if await isAlone(all) { await removeLeftovers(in: root, warn) }
-        var template = Array("\(root)/XXXXXX".utf8CString)
-        guard mkdtemp(&template) != nil else { throw failure(root) }
-        let path = template.withUnsafeBufferPointer { String(cString: $0.baseAddress.unsafelyUnwrapped) }
+        let path = try newDirectory("\(root)/")
         guard let lock = locked(path) else { throw failure(path) }
         return BrowserProfile(path, lock)
     }
 
     /// Removes what earlier sign-ins left, whose browsers may still show somebody's pages: every prompt does, whether it opens a browser or not.
     package static func removeLeftovers(of root: String, warn: @Sendable (String) -> Void) async {
+        await removeLeftovers(ofOne: root, warn)
+        for substitute in substitutes(of: root) {
+            await removeLeftovers(ofOne: substitute, isSubstitute: true, warn)
+        }
+    }
+
+    private static func removeLeftovers(
+        ofOne root: String,
+        isSubstitute: Bool = false,
+        _ warn: @Sendable (String) -> Void
+    ) async {
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { return }
         defer { close(all) }
@@ -55,7 +64,10 @@ package final class BrowserProfile: Sendable {
             let remedy = "nothing is removed there; set XDG_RUNTIME_DIR"
             return warn("\(root) is not a directory of this user alone, and \(remedy)")
         }
-        if await isAlone(all) { await removeLeftovers(in: root, warn) }
+        guard await isAlone(all) else { return }
+        await removeLeftovers(in: root, warn)
+        // Stays if a prompt is in it.
+        if isSubstitute { rmdir(root) }
     }
 
     /// Whether no other prompt is about to lock what it has just made. One that is stopped in the middle of it does not hold up this one: what is
@@ -135,18 +147,31 @@ package final class BrowserProfile: Sendable {
         return nil
     }
 
-    /// In a directory that everybody writes to, somebody else may have been first.
-    private static func ownDirectory(_ path: String) throws(SharedDeviceError) {
+    /// Makes the directory of all sign-ins. In a directory that everybody writes to, somebody else may have been first, and must not keep this user
+    /// from signing in.
+    private static func ownDirectory(_ path: String) throws(SharedDeviceError) -> String {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(path) }
         var status = stat()
         guard lstat(path, &status) == 0 else { throw failure(path) }
-        guard isOwn(status) else {
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: attempted,
-                message: "\(path) is not a directory of this user alone; remove it, or set XDG_RUNTIME_DIR"
-            )
-        }
+        return isOwn(status) ? path : try newDirectory("\(path)-")
+    }
+
+    private static func newDirectory(_ beginning: String) throws(SharedDeviceError) -> String {
+        var template = Array("\(beginning)XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw failure(beginning) }
+        return template.withUnsafeBufferPointer { String(cString: $0.baseAddress.unsafelyUnwrapped) }
+    }
+
+    /// This user's directories that took the place of `root`.
+    private static func substitutes(of root: String) -> [String] {
+        let url = URL(fileURLWithPath: root)
+        let (parent, beginning) = (url.deletingLastPathComponent().path, url.lastPathComponent + "-")
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: parent)) ?? []
+        return names.filter { $0.hasPrefix(beginning) }.map { "\(parent)/\($0)" }
+            .filter { path in
+                var status = stat()
+                return lstat(path, &status) == 0 && isOwn(status)
+            }
     }
 
     /// Whether it is a directory of this user alone.
