@@ -119,19 +119,26 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
     }
 
-    private enum Verdict: Sendable {
+    enum Verdict: Sendable {
         case right(DirectoryUser)
         case wrong
         case none(IdentityError)
     }
 
     /// Blocks its thread for one hash, whoever the user is.
-    private func check(_ password: Secret, ofUserNamed username: String) -> Verdict {
+    ///
+    /// - Parameter hashed: called after the hash, for tests. The hash takes long: an administrator may disable or remove the user meanwhile.
+    func check(_ password: Secret, ofUserNamed username: String, hashed: () throws -> Void = {}) -> Verdict {
         do {
             let found = try directory.credentials(ofUserNamed: username)
             let hash = try found.map { try PasswordHash(stored: $0.passwordHash) } ?? decoy
-            guard try hash.matches(password), let user = found?.user else { return .wrong }
-            return .right(user)
+            guard try hash.matches(password), let found else { return .wrong }
+            try hashed()
+            guard let current = try directory.credentials(ofUserNamed: username),
+                current.user.account.identifier == found.user.account.identifier,
+                current.passwordHash == found.passwordHash
+            else { return .wrong }
+            return .right(current.user)
         } catch let error as PasswordError where error == .containsNUL || error == .tooLong {
             // Nobody can have such a password, so the quick answer tells nothing about the user.
             return .wrong

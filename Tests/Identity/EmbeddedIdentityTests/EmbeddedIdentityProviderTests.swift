@@ -49,6 +49,29 @@ struct EmbeddedIdentityProviderTests {
         #expect(account.displayName == "Ada")
     }
 
+    @Test("who is disabled or removed, or gets another password, while the password is being checked, is not signed in")
+    func changedMeanwhile() throws {
+        func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {
+            provider.check(Secret("correct horse"), ofUserNamed: "ada@example.com", hashed: change)
+        }
+        func isRight(_ verdict: EmbeddedIdentityProvider.Verdict, isDisabled: Bool) -> Bool {
+            if case .right(let user) = verdict { user.isDisabled == isDisabled } else { false }
+        }
+        func isWrong(_ verdict: EmbeddedIdentityProvider.Verdict) -> Bool {
+            if case .wrong = verdict { true } else { false }
+        }
+        let same = verdict {}
+        #expect(isRight(same, isDisabled: false))
+        let disabled = verdict { try directory.setDisabled(true, forUserNamed: "ada@example.com") }
+        #expect(isRight(disabled, isDisabled: true))
+        try directory.setDisabled(false, forUserNamed: "ada@example.com")
+        let changed = verdict { try directory.setPassword(Secret("battery staple"), ofUserNamed: "ada@example.com") }
+        #expect(isWrong(changed))
+        try directory.setPassword(Secret("correct horse"), ofUserNamed: "ada@example.com")
+        let removed = verdict { try directory.remove(username: "ada@example.com") }
+        #expect(isWrong(removed))
+    }
+
     @Test("a wrong password and an unknown user get the same answer")
     func sameAnswer() async {
         let answers = [
