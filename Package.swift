@@ -257,7 +257,7 @@ let broker = family(
     tests("ProfileConversionTests", "ProfileConversion DeviceConfiguration", exclude: ["Fixtures"]),
     // A client that means harm; tests run it as another user.
     program("hostile-client", "SharedDevice DBusTransport", path: "SharedDeviceHostileTests/HostileClient"),
-    tests("SharedDeviceHostileTests", "+broker shared-device shared-device-broker"),
+    tests("SharedDeviceHostileTests", "+broker shared-device shared-device-broker", exclude: ["Programs"]),
     // A listener app. Its standard input says what it does, and its environment which mistakes it makes.
     program("torture-app", "SharedDevice +center", path: "SharedDeviceTortureTests/TortureApp"),
     tests("SharedDeviceTortureTests", "+broker SharedDeviceSimulation +commands shared-device-cleanup hostile-client"),

@@ -1,5 +1,5 @@
 import DBusTransport
-import FoundationEssentials
+package import FoundationEssentials
 import Glibc
 import StrictJSON
 import Synchronization
@@ -10,10 +10,22 @@ package struct AppManifests: Sendable, Equatable {
     package let manifests: [AppManifest]
     /// What is wrong with files, or with the directory. A file's problem does not touch the others.
     package let problems: [ManagedConfigurationError]
+    /// The contents of the files that are in force, by the files' names. The next start hands them to
+    /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
+    package let contents: [String: Data]
+    /// Paths of files, or of the directory, that are bad, and of which no valid content is known: nobody knows which apps they are about.
+    package let unknown: [String]
 
-    package init(manifests: [AppManifest] = [], problems: [ManagedConfigurationError] = []) {
+    package init(
+        manifests: [AppManifest] = [],
+        problems: [ManagedConfigurationError] = [],
+        contents: [String: Data] = [:],
+        unknown: [String] = []
+    ) {
         self.manifests = manifests
         self.problems = problems
+        self.contents = contents
+        self.unknown = unknown
     }
 
     /// What its adapter has to tell of an app: what is wrong with its manifest and with the directory, and nothing of other apps.
@@ -38,11 +50,28 @@ struct AppManifestMonitor: Sendable {
     struct Reading: Sendable {
         let name: String
         let path: String
-        let manifest: Result<AppManifest, ManagedConfigurationError>
+        let manifest: Result<Valid, ManagedConfigurationError>
+        /// What was valid before this program's start.
+        var kept: Valid?
     }
 
-    private var valid: [String: AppManifest] = [:]
+    /// A manifest, and what its file says.
+    struct Valid: Sendable {
+        let manifest: AppManifest
+        let content: Data
+    }
+
+    private var valid: [String: Valid] = [:]
     private var latest: AppManifests?
+    /// What the disk has: it stays there for as long as the directory cannot be read.
+    private let kept: [String: Data]
+    /// The files that every reading so far has found: one that was gone in between is a new file.
+    private var lasting: Set<String>?
+
+    init(kept: [String: Data] = [:]) { self.kept = kept }
+
+    /// Whether something is wrong. It may be over without a change in the directory: the system did not know a user for a moment.
+    var hasProblems: Bool { latest?.problems.isEmpty == false }
 
     /// The manifests in force after this reading; `nil` where that is no news.
     ///
@@ -58,7 +87,12 @@ struct AppManifestMonitor: Sendable {
         case .success(let readings):
             next = merge(readings, watchProblem)
         case .failure(let problem):
-            next = AppManifests(manifests: latest?.manifests ?? [], problems: [problem])
+            next = AppManifests(
+                manifests: latest?.manifests ?? [],
+                problems: [problem],
+                contents: latest?.contents ?? kept,
+                unknown: latest.map(\.unknown) ?? [problem.file]
+            )
         }
         guard next != latest else { return nil }
         latest = next
@@ -66,30 +100,43 @@ struct AppManifestMonitor: Sendable {
     }
 
     private mutating func merge(_ readings: [Reading], _ watchProblem: ManagedConfigurationError?) -> AppManifests {
+        let names = Set(readings.map(\.name))
+        let lasting = lasting.map { $0.intersection(names) } ?? names
+        self.lasting = lasting
         var problems = watchProblem.map { [$0] } ?? []
-        var kept: [String: AppManifest] = [:]
+        var kept: [String: Valid] = [:]
+        var unknown: [String] = []
         var owners: [String: String] = [:]
         var manifests: [AppManifest] = []
         for reading in readings.sorted(by: { $0.name < $1.name }) {
-            let manifest: AppManifest
+            let inForce: Valid
             switch reading.manifest {
             case .success(let current):
-                manifest = current
+                inForce = current
             case .failure(let problem):
                 problems.append(problem)
-                guard let last = valid[reading.name] else { continue }
-                manifest = last
+                guard let last = valid[reading.name] ?? (lasting.contains(reading.name) ? reading.kept : nil) else {
+                    unknown.append(reading.path)
+                    continue
+                }
+                inForce = last
             }
+            let manifest = inForce.manifest
             if let owner = owners[manifest.identifier] {
                 problems.append(.duplicate(manifest.identifier, in: reading.path, and: owner))
                 continue
             }
             owners[manifest.identifier] = reading.path
-            kept[reading.name] = manifest
+            kept[reading.name] = inForce
             manifests.append(manifest)
         }
         valid = kept
-        return AppManifests(manifests: manifests, problems: problems)
+        return AppManifests(
+            manifests: manifests,
+            problems: problems,
+            contents: kept.mapValues(\.content),
+            unknown: unknown
+        )
     }
 }
 
@@ -144,36 +191,45 @@ package struct AppManifestDirectory: Sendable {
     ///
     /// The watch ends when the task that iterates is cancelled, or the sequence goes. One task may iterate.
     ///
-    /// - Parameter quietPeriod: How long nothing must have happened in the directory before it is read.
+    /// - Parameters:
+    ///   - kept: The ``AppManifests/contents`` of an earlier run. Where a file has become bad since, its content from there counts.
+    ///   - quietPeriod: How long nothing must have happened in the directory before it is read.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
     package func updates(
+        kept: [String: Data] = [:],
         quietPeriod: Duration = .milliseconds(250)
     ) throws(ManagedConfigurationError) -> AsyncStream<AppManifests> {
-        let monitor = Locked(AppManifestMonitor())
+        let monitor = Locked(AppManifestMonitor(kept: kept))
         do {
             return try DirectoryWatcher.updates(of: path, quietPeriod: quietPeriod) { watchError in
-                let readings = readings()
+                let readings = readings(kept)
                 return monitor.withLock {
                     $0.directoryWasRead(readings, watchProblem: watchError.map { .cannotWatch(path, $0) })
                 }
+            } again: {
+                monitor.withLock(\.hasProblems) ? Self.pauseAfterProblem : nil
             }
         } catch {
             throw .cannotWatch(path, error)
         }
     }
 
-    private func readings() -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
+    private static let pauseAfterProblem = Duration.seconds(10)
+
+    private func readings(
+        _ kept: [String: Data] = [:]
+    ) -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
         Result { () throws(ManagedConfigurationError) in
             var readings: [AppManifestMonitor.Reading] = []
             for name in try names() {
                 // A file that went away since is no manifest.
-                if let reading = reading(name) { readings.append(reading) }
+                if let reading = reading(name, kept[name]) { readings.append(reading) }
             }
             return readings
         }
     }
 
-    private func reading(_ name: String) -> AppManifestMonitor.Reading? {
+    private func reading(_ name: String, _ kept: Data?) -> AppManifestMonitor.Reading? {
         let path = path.hasSuffix("/") ? path + name : path + "/" + name
         let file = AdministratorFile(
             path: path,
@@ -186,11 +242,15 @@ package struct AppManifestDirectory: Sendable {
             content = try file.read()
             guard let content else { return nil }
             let manifest = try AppManifest(json: content, file: path)
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .success(manifest))
+            let valid = AppManifestMonitor.Valid(manifest: manifest, content: content)
+            return AppManifestMonitor.Reading(name: name, path: path, manifest: .success(valid))
         } catch {
             var problem = error
             problem.app = content.flatMap { Self.identifier(in: $0) }
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem))
+            let last = kept.flatMap { kept in
+                (try? AppManifest(json: kept, file: path)).map { AppManifestMonitor.Valid(manifest: $0, content: kept) }
+            }
+            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem), kept: last)
         }
     }
 

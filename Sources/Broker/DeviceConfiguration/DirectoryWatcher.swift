@@ -9,11 +9,13 @@ final class DirectoryWatcher: @unchecked Sendable {
     typealias Look = @Sendable (DirectoryWatch.Errno?) -> Void
 
     private let look: Look
+    private let again: @Sendable () -> Duration?
     private let queue = DispatchQueue(label: "SharedDeviceBroker.DirectoryWatcher")
     private let source: any DispatchSourceRead
     private var watch: DirectoryWatch?
     private var settling: SettlingPeriod
     private var isWakeUpScheduled = false
+    private var isLookScheduled = false
 
     /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A late reader
     /// gets the latest one only. The watch ends when the task that iterates is cancelled, or the sequence is released. One
@@ -23,16 +25,19 @@ final class DirectoryWatcher: @unchecked Sendable {
     ///   - quietPeriod: How long nothing must have happened in the directory: an editor empties a file first and fills it
     ///     then.
     ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function returns.
+    ///   - again: When to read once more although nothing happens; `nil`: never. Called after each reading.
     /// - Throws: The error number if the kernel grants no inotify instance.
     static func updates<Update: Sendable>(
         of directory: String,
         quietPeriod: Duration,
-        read: @escaping @Sendable (DirectoryWatch.Errno?) -> Update?
+        read: @escaping @Sendable (DirectoryWatch.Errno?) -> Update?,
+        again: @escaping @Sendable () -> Duration? = { nil }
     ) throws(DirectoryWatch.Errno) -> AsyncStream<Update> {
         let (stream, continuation) = AsyncStream.makeStream(of: Update.self, bufferingPolicy: .bufferingNewest(1))
-        let watcher = try DirectoryWatcher(directory: directory, quietPeriod: quietPeriod) { watchError in
+        let look: Look = { watchError in
             if let update = read(watchError) { continuation.yield(update) }
         }
+        let watcher = try DirectoryWatcher(directory: directory, quietPeriod: quietPeriod, look: look, again: again)
         continuation.onTermination = { _ in watcher.stop() }
         watcher.start()
         return stream
@@ -41,9 +46,10 @@ final class DirectoryWatcher: @unchecked Sendable {
     private init(
         directory: String,
         quietPeriod: Duration,
-        look: @escaping Look
+        look: @escaping Look,
+        again: @escaping @Sendable () -> Duration?
     ) throws(DirectoryWatch.Errno) {
-        self.look = look
+        (self.look, self.again) = (look, again)
         settling = SettlingPeriod(quiet: quietPeriod)
         var watch = try DirectoryWatch(directory: directory)
         do {
@@ -64,6 +70,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         source.setCancelHandler { self.watch.take()?.end() }
         queue.sync {
             look(nil)
+            scheduleLook()
             source.activate()
         }
     }
@@ -91,6 +98,21 @@ final class DirectoryWatcher: @unchecked Sendable {
         isWakeUpScheduled = false
         guard !source.isCancelled else { return }
         guard settling.isOver(at: .now) else { return scheduleWakeUp() }
+        lookAgain()
+    }
+
+    private func scheduleLook() {
+        guard !isLookScheduled, let pause = again() else { return }
+        isLookScheduled = true
+        queue.asyncAfter(deadline: .now() + .milliseconds(Int(pause / .milliseconds(1)))) { [weak self] in
+            guard let self, !source.isCancelled else { return }
+            isLookScheduled = false
+            // In a burst a file may be half written; the look after the burst goes on.
+            if settling.deadline == nil { lookAgain() }
+        }
+    }
+
+    private func lookAgain() {
         var watchError: DirectoryWatch.Errno?
         do throws(DirectoryWatch.Errno) {
             try watch?.arm()
@@ -98,6 +120,7 @@ final class DirectoryWatcher: @unchecked Sendable {
             watchError = error
         }
         look(watchError)
+        scheduleLook()
     }
 }
 

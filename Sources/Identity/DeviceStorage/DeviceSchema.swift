@@ -129,6 +129,7 @@ enum DeviceSchema {
             UPDATE provider_session SET proved_at = coalesce((SELECT started_at FROM session WHERE number = epoch), 0);
             UPDATE provider_session SET began_at = proved_at;
             """,
+            "CREATE TABLE manifest (file TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;",
         ]
     }
 

@@ -23,7 +23,7 @@ struct HostileTests {
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
         "never-reads-description", "squats", "half-open", "enforces", "watches-strangers", "prompts", "tokens",
-        "standard", "enrolled",
+        "standard", "enrolled", "unanswered", "first-bodies",
     ]
 
     /// How long a sign-out may take at the median and at most. It is a dozen messages, so that it is judged by what the bus takes to answer for itself
@@ -128,6 +128,26 @@ struct HostileTests {
             times.append(.now - start)
         }
         return times.sorted()[4]
+    }
+
+    @Test("whose root directory never answers keeps nobody but itself waiting")
+    func stuckRoot() async throws {
+        let device = try await Device()
+        let directory = try TemporaryDirectory("stuck")
+        chmod(directory.path, 0o777)
+        let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-root.c").path
+        let program = "\(device.directory.path)/stuck-root"
+        let compiler = try ChildProcess("cc", ["-O1", source, "-o", program])
+        #expect(await compiler.exitStatus() == 0, "\(compiler.errorText)")
+        let stuck = try ChildProcess(as: 65534, program, [device.bus.address, directory.path])
+        defer { stuck.kill() }
+        // Some machines let nobody but root make a user namespace or mount FUSE.
+        let first = try await stuck.line { $0 == "ready" || $0.hasPrefix("cannot") }
+        guard first == "ready" else { return print("not tried: \(first)") }
+        let waits = try await signOutTimes(8, on: device)
+        print("hostile stuck root: sign-out median \(waits[4]), worst \(waits[7])")
+        #expect(waits[7] < .seconds(1), "\(waits)")
+        #expect(stuck.isRunning, "\(stuck.errorText)")
     }
 
     // S9

@@ -196,12 +196,13 @@ struct DeviceDatabaseTests {
             DROP TABLE provider_session;
             DROP TABLE provider_end;
             DROP TABLE device_compliance;
+            DROP TABLE manifest;
             PRAGMA user_version = 0;
             """
         )
         #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 7)
+        #expect(try file.value("PRAGMA user_version") == 8)
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
@@ -225,20 +226,21 @@ struct DeviceDatabaseTests {
             ALTER TABLE provider_end DROP COLUMN keeps_session;
             INSERT INTO provider_end (number, record, added_at, tries) VALUES (1, x'00', 1, 0);
             DROP TABLE device_compliance;
+            DROP TABLE manifest;
             INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
             PRAGMA user_version = 3;
             """
         )
         _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 7)
+        #expect(try file.value("PRAGMA user_version") == 8)
         #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         // Whether its last question was answered nobody has written down.
         #expect(try file.value("SELECT settled FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
     }
 
-    @Test("a newer version's database is refused, and not changed", arguments: [8, -1])
+    @Test("a newer version's database is refused, and not changed", arguments: [9, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")

@@ -1,5 +1,8 @@
+import DBusTransport
 package import DeviceConfiguration
+import Dispatch
 package import Glibc
+import Synchronization
 
 /// What is known of a program that calls the broker, by the word of bus and kernel.
 ///
@@ -42,9 +45,7 @@ package struct AppCredentials: Sendable, Equatable {
     }
 
     /// The id of the Flatpak that its process is in.
-    package var flatpak: String? {
-        if case .flatpak(let id) = sandbox { id } else { nil }
-    }
+    package var flatpak: String? { if case .flatpak(let id) = sandbox { id } else { nil } }
 
     /// The AppArmor profile, where it is enforced: one that only complains confines nobody.
     package var enforcedProfile: String? {
@@ -53,7 +54,8 @@ package struct AppCredentials: Sendable, Equatable {
     }
 }
 
-/// Looks at a process. Each function asks the kernel's `/proc`, which answers without a disk.
+/// Looks at a process. It may take as long as the process likes: `/proc` leads into the file systems that the process has, and one of them may be its
+/// own, or on a server that does not answer. ``ProcessLooks`` does it aside.
 package enum ProcessView {
     package static let unseen = "a program that cannot be seen"
 
@@ -188,6 +190,109 @@ package enum ProcessView {
             }
         }
         throw Unreadable(reason: "it has \(limit) bytes or more")
+    }
+}
+
+/// Looks at processes on threads of its own, so that nobody but the process's own user waits for one whose file systems do not answer.
+final class ProcessLooks: Sendable {
+    fileprivate final class Look: Sendable {
+        let body: @Sendable () -> AppCredentials
+        private let seen: Locked<(@Sendable (AppCredentials?) -> Void)?>
+
+        init(_ body: @escaping @Sendable () -> AppCredentials, _ seen: @escaping @Sendable (AppCredentials?) -> Void) {
+            self.body = body
+            self.seen = Locked(seen)
+        }
+
+        var isOver: Bool { seen.withLock { $0 == nil } }
+
+        /// The first call counts.
+        func end(_ credentials: AppCredentials?) { seen.withLock { $0.take() }?(credentials) }
+    }
+
+    fileprivate struct State {
+        /// What waits of each user for a thread.
+        var waiting: [uid_t: [Look]] = [:]
+        /// How many threads look for each user.
+        var threads: [uid_t: Int] = [:]
+        var threadCount = 0
+    }
+
+    private let state = Locked(State())
+    private let patience: Duration
+    /// How many threads look for one user, so that a stuck process keeps none of the user's other processes waiting; and how many look for all users
+    /// together.
+    private static let (threadsOfUser, mostThreads) = (4, 64)
+    /// How many looks of one user wait; beyond that the oldest is given up.
+    private static let mostWaiting = 256
+
+    init(patience: Duration = .seconds(5)) { self.patience = patience }
+
+    /// Looks, or gives up when the time is over: a look that is stuck keeps its thread.
+    ///
+    /// - Parameter seen: called once, on another thread: with what was seen, or with `nil` where the time is over.
+    func look(
+        of user: uid_t,
+        _ body: @escaping @Sendable () -> AppCredentials,
+        seen: @escaping @Sendable (AppCredentials?) -> Void
+    ) {
+        let look = Look(body, seen)
+        let (isNew, dropped) = state.withLock { state -> (Bool, Look?) in
+            state.waiting[user, default: []].removeAll(where: \.isOver)
+            state.waiting[user, default: []].append(look)
+            // Each holds a descriptor of its process, also where the connection is gone.
+            let isFull = state.waiting[user]?.count ?? 0 > Self.mostWaiting
+            let dropped = isFull ? state.waiting[user]?.removeFirst() : nil
+            guard state.threads[user] ?? 0 < Self.threadsOfUser, state.threadCount < Self.mostThreads else {
+                return (false, dropped)
+            }
+            state.threads[user, default: 0] += 1
+            state.threadCount += 1
+            return (true, dropped)
+        }
+        dropped?.end(nil)
+        let end = DispatchTime.now() + .milliseconds(Int(patience / .milliseconds(1)))
+        DispatchQueue.global().asyncAfter(deadline: end) { [weak look] in look?.end(nil) }
+        guard isNew, QuietThread.start("process view", { self.lookOnThisThread(of: user) }) == nil else { return }
+        state.withLock { $0.endThread(of: user) }
+    }
+
+    private func lookOnThisThread(of user: uid_t) {
+        var user: uid_t? = user
+        while let current = user {
+            while let look = state.withLock({ $0.next(of: current) }) {
+                if !look.isOver { look.end(look.body()) }
+            }
+            // Others have come while there were as many threads as there may be.
+            user = state.withLock { $0.takeOver() }
+        }
+    }
+}
+
+extension ProcessLooks.State {
+    /// The next look of the user's; where there is none, the thread ends.
+    fileprivate mutating func next(of user: uid_t) -> ProcessLooks.Look? {
+        guard let first = waiting[user]?.first else {
+            endThread(of: user)
+            return nil
+        }
+        waiting[user]?.removeFirst()
+        return first
+    }
+
+    /// A user whose looks no thread takes.
+    fileprivate mutating func takeOver() -> uid_t? {
+        guard let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key else { return nil }
+        (threads[user], threadCount) = (1, threadCount + 1)
+        return user
+    }
+
+    fileprivate mutating func endThread(of user: uid_t) {
+        threadCount -= 1
+        threads[user, default: 1] -= 1
+        guard threads[user] == 0 else { return }
+        threads[user] = nil
+        if waiting[user]?.isEmpty == true { waiting[user] = nil }
     }
 }
 

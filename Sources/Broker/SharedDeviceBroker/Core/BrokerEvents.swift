@@ -159,7 +159,7 @@ package enum Event: Sendable {
     /// A managed configuration is in force.
     case configured(DevicePolicy)
     /// These manifests are in force.
-    case manifests([AppManifest], problems: [String] = [])
+    case manifests([AppManifest], problems: [String] = [], unknown: [String] = [])
     /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
     /// polkit has said whether the caller of this request may have what it asks for.
@@ -217,7 +217,7 @@ package enum ServiceStart: Sendable, Equatable {
     case noBus
 }
 
-/// What the broker does. Whoever carries effects out does so in their order, and waits for none of them.
+/// What the broker does. Whoever carries effects out does so in their order. Only ``noteState(_:)`` may wait for the disk.
 package enum Effect: Sendable {
     case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
     /// Notes a state without an account, for a broker that starts before the state is on the disk.

@@ -28,7 +28,6 @@ extension BrokerState {
         }
 
         let request: Request
-        let user: UInt32
         let reason: Reason
     }
 
@@ -42,22 +41,18 @@ extension BrokerState {
     /// - Returns: `false` if polkit is asked; its answer goes on with the request.
     mutating func permit(_ right: Right, _ request: Request, _ caller: Caller) throws(Refusal) -> Bool {
         if caller.isAdministrator || right.isOperators && policy.operators.contains(caller.user) { return true }
-        try consult(request, caller.user, .permission)
+        try consult(request, .permission)
         effects.append(
             .authorise(request.number, connection: request.connection, right, isInteractive: request.isInteractive)
         )
         return false
     }
 
-    private mutating func consult(
-        _ request: Request,
-        _ user: UInt32,
-        _ reason: Consulted.Reason
-    ) throws(Refusal) {
-        guard consulted.values.count(where: { $0.user == user }) < Self.consultationsOfUser else {
-            throw .tooManyQuestions
-        }
-        consulted[request.number] = Consulted(request: request, user: user, reason: reason)
+    private mutating func consult(_ request: Request, _ reason: Consulted.Reason) throws(Refusal) {
+        let user = connected[request.connection]?.caller.user
+        let own = consulted.values.count { connected[$0.request.connection]?.caller.user == user }
+        guard own < Self.consultationsOfUser else { throw .tooManyQuestions }
+        consulted[request.number] = Consulted(request: request, reason: reason)
     }
 
     /// Refuses what these users wait to see; where polkit lets them, they ask again. A sign-out of theirs that waits for the disk is done.
@@ -175,10 +170,8 @@ extension BrokerState {
 
     /// Has the log read for the request.
     mutating func readLog(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
-        guard case .log(let after, let limit, _) = request.call,
-            let user = connected[request.connection]?.caller.user
-        else { throw .requestAbandoned }
-        try consult(request, user, .log(writes: disk.logWrites))
+        guard case .log(let after, let limit, _) = request.call else { throw .requestAbandoned }
+        try consult(request, .log(writes: disk.logWrites))
         let filter = after.map { AuditLog.Filter(after: $0, first: limit) } ?? AuditLog.Filter(last: limit)
         effects.append(.readLog(request.number, filter))
         return nil

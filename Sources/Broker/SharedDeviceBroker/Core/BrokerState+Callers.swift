@@ -54,12 +54,7 @@ extension BrokerState {
         switch request.call {
         case .currentAccount:
             tell(debtor)
-            return SessionAnswer(
-                session: DeviceSession(account: nil, epoch: device.epoch),
-                owed: owed,
-                isWithheld: device.account != nil,
-                isStrict: policy.cleanup.isStrict
-            ).fields
+            return sessionFields(nil, owing: owed)
         case .report(let progress, let session, let mark, let detail):
             return report(request, progress, session, debtor, mark, detail)
         default: throw refusal
@@ -77,9 +72,9 @@ extension BrokerState {
         connected.values.contains { $0.apps.values.contains(participant) }
     }
 
-    mutating func use(_ manifests: [AppManifest], _ problems: [String]) {
+    mutating func use(_ manifests: [AppManifest], _ problems: [String], _ unknown: [String]) {
         self.manifests = manifests
-        manifestProblems = problems
+        (manifestProblems, unknownManifests) = (problems, unknown)
         identifyAnew()
         wakeDebtors()
     }

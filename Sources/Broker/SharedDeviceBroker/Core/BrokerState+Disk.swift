@@ -27,8 +27,8 @@ extension BrokerState {
     static let lazyWrite = Duration.milliseconds(200)
     /// How many entries of the log wait for a disk that fails, and how many refusals among them: callers bring these about without end.
     static let (longestLog, mostRefusals) = (5000, 1250)
-    /// How many complete rounds are kept for later questions, and how long names of accounts whose data an app never deleted.
-    static let keptRounds = 100
+    /// How many complete rounds are kept for later questions, how many that are not complete, and how long names of accounts whose data an app never deleted.
+    static let (keptRounds, keptDebts) = (100, 200)
     static let keptNames: TimeInterval = 30 * 24 * 3600
 
     /// Something has changed that the disk is to have.
@@ -89,6 +89,7 @@ extension BrokerState {
 
     mutating func prune() {
         ledger.prune(keeping: Self.keptRounds, namesSince: now.wall.addingTimeInterval(-Self.keptNames))
+        ledger.fold(keeping: Self.keptDebts)
         if repeatedEntries.count > ledger.sessions.count {
             repeatedEntries = repeatedEntries.filter { ledger.sessions[$0.key] != nil }
         }

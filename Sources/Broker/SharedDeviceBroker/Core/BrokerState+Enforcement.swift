@@ -33,7 +33,6 @@ struct Enforcement: Sendable {
     var late: Set<Participant> = []
 
     static let firstPause = Duration.seconds(5)
-    static let longestPause = Duration.seconds(60)
 }
 
 extension BrokerState {
@@ -163,10 +162,7 @@ extension BrokerState {
 
     /// Takes the program's report on one app: that it was stopped and its data deleted, or why not. It counts only from whom the app was handed to, for
     /// the sessions for which it was, and while no process is left that was given the account.
-    mutating func reportEnforcement(
-        _ request: Request,
-        _ caller: Caller
-    ) throws(Refusal) -> BrokerProtocol.Fields? {
+    mutating func reportEnforcement(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else {
             return [:]
         }
@@ -180,7 +176,7 @@ extension BrokerState {
             enforcement.failures[participant] = Enforcement.Failure(
                 problem: problem,
                 next: now.uptime + pause,
-                pause: min(pause * 2, Enforcement.longestPause)
+                pause: min(pause * 2, Self.longestPause)
             )
             enforcement.claims[participant] = nil
             ledger.release(claim.sessions, of: participant, on: claim.connection, at: now)

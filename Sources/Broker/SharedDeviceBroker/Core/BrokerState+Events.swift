@@ -17,15 +17,10 @@ package struct ComplianceWord: Sendable, Equatable {
 extension BrokerState {
     /// The service that speaks to the provider.
     static let providerUnit = "shared-device-identity.service"
-    /// The pause between two questions to the provider that are asked before their time. Who brings reasons without end does not have it asked so.
+    /// The pause between two questions to the provider that are asked before their time. Whoever brings reasons without end does not make the broker ask more often.
     static let soonPause = Duration.seconds(30)
     /// How far the provider's clock may be behind this device's, in seconds.
     static let clockSkew: TimeInterval = 60
-
-    /// Whether the caller is the service that speaks to the provider.
-    func checkIsProvider(_ caller: Caller) throws(Refusal) {
-        guard isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
-    }
 
     /// Does what follows from what was heard.
     ///
@@ -35,23 +30,21 @@ extension BrokerState {
         for event in events {
             switch event.kind {
             case .networkUp:
-                guard isOfProvider(event) else { continue }
+                guard isIssuer(event.issuer) else { continue }
                 // Who wanted to be left alone may not have been the provider.
                 (provider.pausedUntil, provider.failures) = (nil, 0)
                 askSoon()
             case .doubt:
                 keepForSignIns(event)
                 let subject = provider.session?.record?.person.subject
-                if isOfProvider(event), event.subject == nil || event.subject == subject { askSoon() }
+                if isIssuer(event.issuer), event.subject == nil || event.subject == subject { askSoon() }
             case .compliant, .notCompliant:
-                if isOfProvider(event) { isKept = heedCompliance(event) || isKept }
+                if isIssuer(event.issuer) { isKept = heedCompliance(event) || isKept }
             case .ended, .reauthenticate: isKept = heedEnd(event) || isKept
             }
         }
         return isKept
     }
-
-    private func isOfProvider(_ event: ProviderEvent) -> Bool { isIssuer(event.issuer) }
 
     private func isIssuer(_ name: String) -> Bool {
         policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
@@ -72,8 +65,8 @@ extension BrokerState {
 
     private mutating func heedEndOfSession(_ event: ProviderEvent) -> Bool {
         guard let session = provider.session, let record = session.record, event.concerns(record) else { return false }
-        // It was told late, or told again: the person has begun another session since, or has proved since who they are. Whether they may stay the
-        // provider knows.
+        // It was told late, or told again: the person has begun another session since, or has proved since who they are. The provider knows
+        // whether they may stay.
         let since = event.kind == .ended ? session.beganAt : session.provedAt
         if let date = event.date, date < since.addingTimeInterval(-Self.clockSkew) {
             askSoon()
@@ -89,7 +82,8 @@ extension BrokerState {
     // MARK: While somebody signs in
 
     private mutating func keepForSignIns(_ event: ProviderEvent) {
-        if isOfProvider(event), let began = firstSignIn { provider.heard.add(event, at: now.uptime, since: began) }
+        guard isIssuer(event.issuer), let began = firstSignIn else { return }
+        provider.heard.add(event, at: now.uptime, since: began)
     }
 
     /// Since when the first sign-in with the provider is under way; `nil` where none is.

@@ -96,7 +96,12 @@ extension BrokerState {
         guard let last = ledger.sessions.keys.max(), let began = ledger.sessions[last]?.startedAt else { return }
         let present = device.account.flatMap(SeatLogin.user)
         guard device.account == nil || present != nil else { return }
-        let former = seat.sessions.filter { $0.began <= began && $0.userID != present }
+        // Somebody may have set the wall clock between the login and the sign-in. Then the clock that never jumps is right, as long as nobody has set the
+        // wall clock since the sign-in.
+        let awake = now.uptime - now.asleep - .seconds(max(0, now.wall.timeIntervalSince(began)))
+        let former = seat.sessions.filter { session in
+            session.userID != present && (session.began <= began || session.beganAwake.map { $0 <= awake } ?? false)
+        }
         watch.spent.formUnion(former.map(\.name))
         guard device.account == nil, watch.isFromStart, policy.identity == .loginSession,
             let owner = ledger.sessions[last]?.account.flatMap(SeatLogin.user)
@@ -134,13 +139,11 @@ extension BrokerState {
     // MARK: What follows
 
     /// A configuration is in force: an account of the other kind is from before its change.
-    mutating func checkIdentity() {
+    mutating func checkKindOfAccount() {
         guard policy.isConfigured else { return }
         if !policy.followsSeat {
             // Who is at the seat is still so, and is told again only when it changes.
-            let (seat, silentSince) = (watch.seat, watch.silentSince)
-            watch = SeatWatch(isFromStart: false)
-            (watch.seat, watch.silentSince) = (seat, silentSince)
+            watch = SeatWatch(seat: watch.seat, silentSince: watch.silentSince, isFromStart: false)
         }
         checkProviderSession()
         let isLogin = policy.identity == .loginSession
@@ -216,6 +219,7 @@ extension BrokerState {
         }
         do throws(Refusal) {
             try device.checkSignIn(rules)
+            try checkManifests()
             if isSignInHeld { throw .cleanupPending(awaited) }
             let account = login.account(tenant: rules.tenantIdentifier)
             try write(account, of: nil, nil, detail: "login session \(login.sessions.text)")

@@ -296,9 +296,7 @@ extension BrokerState {
         guard isSame, account.hasIdentifier(signIn.account.identifier) else { throw .otherPerson }
         replaceProviderSession(signIn, since: prompt.beganAt)
         request.call.promptName.map { prompts[$0] = nil }
-        let fields: BrokerProtocol.Fields = [
-            "username": .string(account.username), "epoch": .uint64(session),
-        ]
+        let fields: BrokerProtocol.Fields = ["username": .string(account.username), "epoch": .uint64(session)]
         wait(request, for: .stored(fields, nil))
         heedHeard(since: prompt.beganAt)
         touch()
@@ -383,7 +381,5 @@ extension Request.Call {
     }
 
     /// What ``cancelSignIn(label:)`` names the sign-in by.
-    var signInLabel: String? {
-        if case .signIn(_, _, _, let label) = self { label } else { promptName }
-    }
+    var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }
 }

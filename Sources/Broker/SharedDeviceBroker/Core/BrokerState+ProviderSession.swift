@@ -23,7 +23,7 @@ extension BrokerState {
         scheduleCheck()
     }
 
-    /// What was asked about a sign-in of before says nothing of another one.
+    /// Answers about an earlier sign-in say nothing of the next one.
     private mutating func forgetQuestions() {
         (provider.mayBeUsed, provider.problem, provider.unanswered) = (false, nil, nil)
         (provider.demandedAt, provider.pausedUntil, provider.failures) = (nil, nil, 0)
@@ -101,7 +101,7 @@ extension BrokerState {
         effects.append(.note(.notice, "signed out by the provider", ["reason": cause, "epoch": "\(device.epoch)"]))
     }
 
-    /// The provider wants the person before it gives a token. To want them once more gives them no more time.
+    /// The provider wants the person before it gives a token. If it wants them again, they get no more time.
     mutating func needPerson() {
         guard !provider.needsPerson else { return }
         provider.demandedAt = now.uptime

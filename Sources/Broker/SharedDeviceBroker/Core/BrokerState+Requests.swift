@@ -11,10 +11,11 @@ extension BrokerState {
     /// A request that waits for the identity provider.
     struct Asked: Sendable {
         enum Purpose: Sendable {
-            case signIn(scopes: Set<String>, label: String?)
+            case signIn(scopes: Set<String>)
             /// The person answers a prompt.
             case prompt
-            case join, leave
+            /// The device joins or leaves its organisation.
+            case membership
             case token(scopes: Set<String>, epoch: UInt64, identifier: String)
         }
 
@@ -33,9 +34,7 @@ extension BrokerState {
         /// was: whoever hangs up does not try for nothing, and an app that is killed locks nobody out.
         var isAbandoned = false
 
-        var isPassword: Bool {
-            if case .token = purpose { false } else { true }
-        }
+        var isPassword: Bool { if case .token = purpose { false } else { true } }
     }
 
     /// A sign-in whose session is not on the disk yet.
@@ -43,7 +42,6 @@ extension BrokerState {
         /// `nil` where it is a login at the seat.
         let asked: Asked?
         let next: DeviceState
-        let account: Account
         /// `nil` for a login, and where a prompt has asked.
         let token: AccessToken?
         let change: UInt64
@@ -95,18 +93,14 @@ extension BrokerState {
     private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         switch request.call {
         case .deviceInformation: return deviceInformation
-        case .join(let credentials):
+        case .join(let credentials), .leave(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
             // The device's own directory says nothing about the organisation's people.
-            guard policy.organisation == nil else { throw .noJoinByPage }
-            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .join)
-            return nil
-        case .leave(let credentials):
-            guard caller.isAdministrator else { throw .notPermitted }
-            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .leave)
+            if case .join = request.call, policy.organisation != nil { throw .noJoinByPage }
+            try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .membership)
             return nil
         case .providerEvents(let events):
-            try checkIsProvider(caller)
+            guard isService(caller, unit: Self.providerUnit) else { throw .notTheProvider }
             guard heed(events) else { return [:] }
             wait(request, for: .stored([:], nil))
             return nil
@@ -114,9 +108,7 @@ extension BrokerState {
         case .enforced: return try reportEnforcement(request, caller)
         default: break
         }
-        if let right = request.call.right {
-            return try permit(right, request, caller) ? try administer(request) : nil
-        }
+        if let right = request.call.right { return try permit(right, request, caller) ? try administer(request) : nil }
         let participant: Participant
         do throws(Refusal) {
             participant = try identify(request, caller)
@@ -188,9 +180,7 @@ extension BrokerState {
             "joined": .boolean(rules.isJoined),
             "identity": .string(policy.identity.rawValue),
         ]
-        if isSignInHeld {
-            fields["signInHeldFor"] = .array(awaited.map { .string($0) }, of: "s")
-        }
+        if isSignInHeld { fields["signInHeldFor"] = .array(awaited.map { .string($0) }, of: "s") }
         fields["tenant"] = rules.tenantIdentifier.map { .string($0) }
         fields["organization"] = policy.organization.map { .string($0) }
         fields["configurationProblem"] = policy.problem.map { .string($0) }
@@ -224,16 +214,20 @@ extension BrokerState {
         if ledger.ask(participant, on: request.connection) { needsDisk(within: Self.lazyWrite) }
         let owed = ledger.owed(by: participant, on: request.connection)
         if !owed.isEmpty { tell(participant) }
-        let isWithheld = policy.cleanup.isStrict && !owed.isEmpty && device.account != nil
-        let account = isWithheld ? nil : device.account
+        let account = policy.cleanup.isStrict && !owed.isEmpty ? nil : device.account
         if account != nil, let change = try hold(participant, request.connection) {
             wait(request, for: .account(participant), change: change)
             return nil
         }
-        return SessionAnswer(
+        return sessionFields(account, owing: owed)
+    }
+
+    /// What an app is told of who is signed in. Where somebody is and the app is not told who, the account is withheld.
+    func sessionFields(_ account: Account?, owing owed: [OwedSession]) -> BrokerProtocol.Fields {
+        SessionAnswer(
             session: DeviceSession(account: account, epoch: device.epoch),
             owed: owed,
-            isWithheld: isWithheld,
+            isWithheld: account == nil && device.account != nil,
             isStrict: policy.cleanup.isStrict
         ).fields
     }
@@ -337,9 +331,7 @@ extension BrokerState {
 
     /// Bounds what one user lets the identity provider do at a time.
     func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
-        let own = asked.values.count {
-            $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned
-        }
+        let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned }
         guard own < (isPassword ? Self.checksOfUser : Self.tokensOfUser) else { throw .tooManyQuestions }
     }
 
@@ -351,6 +343,14 @@ extension BrokerState {
         _ session: UInt64?,
         cause: String
     ) throws(Refusal) -> BrokerProtocol.Fields? {
+        // Whoever is being signed in is meant as well: an administrator who disables the user sees them gone.
+        if let pending, session == nil || session == pending.next.epoch,
+            identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
+        {
+            // Otherwise the person at the seat would be signed in again at once.
+            if pending.asked == nil { loginIsSpent(pending.next.epoch) }
+            dropPendingSignIn(because: .requestAbandoned)
+        }
         let ended = device.epoch
         enter(try device.signingOut(identifier, session: session), cause: cause)
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(device.epoch), "session": .uint64(ended)]

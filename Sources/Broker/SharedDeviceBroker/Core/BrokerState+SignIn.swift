@@ -9,7 +9,7 @@ import SharedDevice
 extension BrokerState {
     /// Lets the next step of a sign-in begin: first the rounds of those before have to allow it, then the provider is asked.
     mutating func signIn(_ request: Request, _ participant: Participant) throws(Refusal) -> BrokerProtocol.Fields? {
-        guard case .signIn(let credentials, let scopes, let patience, let label) = request.call else { return nil }
+        guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return nil }
         // Where people log in at the machine, no prompt helps either.
         guard policy.passwordSignIn || policy.identity == .loginSession else {
             // Where nobody can sign in at all, no prompt helps.
@@ -20,7 +20,7 @@ extension BrokerState {
         // All of it before the password is looked at: a refusal must not tell whether it was right.
         guard try admitSignIn(request, participant, until: request.askedAt + patience) else { return nil }
         try checkScopes(scopes, of: participant)
-        try authenticate(credentials, request, participant, .signIn(scopes: scopes, label: label))
+        try authenticate(credentials, request, participant, .signIn(scopes: scopes))
         return nil
     }
 
@@ -48,7 +48,13 @@ extension BrokerState {
         guard policy.identity != .loginSession else { throw .signedInByLogin }
         if let problem = complianceProblem { throw problem }
         try device.checkSignIn(rules)
+        try checkManifests()
         guard pending == nil else { throw .signInUnderWay }
+    }
+
+    /// Under a strict policy nobody signs in while a manifest may be of a program that would not be cleaned up.
+    func checkManifests() throws(Refusal) {
+        if policy.cleanup.isStrict, let path = unknownManifests.first { throw .manifestUnknown(path) }
     }
 
     mutating func authenticate(
@@ -77,10 +83,10 @@ extension BrokerState {
     mutating func authenticated(_ number: UInt64, _ result: Result<AuthenticatedIdentity, IdentityError>) {
         guard var attempt = asked[number] else { return }
         do throws(Refusal) {
-            let identity = try heed(result, of: attempt)
+            let identity = try self.identity(by: result, of: attempt)
             switch attempt.purpose {
             case _ where attempt.isAbandoned: asked[number] = nil
-            case .signIn(let scopes, _):
+            case .signIn(let scopes):
                 attempt.account = identity.account
                 asked[number] = attempt
                 effects.append(.issueToken(number, identity.account, scopes: scopes))
@@ -88,10 +94,10 @@ extension BrokerState {
                 // A prompt gets no token.
                 asked[number] = nil
                 try begin(attempt, identity.account, nil)
-            case .join, .leave:
+            case .membership:
                 asked[number] = nil
                 guard identity.isAdministrator else { throw .notOrganisationAdministrator }
-                if case .join = attempt.purpose {
+                if case .join = attempt.request.call {
                     try join(attempt.request, identity.account)
                 } else {
                     try leave(attempt.request, identity.account)
@@ -106,8 +112,8 @@ extension BrokerState {
     }
 
     /// Tells the throttle, and passes the identity on.
-    private mutating func heed(
-        _ result: Result<AuthenticatedIdentity, IdentityError>,
+    private mutating func identity(
+        by result: Result<AuthenticatedIdentity, IdentityError>,
         of attempt: Asked
     ) throws(Refusal) -> AuthenticatedIdentity {
         switch result {
@@ -140,10 +146,8 @@ extension BrokerState {
                 guard let account = device.account, epoch == device.epoch else { throw sessionIsOver(identifier) }
                 tokens.store(token, for: attempt.participant, scopes: scopes, at: now)
                 let grant = Grant(account: account, epoch: epoch, token: token)
-                if let fields = try handOver(attempt.request, attempt.participant, grant) {
-                    reply(number, fields)
-                }
-            case .join, .leave, .prompt: break
+                if let fields = try handOver(attempt.request, attempt.participant, grant) { reply(number, fields) }
+            case .membership, .prompt: break
             }
         } catch {
             refuse(attempt.request, error)
@@ -167,12 +171,7 @@ extension BrokerState {
     ///   - attempt: who has asked for it; `nil` for a login at the seat.
     ///   - token: the first one of the app that asks; a prompt and a login get none.
     ///   - detail: who signs the person in, for the log.
-    mutating func write(
-        _ account: Account,
-        of attempt: Asked?,
-        _ token: AccessToken?,
-        detail: String
-    ) throws(Refusal) {
+    mutating func write(_ account: Account, of attempt: Asked?, _ token: AccessToken?, detail: String) throws(Refusal) {
         let next = try device.signingIn(account, rules)
         if let problem = disk.problem { throw .failed(problem) }
         ledger.begin(next.epoch, account: account, at: now)
@@ -189,7 +188,7 @@ extension BrokerState {
         if attempt?.provided != nil { isProviderDirty = true }
         let change = needsDisk(within: .zero)
         if let holder { connected[holder.request.connection]?.held = change }
-        pending = PendingSignIn(asked: attempt, next: next, account: account, token: token, change: change)
+        pending = PendingSignIn(asked: attempt, next: next, token: token, change: change)
     }
 
     private func checkCleanups(_ attempt: Asked) throws(Refusal) {
@@ -216,9 +215,8 @@ extension BrokerState {
 
     /// The disk has the session: now the person is signed in.
     mutating func finishSignIn() {
-        guard let pending, disk.committed >= pending.change else { return }
+        guard let pending, disk.committed >= pending.change, let account = pending.next.account else { return }
         self.pending = nil
-        let account = pending.account
         enter(pending.next, cause: pending.asked?.participant.app ?? "login")
         guard let asked = pending.asked else {
             // The clock may have been set meanwhile, and the new session ended at once.
@@ -241,7 +239,7 @@ extension BrokerState {
         noteActivity()
         let program = connected[request.connection]?.caller.program ?? ""
         effects.append(.note(.notice, "signed in", ["epoch": "\(device.epoch)", "caller": program]))
-        if case .signIn(let scopes, _) = asked.purpose, let token = pending.token {
+        if case .signIn(let scopes) = asked.purpose, let token = pending.token {
             tokens.store(token, for: asked.participant, scopes: scopes, at: now)
             reply(request.number, Grant(account: account, epoch: device.epoch, token: token).fields)
         } else {
@@ -260,7 +258,7 @@ extension BrokerState {
         enterLog(
             .signedOut,
             session: pending.next.epoch,
-            account: pending.account,
+            account: pending.next.account,
             detail: "the sign-in came to nothing: \(refusal.code)"
         )
         device = pending.next.next(mode: device.mode, account: nil)
@@ -326,12 +324,8 @@ extension BrokerState {
             guard membership.tenantIdentifier == tenant else { throw .joinedElsewhere }
         } else {
             if let meant = policy.tenantIdentifier, meant.lowercased() != tenant { throw .tenantMismatch }
-            let next = Membership(
-                organization: policy.organization,
-                tenantIdentifier: tenant,
-                joinedAt: now.wall
-            )
-            join(next, by: account)
+            let next = Membership(organization: policy.organization, tenantIdentifier: tenant, joinedAt: now.wall)
+            changeMembership(to: next, by: account)
         }
         wait(request, for: .stored(["tenant": .string(tenant)], nil))
     }
@@ -339,7 +333,7 @@ extension BrokerState {
     private mutating func leave(_ request: Request, _ account: Account) throws(Refusal) {
         guard let membership else { throw .notJoined }
         guard membership.tenantIdentifier == account.tenantIdentifier.lowercased() else { throw .tenantMismatch }
-        join(nil, by: account)
+        changeMembership(to: nil, by: account)
         wait(request, for: .stored([:], nil))
     }
 }

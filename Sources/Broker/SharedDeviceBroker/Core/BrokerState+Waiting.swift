@@ -97,12 +97,7 @@ extension BrokerState {
         }
         // Where a receipt does not count, its sender has to ask: that has the ledger wait for it.
         guard case .report = request.call, let participant, device.account == nil, fields.isEmpty else { return fields }
-        let answer = SessionAnswer(
-            session: DeviceSession(account: nil, epoch: device.epoch),
-            owed: ledger.owed(by: participant, on: request.connection),
-            isStrict: policy.cleanup.isStrict
-        )
-        return fields.merging(answer.fields) { $1 }
+        return sessionFields(nil, owing: ledger.owed(by: participant, on: request.connection))
     }
 
     /// - Parameter change: what the disk has to have first; `nil` means all changes up to now.

@@ -19,6 +19,8 @@ package struct BrokerState: Sendable {
     package internal(set) var manifests: [AppManifest] = []
     /// Why others are not in force.
     var manifestProblems: [String] = []
+    /// Manifests that nobody could read so far.
+    var unknownManifests: [String] = []
     var eligibility = AppEligibility()
     let requiresProof: Bool
     package internal(set) var ledger: CleanupLedger
@@ -145,7 +147,7 @@ package struct BrokerState: Sendable {
             for connection in ledger.connections.union(connected.keys).sorted() { leave(connection, mark: mark) }
         case .busRestored:
             provider.isReachable = true
-            announceAgain()
+            announce(modeChanged: false)
         case .request(let request): take(request)
         case .malformed(let connection, let method, let refusal):
             noteRefusal(refusal, method: method, app: "an app", user: connected[connection]?.caller.user ?? .max)
@@ -159,7 +161,7 @@ package struct BrokerState: Sendable {
             isTouched = true
         case .commitFailed(let batch, let problem): commitFailed(batch, problem)
         case .configured(let policy): configure(policy)
-        case .manifests(let manifests, let problems): use(manifests, problems)
+        case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
         case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
         case .authorised(let number, let isGranted): authorised(number, isGranted)
         case .logRead(let number, let result): logRead(number, result)
@@ -224,19 +226,16 @@ package struct BrokerState: Sendable {
             // Tried at once, also on a disk that has just failed: what was noted has to get there at least.
             disk.due = now.uptime
         }
-        effects.append(.announce(modeChanged: next.mode != before.mode))
-        remind()
-        lookAtSchedule()
-        wakeDebtors()
+        announce(modeChanged: next.mode != before.mode)
         touch()
     }
 
-    /// Everybody has to ask again: after a start and after an outage, apps may have missed a broadcast.
-    private mutating func announceAgain() {
-        effects.append(.announce(modeChanged: false))
+    /// Tells all apps to ask: after a change, and after a start and an outage, in which they may have missed a broadcast.
+    private mutating func announce(modeChanged: Bool) {
+        effects.append(.announce(modeChanged: modeChanged))
         remind()
-        wakeDebtors()
         lookAtSchedule()
+        wakeDebtors()
     }
 
     private mutating func configure(_ policy: DevicePolicy) {
@@ -256,7 +255,7 @@ package struct BrokerState: Sendable {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)
         }
         checkPendingSignIn()
-        checkIdentity()
+        checkKindOfAccount()
         if let next = device.under(mode, rules) { enter(next, cause: "the managed configuration") }
         schedule?.schedule.settings = policy.schedule
         lookAtSchedule()
@@ -264,7 +263,7 @@ package struct BrokerState: Sendable {
     }
 
     /// The device's membership has changed. An account that the new rules do not admit is signed out.
-    mutating func join(_ next: Membership?, by account: Account) {
+    mutating func changeMembership(to next: Membership?, by account: Account) {
         enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
         membership = next
         isMembershipDirty = true
@@ -284,9 +283,6 @@ package struct BrokerState: Sendable {
         enter(next, cause: reason)
         effects.append(.note(.notice, "signed out automatically", ["reason": reason]))
     }
-
-    /// What manifests and lists say together that is probably not meant.
-    package var warnings: [String] { eligibility.warnings }
 
     mutating func touch() {
         revision += 1

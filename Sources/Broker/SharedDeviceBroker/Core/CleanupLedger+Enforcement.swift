@@ -31,7 +31,7 @@ extension CleanupLedger {
         for number in owed { change(number, participant) { $0.connections.insert(connection) } }
     }
 
-    /// It does so no longer. What it left the app or the next one cleans up; a receipt that came meanwhile counts.
+    /// The process does so no longer. The app or the next process cleans up what is left; a receipt that came meanwhile counts.
     package mutating func release(
         _ owed: Set<UInt64>,
         of participant: Participant,

@@ -1,12 +1,18 @@
 import FoundationEssentials
 package import SharedDevice
 
+extension Account {
+    /// The account that stands for a person whose name the ledger has forgotten. The app still owes the cleanup: an adapter deletes its program's data
+    /// whoever it belongs to, and one that was not running in the session has deleted nothing yet.
+    fileprivate static func forgotten(_ session: UInt64) -> Account {
+        Account(identifier: "forgotten.\(session)", username: "forgotten user")
+    }
+}
+
 /// What the ledger says of itself.
 extension CleanupLedger {
     /// The connections that were given an account and have not reported.
-    package var connections: Set<String> {
-        Set(parts.values.flatMap { $0.values.flatMap(\.connections) })
-    }
+    package var connections: Set<String> { Set(parts.values.flatMap { $0.values.flatMap(\.connections) }) }
 
     /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
     package var openRounds: [(number: UInt64, ended: Duration?)] {
@@ -23,7 +29,7 @@ extension CleanupLedger {
             if let connection, part.isReported, !part.connections.contains(connection) { return nil }
             return OwedSession(
                 epoch: number,
-                account: sessions[number]?.account,
+                account: sessions[number]?.account ?? .forgotten(number),
                 mark: part.mark,
                 isShared: part.connections.contains { $0 != connection }
             )

@@ -57,6 +57,15 @@ package struct CleanupLedger: Sendable, Equatable {
         package var mark: UInt64 = 0
         /// The connections that have reported under this mark.
         package var reported: Set<String> = []
+
+        /// Waits for the processes of another part as well.
+        mutating func take(_ other: Part) {
+            connections.formUnion(other.connections)
+            // Another one than a receipt on its way has, where both had such ends.
+            if mark != other.mark { mark ^= other.mark }
+            reported = []
+            if other.progress?.isSettled != true { isReported = isReported && other.isReported }
+        }
     }
 
     /// A new ``Part/mark``, for whoever runs the ledger. Random, and no count: one that the disk did not have would come a second time after a
@@ -67,13 +76,6 @@ package struct CleanupLedger: Sendable, Equatable {
     package struct Changes: Sendable, Equatable {
         package var sessions: Set<UInt64> = []
         package var parts: [UInt64: Set<Participant>] = [:]
-
-        package var isEmpty: Bool { sessions.isEmpty && parts.isEmpty }
-
-        package mutating func merge(_ other: Changes) {
-            sessions.formUnion(other.sessions)
-            parts.merge(other.parts) { $0.union($1) }
-        }
     }
 
     /// What a report changed.
@@ -112,7 +114,10 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     /// What could not be written is still to be written.
-    package mutating func putBack(_ changes: Changes) { self.changes.merge(changes) }
+    package mutating func putBack(_ unwritten: Changes) {
+        changes.sessions.formUnion(unwritten.sessions)
+        changes.parts.merge(unwritten.parts) { $0.union($1) }
+    }
 
     // MARK: Sessions
 
@@ -139,7 +144,7 @@ package struct CleanupLedger: Sendable, Equatable {
         completeIfSettled(number)
     }
 
-    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger did not list it yet.
+    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger has changed.
     package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
         guard let session = sessions[number], session.outcome == nil else { return false }
         let before = parts[number]?[participant]
@@ -300,13 +305,7 @@ package struct CleanupLedger: Sendable, Equatable {
             changes.parts[number, default: []].insert(old)
             // If both are listed, the entry that still owes stays, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
-                change(number, new) { merged in
-                    merged.connections.formUnion(part.connections)
-                    // Another one than a receipt on its way has, where both had such ends.
-                    if part.mark != other.mark { merged.mark = part.mark ^ other.mark }
-                    merged.reported = []
-                    if part.progress?.isSettled != true { merged.isReported = other.isReported && part.isReported }
-                }
+                change(number, new) { $0.take(part) }
             } else {
                 change(number, new) { $0 = part }
             }
@@ -320,6 +319,25 @@ package struct CleanupLedger: Sendable, Equatable {
         for number in complete.dropLast(count) { remove(number) }
         for (number, session) in sessions where session.account != nil && session.endedAt.map({ $0 < date }) ?? false {
             changeSession(number) { $0.account = nil }
+        }
+    }
+
+    /// Keeps at most `count` rounds that are over and not complete. What apps owe of the oldest ones moves to a later round of the same account.
+    /// Otherwise an app that never reports would make the ledger grow with each sign-out.
+    package mutating func fold(keeping count: Int) {
+        let ended = unfinished.filter { sessions[$0]?.endedAt != nil }.sorted()
+        for number in ended.dropLast(count) {
+            guard let session = sessions[number],
+                let later = ended.first(where: {
+                    $0 > number && sessions[$0]?.account == session.account && sessions[$0]?.outcome == session.outcome
+                })
+            else { continue }
+            for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
+                change(later, participant) { taken in
+                    if taken.progress?.isSettled == false { taken.take(part) } else { taken = part }
+                }
+            }
+            remove(number)
         }
     }
 

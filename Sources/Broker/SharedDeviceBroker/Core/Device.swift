@@ -31,12 +31,6 @@ package struct DeviceState: Sendable, Equatable {
     /// A new device: personal, nobody signed in, epoch 0.
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
 
-    package init(mode: ManagedMode, account: Account?, epoch: UInt64) {
-        self.mode = mode
-        self.account = account
-        self.epoch = epoch
-    }
-
     /// The state that follows this one.
     package func next(mode: ManagedMode, account: Account?) -> DeviceState {
         DeviceState(mode: mode, account: account, epoch: epoch + 1)
@@ -95,9 +89,7 @@ package struct SignInRules: Sendable, Equatable {
     /// Whether anybody may sign in.
     ///
     /// - Throws: ``Refusal``.
-    package func check() throws(Refusal) {
-        if requiresJoin, !isJoined { throw .deviceNotJoined }
-    }
+    package func check() throws(Refusal) { if requiresJoin, !isJoined { throw .deviceNotJoined } }
 
     /// Whether users of this tenant may sign in.
     ///
@@ -120,7 +112,5 @@ package struct Membership: Sendable, Equatable {
 extension Account {
     /// Whether `identifier` names this account. As in MSAL its case does not matter: one directory may write its ids in
     /// capitals or in small letters.
-    package func hasIdentifier(_ identifier: String) -> Bool {
-        self.identifier.lowercased() == identifier.lowercased()
-    }
+    package func hasIdentifier(_ identifier: String) -> Bool { self.identifier.lowercased() == identifier.lowercased() }
 }

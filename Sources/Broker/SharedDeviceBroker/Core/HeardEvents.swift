@@ -39,9 +39,7 @@ struct HeardEvents: Sendable {
         bytes += size
     }
 
-    private func isFull(with size: Int) -> Bool {
-        arrivals.count >= Self.capacity || bytes + size > Self.byteCapacity
-    }
+    private func isFull(with size: Int) -> Bool { arrivals.count >= Self.capacity || bytes + size > Self.byteCapacity }
 
     private mutating func forget(before began: Duration) {
         arrivals = arrivals.filter { $0.value >= began }

@@ -3,7 +3,7 @@ import FoundationEssentials
 // What one process, one user and all of them together may ask of the broker. All of it is pure: the caller passes the time of the clock that
 // never jumps.
 
-/// Bounds the calls of each user that are under way. What one connection may have under way, the bus connection itself bounds.
+/// Bounds the calls of each user that are under way. The bus connection itself bounds what one connection may have under way.
 package struct UserBudget: Sendable {
     /// How many calls of one user may be under way, and of how many bytes.
     package static let calls = 256

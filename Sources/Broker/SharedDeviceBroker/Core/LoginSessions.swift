@@ -30,6 +30,8 @@ package struct LoginSessions: Sendable {
         package var sessionClass: String
         /// When it began, by the wall clock.
         package var began: Date
+        /// When it began, by the clock that never jumps, and stands still while the machine sleeps; `nil` where logind does not say.
+        package var beganAwake: Duration?
         /// Whether it is the one in front.
         package var isActive: Bool
         package var isLocked: Bool
@@ -47,6 +49,7 @@ package struct LoginSessions: Sendable {
             type: String,
             sessionClass: String,
             began: Date,
+            beganAwake: Duration? = nil,
             isActive: Bool = true,
             isLocked: Bool = false,
             isRemote: Bool = false,
@@ -59,6 +62,7 @@ package struct LoginSessions: Sendable {
             self.type = type
             self.sessionClass = sessionClass
             self.began = began
+            self.beganAwake = beganAwake
             self.isActive = isActive
             self.isLocked = isLocked
             self.isRemote = isRemote
@@ -127,9 +131,7 @@ package struct LoginSessions: Sendable {
     }
 
     /// Whether its lock and its end are told. What is left of a person who has logged out (`isClosing`) must not sign out who comes next.
-    private func tells(_ session: Session) -> Bool {
-        if case .user = scope { true } else { session.isGraphical }
-    }
+    private func tells(_ session: Session) -> Bool { if case .user = scope { true } else { session.isGraphical } }
 }
 
 /// A login session, also beside others that had the same name before or after it.

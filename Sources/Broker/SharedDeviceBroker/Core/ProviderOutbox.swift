@@ -52,14 +52,12 @@ package struct ProviderOutbox: Sendable {
     /// How many entries are kept. Over that, the oldest is given up.
     static let capacity = 100
 
-    package private(set) var entries: [UInt64: Entry]
+    /// By their numbers, also those that an earlier run has left.
+    package private(set) var entries: [UInt64: Entry] = [:]
     /// The numbers of those that have changed since the disk had them.
     var changes: Set<UInt64> = []
     /// The one that the provider is being told.
     private(set) var underWay: UInt64?
-
-    /// - Parameter entries: those that an earlier run has left, by their numbers.
-    package init(entries: [UInt64: Entry] = [:]) { self.entries = entries }
 
     /// Adds an end.
     ///
@@ -99,9 +97,7 @@ package struct ProviderOutbox: Sendable {
     }
 
     /// When the next one is due; `nil` where nothing is to be told, or somebody is being told.
-    var next: Duration? {
-        underWay == nil ? entries.values.filter { !$0.isHeld }.map(\.next).min() : nil
-    }
+    var next: Duration? { underWay == nil ? entries.values.filter { !$0.isHeld }.map(\.next).min() : nil }
 
     /// Takes the next one that is due. It is under way until ``ended(_:mayWork:at:)``.
     mutating func takeDue(at now: Duration) -> (number: UInt64, entry: Entry)? {
@@ -151,7 +147,7 @@ extension BrokerState {
     /// Has the provider told that a session is over.
     ///
     /// - Parameters:
-    ///   - keepsSession: whether its tokens alone are.
+    ///   - keepsSession: whether only its tokens are to be revoked.
     ///   - isRenewed: whether a renewal of its record is under way.
     mutating func tellLater(_ record: ProviderRecord, keepsSession: Bool = false, isRenewed: Bool = false) {
         let (number, dropped) = provider.outbox.add(record, keepsSession: keepsSession, isHeld: isRenewed, at: now)
@@ -170,9 +166,7 @@ extension BrokerState {
         let entry = provider.outbox.entries[number]
         let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }
         guard let outcome = provider.outbox.ended(number, mayWork: mayWork, at: now) else { return }
-        if outcome == .done || outcome == .lost, let entry, entry.keepsSession {
-            doubtRecord(of: entry.record.person)
-        }
+        if outcome == .done || outcome == .lost, let entry, entry.keepsSession { doubtRecord(of: entry.record.person) }
         needsDisk(within: Self.lazyWrite)
         noteEnd(number, outcome, error?.description ?? "")
     }

@@ -15,31 +15,13 @@ package struct ProviderSession: Sendable, Equatable {
     package let provedAt: Date
     package let beganAt: Date
     /// Whether the provider wants the person before it gives a token. A start of the broker does not make up for the person.
-    package internal(set) var needsPerson: Bool
+    package internal(set) var needsPerson = false
     /// Whether no question that has the record's token is without its answer. The disk has it before one is put. A start that finds it so knows that
     /// the token counts: a refusal is the provider's word then, and not due to a token that was used twice.
-    package internal(set) var isSettled: Bool
+    package var isSettled = false
+}
 
-    package init(
-        issuer: String,
-        client: String,
-        record: ProviderRecord?,
-        checkedAt: Date,
-        provedAt: Date,
-        beganAt: Date,
-        needsPerson: Bool = false,
-        isSettled: Bool = false
-    ) {
-        self.issuer = issuer
-        self.client = client
-        self.record = record
-        self.checkedAt = checkedAt
-        self.provedAt = provedAt
-        self.beganAt = beganAt
-        self.needsPerson = needsPerson
-        self.isSettled = isSettled
-    }
-
+extension ProviderSession {
     init(_ settings: OrganisationSettings, record: ProviderRecord, since began: Date, at now: Moment) {
         self.init(
             issuer: settings.issuer.text,
@@ -71,7 +53,7 @@ extension BrokerState {
         var identity: IdentityToken?
         /// Whether the provider wants the person before it gives a token. Without a record it is not asked.
         var needsPerson: Bool { session.map { $0.needsPerson || $0.record == nil } ?? false }
-        /// Since when it does; `nil`: since before this run of the broker.
+        /// Since when the provider wants the person; `nil`: since before this run of the broker.
         var demandedAt: Duration?
         /// Grows with each sign-in of the person: a renewal from before one brings nothing.
         var generation: UInt64 = 0
@@ -142,8 +124,6 @@ extension BrokerState {
         /// Whether the app wants a new one.
         let isRefresh: Bool
 
-        func isSameToken(as other: TokenRequest) -> Bool {
-            participant == other.participant && scopes == other.scopes
-        }
+        func isSameToken(as other: TokenRequest) -> Bool { participant == other.participant && scopes == other.scopes }
     }
 }

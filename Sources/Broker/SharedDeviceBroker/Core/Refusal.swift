@@ -147,6 +147,13 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         "this device has no valid managed configuration, so nobody can sign in; have the administrator run: "
             + "shared-device configuration check"
     )
+    package static func manifestUnknown(_ path: String) -> Refusal {
+        Refusal(
+            .notSharedDevice,
+            "\(path) is no valid manifest and never was, so nobody knows which app would not be cleaned up; have the administrator run: "
+                + "shared-device configuration check"
+        )
+    }
     package static let cleanupRequired = Refusal(
         .cleanupRequired,
         "this app has to clean up after an earlier session first; follow accountChanges and report the cleanup"

@@ -3,7 +3,7 @@ package import FoundationEssentials
 /// Decides when a session ends by itself: after a time without activity, or at the end of a shift. Pure: the caller passes the time, and asks
 /// again when told to.
 ///
-/// Shifts end by the wall clock. How long the device was unused, the wall clock says over a restart, and otherwise the clock that never jumps:
+/// Shifts end by the wall clock. Over a restart the wall clock says how long the device was unused; otherwise the clock that never jumps does:
 /// the longer time counts, so that a clock that is set back lets nobody stay longer.
 package struct SignOutSchedule: Sendable {
     /// What the administrator has set.
@@ -75,7 +75,7 @@ package struct SignOutSchedule: Sendable {
     /// The first end of a shift after the session's begin. A time that the change to summer time leaves out is the first one after the gap;
     /// of one that there is twice, the first counts.
     private var shiftEnd: (Date, minute: Int)? {
-        // To ask for the local time takes long.
+        // The system takes long to say the local time.
         guard !settings.shiftEnds.isEmpty else { return nil }
         let day = 86_400.0
         let today = (localTime.clock(at: startedAt).timeIntervalSince1970 / day).rounded(.down) * day

@@ -24,9 +24,7 @@ final class BrokerEngine: Sendable {
 
     private let box: Locked<Box>
     /// A struct around the closure: a generic lock that hands a bare closure out wraps it once more each time.
-    private struct Performer: Sendable {
-        let perform: @Sendable (Effect) -> Void
-    }
+    private struct Performer: Sendable { let perform: @Sendable (Effect) -> Void }
 
     private let performer: Locked<Performer?> = Locked(nil)
     private let timer = Alarm()

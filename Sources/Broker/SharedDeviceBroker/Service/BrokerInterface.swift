@@ -70,37 +70,48 @@ final class BrokerInterface: Sendable {
     private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
         // First, so that no other copy of it is made.
         let password = call.takeText("password") { Secret(bytes: $0) }
-        guard let arguments = try? call.arguments() else {
+        let isInteractive = call.allowsInteraction
+        // What else it says is read in its user's turn, so that nobody waits for what many strangers say at once.
+        callers.identify(call.sender ?? "") { [self] caller in
+            switch caller {
+            case .failure(let refusal): reply.send(.failure(MethodFailure(refusal)))
+            case .success(let caller): take(method, password, isInteractive: isInteractive, from: caller, reply)
+            }
+        }
+    }
+
+    private func take(
+        _ method: BrokerProtocol.Method,
+        _ password: Secret?,
+        isInteractive: Bool,
+        from caller: Caller,
+        _ reply: CallReply
+    ) {
+        guard let arguments = try? reply.readArguments() else {
             return reply.send(.failure(MethodFailure(.missing("request"))))
         }
         let fields = arguments.first?.fieldsValue ?? [:]
-        let parsed = Result { () throws(Refusal) in try Request.Call(method, RequestFields(fields, password)) }
-        let claimed = fields["application"]?.stringValue
-        let isInteractive = call.allowsInteraction
-        // The fields themselves are not kept while the bus is asked.
-        callers.identify(call.sender ?? "") { [self] caller in
-            switch (caller, parsed) {
-            case (.failure(let refusal), _): reply.send(.failure(MethodFailure(refusal)))
-            case (.success(let caller), .failure(let refusal)):
-                reply.send(.failure(MethodFailure(refusal)))
-                engine.submit(.malformed(connection: caller.connection, method: method.rawValue, refusal))
-            case (.success(let caller), .success(let call)):
-                let number = replies.withLock { replies -> UInt64 in
-                    replies.next += 1
-                    replies.open[replies.next] = (reply, method)
-                    return replies.next
-                }
-                let request = Request(
-                    number: number,
-                    connection: caller.connection,
-                    claimed: claimed,
-                    call: call,
-                    method: method.rawValue,
-                    isInteractive: isInteractive
-                )
-                engine.submit(.request(request))
-            }
+        let call: Request.Call
+        do throws(Refusal) {
+            call = try Request.Call(method, RequestFields(fields, password))
+        } catch {
+            reply.send(.failure(MethodFailure(error)))
+            return engine.submit(.malformed(connection: caller.connection, method: method.rawValue, error))
         }
+        let number = replies.withLock { replies -> UInt64 in
+            replies.next += 1
+            replies.open[replies.next] = (reply, method)
+            return replies.next
+        }
+        let request = Request(
+            number: number,
+            connection: caller.connection,
+            claimed: fields["application"]?.stringValue,
+            call: call,
+            method: method.rawValue,
+            isInteractive: isInteractive
+        )
+        engine.submit(.request(request))
     }
 }
 
@@ -209,9 +220,7 @@ struct RequestFields {
         var wish = Request.PromptWish()
         if let methods = fields["methods"] {
             // Methods of later versions are no mistake.
-            guard let names = methods.stringsValue else {
-                throw .malformed("methods", "has to be an array of strings")
-            }
+            guard let names = methods.stringsValue else { throw .malformed("methods", "has to be an array of strings") }
             wish.methods = names.prefix(16).compactMap(BrokerProtocol.SignInMethod.init)
             guard !wish.methods.isEmpty else { throw .malformed("methods", "has none of the known methods") }
         }

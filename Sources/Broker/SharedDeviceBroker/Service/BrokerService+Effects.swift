@@ -20,7 +20,7 @@ extension BrokerService {
             interface.forgetAnswers()
             announce(modeChanged)
         case .commit(let batch):
-            // What is wiped from the disk stays in no answer, either.
+            // The interface keeps no answer with what the store wipes.
             if batch.erases { interface.forgetAnswers() }
             commit(batch)
         case .authenticate(let number, let credentials):

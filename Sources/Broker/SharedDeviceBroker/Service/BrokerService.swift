@@ -60,8 +60,10 @@ package final class BrokerService: Sendable {
     let activity: ActivityFile
     /// The configuration that was valid before the broker's start.
     private let kept: Data?
-    /// A valid configuration that the disk does not have yet.
-    private let unkept = Locked<ManagedConfiguration?>(nil)
+    /// Valid settings that the disk does not have yet.
+    private let unkept = Locked(KeptSettings())
+    /// The manifests that the disk has, or will have after the write that is under way.
+    private let keptManifests: Locked<[String: Data]>
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
     let login = Locked<LoginWatch?>(nil)
@@ -97,6 +99,7 @@ package final class BrokerService: Sendable {
         let now = Moment.now
         let content = try store.load(at: now)
         kept = content.configuration
+        keptManifests = Locked(content.manifests)
         for problem in content.recordProblems { log.error("not opened", metadata: ["reason": "\(problem)"]) }
         let engine = BrokerEngine(
             BrokerState(content, lastActivity: activity.date, requiresProof: options.hasManyUsers, at: now)
@@ -116,7 +119,7 @@ package final class BrokerService: Sendable {
         interface = BrokerInterface(engine: engine, callers: callers) { provider.signingKeys }
         let configuration = ManagedConfigurationFile(path: options.configurationFile)
         updates = try configuration.updates()
-        manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates()
+        manifests = try AppManifestDirectory(path: configuration.appManifestDirectory).updates(kept: content.manifests)
         engine.start { [weak self] in self?.perform($0) }
         keys.follow { engine.submit(.keys($0)) }
         try await callers.start()
@@ -165,8 +168,15 @@ package final class BrokerService: Sendable {
         for problem in manifests.problems { log.error("app manifest", metadata: ["problem": "\(problem)"]) }
         // An answer has to hold them, and people to read them.
         let problems = manifests.problems.prefix(20).map { String("\($0)".prefix(500)) }
-        engine.submit(.manifests(manifests.manifests, problems: problems))
-        for warning in engine.read({ $0.warnings }) { log.warning("apps", metadata: ["warning": "\(warning)"]) }
+        engine.submit(.manifests(manifests.manifests, problems: problems, unknown: manifests.unknown))
+        for warning in engine.read({ $0.eligibility.warnings }) {
+            log.warning("apps", metadata: ["warning": "\(warning)"])
+        }
+        let isNews = keptManifests.withLock { kept in
+            defer { kept = manifests.contents }
+            return kept != manifests.contents
+        }
+        if isNews { keep { $0.manifests = manifests.contents } }
     }
 
     // MARK: The configuration
@@ -206,39 +216,48 @@ package final class BrokerService: Sendable {
     }
 
     private func keep(_ configuration: ManagedConfiguration) {
-        let isIdle = unkept.withLock { unkept in
-            defer { unkept = configuration }
-            return unkept == nil
+        do {
+            let content = try JSONEncoder().encode(configuration)
+            keep { $0.configuration = content }
+        } catch {
+            log.error("the configuration is not kept for the next start", metadata: ["reason": "\(error)"])
         }
-        // Otherwise the try that is under way takes this one after the other.
-        if isIdle { keepConfiguration() }
     }
 
-    /// Tries each second until the disk has the configuration: otherwise an older one would be in force after a start beside a broken file.
-    private func keepConfiguration(isRetry: Bool = false) {
+    private func keep(_ change: (inout KeptSettings) -> Void) {
+        let isIdle = unkept.withLock { unkept in
+            defer { change(&unkept) }
+            return unkept == KeptSettings()
+        }
+        // Otherwise the try that is under way takes this one after the other.
+        if isIdle { keepSettings() }
+    }
+
+    /// Tries each second until the disk has the settings: otherwise older ones would be in force after a start beside a broken file.
+    private func keepSettings(isRetry: Bool = false) {
         let failed: @Sendable (String) -> Void = { [weak self, log] reason in
             if !isRetry {
                 log.error("the configuration is not kept for the next start", metadata: ["reason": "\(reason)"])
             }
             DispatchQueue.global().asyncAfter(deadline: .now() + 1) { [weak self] in
-                self?.keepConfiguration(isRetry: true)
+                self?.keepSettings(isRetry: true)
             }
         }
         // Held by the job, so that one that waits is done even where the service ends.
         let isTaken = disk.submit { [self] in
-            guard let configuration = unkept.withLock({ $0 }) else { return }
+            let settings = unkept.withLock { $0 }
             do {
-                try store.keep(configuration: try JSONEncoder().encode(configuration))
+                try store.keep(settings)
             } catch {
                 return failed("\(error)")
             }
             if isRetry { log.notice("the configuration is kept for the next start") }
             let isLatest = unkept.withLock { unkept in
-                guard unkept == configuration else { return false }
-                unkept = nil
+                guard unkept == settings else { return false }
+                unkept = KeptSettings()
                 return true
             }
-            if !isLatest { keepConfiguration() }
+            if !isLatest { keepSettings() }
         }
         if !isTaken { failed("the disk does not keep up") }
     }

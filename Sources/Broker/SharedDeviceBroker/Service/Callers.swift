@@ -50,6 +50,8 @@ final class Callers: Sendable {
     }
 
     private let connection: DBusConnection
+    private let looks: ProcessLooks
+    private let look: @Sendable (DBusConnection.PeerCredentials) -> AppCredentials
     private let unread: UnreadAnswerGuard
     private let arrived: @Sendable (Caller) -> Void
     private let left: @Sendable (String) -> Void
@@ -61,13 +63,17 @@ final class Callers: Sendable {
     ///   - arrived: a connection has been identified. Called on the reading thread, before what waits for it.
     ///   - left: a connection that had arrived, or that is followed, is gone. Called on the reading thread.
     ///   - leaves: the broker leaves the bus, for this reason, and comes back. Called on the reading thread.
+    ///   - look: what is seen of a process. It may never return.
     init(
         connection: DBusConnection,
+        looks: ProcessLooks = ProcessLooks(),
+        look: @escaping @Sendable (DBusConnection.PeerCredentials) -> AppCredentials = Callers.look,
         arrived: @escaping @Sendable (Caller) -> Void,
         left: @escaping @Sendable (String) -> Void,
         leaves: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.connection = connection
+        (self.looks, self.look) = (looks, look)
         unread = UnreadAnswerGuard(connection)
         self.arrived = arrived
         self.left = left
@@ -110,9 +116,9 @@ final class Callers: Sendable {
             if let caller = state.known[call.sender] {
                 return state.charge(number, caller, call.member, bytes: bytes) ? number : nil
             }
-            guard bytes <= Self.longestFirstCall, state.asking[call.sender]?.count ?? 0 < Self.firstCalls else {
-                return nil
-            }
+            let earlier = state.asking[call.sender] ?? []
+            let earlierBytes = earlier.reduce(0) { $0 + ($1.call?.bytes ?? 0) }
+            guard earlierBytes + bytes <= Self.firstBytes, earlier.count < Self.firstCalls else { return nil }
             state.admitted[call.sender] = FirstCall(number: number, member: call.member, bytes: bytes)
             return number
         }
@@ -131,12 +137,12 @@ final class Callers: Sendable {
     /// What asks about the device as a whole.
     fileprivate static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
-    /// What administrators alone may ask. Of others it is counted with their questions: to refuse hundreds at once takes as long as to answer them.
+    /// What administrators alone may ask. A call of these by anybody else counts as a question: to refuse hundreds at once takes as long as to answer them.
     fileprivate static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
-    /// The longest body of a call whose user is not known yet, and how many of these one connection may have under way.
-    private static let longestFirstCall = 16 * 1024
-    private static let firstCalls = 16
+    /// How many calls a connection may have under way before its user is known, and how many bytes these may have together: few, so that all connections
+    /// of one user leave room for others.
+    private static let (firstCalls, firstBytes) = (16, 24 * 1024)
 
     /// How fast the calls of a user are carried out who is no administrator: an app makes a few at a sign-in and a sign-out.
     private static let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
@@ -163,24 +169,37 @@ final class Callers: Sendable {
         if !isReading { connection.perform {} }
     }
 
-    /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
-    /// afterwards, by the descriptor that the bus gives of it; else the caller is known by its user alone. A bus that gives none is asked a
-    /// second time.
     private func ask(_ sender: String) {
         connection.askCredentials(of: sender) { [weak self] answer in
             guard let self, case .success(let peer) = answer else { return self?.answer(sender, nil) ?? () }
-            let look = { (process: UInt32?) in
-                ProcessView.credentials(ofProcess: process, user: peer.userID, label: peer.securityLabel)
+            let bus = connection.busIdentifier
+            let seen: @Sendable (AppCredentials?) -> Void = { [weak self] credentials in
+                self?.connection.perform { [weak self] in
+                    // A later run of the bus has other connections by the same names.
+                    guard let self, connection.busIdentifier == bus else { return }
+                    check(sender, peer, credentials)
+                }
             }
-            let credentials = look(peer.processID)
-            if let isRunning = peer.isRunning {
-                return self.answer(sender, caller(sender, peer, isRunning ? credentials : look(nil)))
-            }
-            connection.askCredentials(of: sender) { [weak self] answer in
-                guard let self, case .success(peer) = answer else { return self?.answer(sender, nil) ?? () }
-                self.answer(sender, caller(sender, peer, credentials))
-            }
+            looks.look(of: peer.userID, { [look] in look(peer) }, seen: seen)
         }
+    }
+
+    /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
+    /// afterwards, by the descriptor that the bus gives of it; else the caller is known by its user alone, as where nothing was seen in time. A
+    /// bus that gives no descriptor is asked a second time.
+    private func check(_ sender: String, _ peer: DBusConnection.PeerCredentials, _ credentials: AppCredentials?) {
+        let unseen = AppCredentials(user: peer.userID, executable: ProcessView.unseen, label: peer.securityLabel)
+        if let isRunning = peer.isRunning {
+            return answer(sender, caller(sender, peer, isRunning ? credentials ?? unseen : unseen))
+        }
+        connection.askCredentials(of: sender) { [weak self] answer in
+            guard let self, case .success(peer) = answer else { return self?.answer(sender, nil) ?? () }
+            self.answer(sender, caller(sender, peer, credentials ?? unseen))
+        }
+    }
+
+    private static let look: @Sendable (DBusConnection.PeerCredentials) -> AppCredentials = { peer in
+        ProcessView.credentials(ofProcess: peer.processID, user: peer.userID, label: peer.securityLabel)
     }
 
     private func caller(
@@ -199,6 +218,8 @@ final class Callers: Sendable {
     }
 
     private func answer(_ sender: String, _ caller: Caller?) {
+        // It has gone while its process was looked at.
+        guard state.withLock({ $0.asking[sender] != nil }) else { return }
         if let caller { arrived(caller) }
         let refused = state.withLock { state -> [(body: Continuation, refusal: Refusal)] in
             let waiting = state.asking.removeValue(forKey: sender) ?? []
@@ -245,7 +266,14 @@ final class Callers: Sendable {
             return turns
         }
         withExtendedLifetime(abandoned) {}
+        abandon(state.withLock { Array($0.asking.keys) })
         unread.forgetAll()
+    }
+
+    /// Nobody finds out any more who calls by these names.
+    private func abandon(_ names: [String]) {
+        let bodies = state.withLock { state in names.flatMap { state.asking.removeValue(forKey: $0) ?? [] } }
+        for (body, _) in bodies { body(.failure(.requestAbandoned)) }
     }
 
     private func receive(_ message: borrowing DBusMessage) {
@@ -254,6 +282,8 @@ final class Callers: Sendable {
             arguments[2].stringValue == ""
         else { return }
         let connection = global(name)
+        // While its process is looked at: an answer of the bus about it would say that it is gone.
+        abandon([name])
         let isFollowed = state.withLock { state in
             state.admitted[name] = nil
             let wasKnown = state.known.removeValue(forKey: name) != nil

@@ -5,7 +5,7 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// Hears from the kernel that the wall clock has jumped: somebody has set it, or the machine has slept. Which of them, the clocks say.
+/// Hears from the kernel that the wall clock has jumped: somebody has set it, or the machine has slept. The clocks say which of the two it was.
 ///
 /// Unchecked: libdispatch's source is safe on any thread, which its type does not say.
 final class ClockWatch: @unchecked Sendable {

@@ -43,9 +43,7 @@ final class LoginWatch: Sendable {
             var doubtAfter: Int?
         }
 
-        init() {
-            (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingOldest(256))
-        }
+        init() { (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingOldest(256)) }
 
         func add(_ word: Word) {
             state.withLock { state in
@@ -79,9 +77,7 @@ final class LoginWatch: Sendable {
     }
 
     /// The connection to logind's bus; `nil` while there is none.
-    private final class Link: Sendable {
-        let connection = Locked<DBusConnection?>(nil)
-    }
+    private final class Link: Sendable { let connection = Locked<DBusConnection?>(nil) }
 
     let settings: Settings
     private let task: Task<Void, Never>
@@ -108,10 +104,7 @@ final class LoginWatch: Sendable {
         var problem: String?
         for session in sessions {
             do throws(DBusError) {
-                _ = try await connection.call(
-                    Self.call("TerminateSession", [.string(session)]),
-                    timeout: Self.patience
-                )
+                _ = try await connection.call(Self.call("TerminateSession", [.string(session)]), timeout: Self.patience)
             } catch {
                 problem = Self.problem(error) ?? problem
             }
@@ -353,6 +346,7 @@ extension LoginSessions.Session {
             type: type,
             sessionClass: sessionClass,
             began: Date(timeIntervalSince1970: Double(began) / 1_000_000),
+            beganAwake: properties["TimestampMonotonic"]?.unsignedValue.map { .microseconds(Int64(clamping: $0)) },
             isActive: properties["Active"]?.booleanValue ?? false,
             isLocked: properties["LockedHint"]?.booleanValue ?? false,
             isRemote: properties["Remote"]?.booleanValue ?? false,

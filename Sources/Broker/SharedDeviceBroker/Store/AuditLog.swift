@@ -141,16 +141,14 @@ package final class AuditLog: Sendable {
 
     private static func line(_ row: borrowing SQLiteRow, path: String) throws -> Line {
         let event: String? = row["event"]
-        guard let sequence: Int64 = row["sequence"], let at: Double = row["at"], DeviceStore.isTime(at),
+        guard let sequence: Int64 = row["sequence"], let at = DeviceStore.time(row, "at"),
             let event = event.flatMap(AuditEntry.Event.init)
-        else {
-            throw StoreError.damaged(attempted: "read the audit log", message: "\(path): a row makes no sense")
-        }
+        else { throw StoreError.damaged(attempted: "read the audit log", message: "\(path): a row makes no sense") }
         let subject: Int64? = row["subject"]
         let username: String? = row["username"]
         let entry = AuditEntry(
             event: event,
-            at: Date(timeIntervalSince1970: at),
+            at: at,
             session: row["session"],
             app: row["app"],
             user: row["user"],

@@ -19,6 +19,8 @@ package final class DeviceStore: Sendable {
         package var ledger = CleanupLedger()
         /// The managed configuration that was valid last, as JSON; `nil` if none ever was.
         package var configuration: Data?
+        /// What the apps' manifests said that were valid last, by the names of their files.
+        package var manifests: [String: Data] = [:]
         /// A later state without an account, if it is only noted in the space that is kept for that.
         package var noted: (state: DeviceState, date: Date)?
         /// What is kept of the organisation's provider for the open session.
@@ -85,7 +87,7 @@ package final class DeviceStore: Sendable {
             content.device = try device(db, path: path)
             content.membership = try membership(db, path: path)
             content.ledger = try ledger(db, at: now, path: path)
-            content.configuration = try configuration(db)
+            try KeptSettings.read(db, into: &content)
             return content
         }
     }
@@ -127,21 +129,7 @@ package final class DeviceStore: Sendable {
         }
     }
 
-    /// Keeps a configuration that was found valid.
-    ///
-    /// - Throws: ``StoreError``.
-    package func keep(configuration: Data) throws(StoreError) {
-        let attempted = "keep the managed configuration"
-        do {
-            try database.write(attempted) { db in
-                try db.run("INSERT OR REPLACE INTO configuration (id, content) VALUES (1, ?)", [UInt8](configuration))
-            }
-        } catch {
-            throw StoreError(error, attempted: attempted, path: database.path)
-        }
-    }
-
-    // MARK: Device, membership and configuration
+    // MARK: Device and membership
 
     static func device(_ db: SQLiteConnection, path: String) throws -> DeviceState {
         let device = try db.row("SELECT * FROM device WHERE id = 1") { row in
@@ -186,11 +174,6 @@ package final class DeviceStore: Sendable {
             membership.tenantIdentifier,
             membership.joinedAt.timeIntervalSince1970
         )
-    }
-
-    private static func configuration(_ db: SQLiteConnection) throws -> Data? {
-        let content: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
-        return content.map { Data($0) }
     }
 
     // MARK: The ledger
@@ -386,7 +369,7 @@ package final class DeviceStore: Sendable {
         return Account(identifier: identifier, username: username, displayName: row["account_display_name"])
     }
 
-    private static func time(_ row: borrowing SQLiteRow, _ column: String) -> Date? {
+    static func time(_ row: borrowing SQLiteRow, _ column: String) -> Date? {
         guard let seconds: Double = row[column], isTime(seconds) else { return nil }
         return Date(timeIntervalSince1970: seconds)
     }

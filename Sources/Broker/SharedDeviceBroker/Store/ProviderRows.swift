@@ -25,13 +25,9 @@ struct ProviderRows: Sendable {
         for (number, entry) in ends.compactMap({ $0 }) { content.outbox[number] = entry }
         let word = try db.row("SELECT * FROM device_compliance WHERE id = 1") { row -> ComplianceWord? in
             guard let issuer: String = row["issuer"], let isCompliant: Bool = row["compliant"],
-                let said: Double = row["said_at"], DeviceStore.isTime(said)
+                let said = DeviceStore.time(row, "said_at")
             else { return nil }
-            return ComplianceWord(
-                issuer: issuer,
-                isCompliant: isCompliant,
-                date: Date(timeIntervalSince1970: said)
-            )
+            return ComplianceWord(issuer: issuer, isCompliant: isCompliant, date: said)
         }
         content.compliance = word ?? nil
     }
@@ -43,10 +39,9 @@ struct ProviderRows: Sendable {
         _ problems: inout [String]
     ) -> ProviderSession? {
         guard let issuer: String = row["issuer"], let client: String = row["client"],
-            let checked: Double = row["checked_at"], DeviceStore.isTime(checked),
-            let proved: Double = row["proved_at"], DeviceStore.isTime(proved),
-            let began: Double = row["began_at"], DeviceStore.isTime(began),
-            let needsPerson: Bool = row["needs_person"], let isSettled: Bool = row["settled"]
+            let checked = DeviceStore.time(row, "checked_at"), let proved = DeviceStore.time(row, "proved_at"),
+            let began = DeviceStore.time(row, "began_at"), let needsPerson: Bool = row["needs_person"],
+            let isSettled: Bool = row["settled"]
         else {
             problems.append("the provider's row makes no sense; tokens need a new sign-in")
             return nil
@@ -57,9 +52,9 @@ struct ProviderRows: Sendable {
             issuer: issuer,
             client: client,
             record: sealed.flatMap { open($0, use, &problems) },
-            checkedAt: Date(timeIntervalSince1970: checked),
-            provedAt: Date(timeIntervalSince1970: proved),
-            beganAt: Date(timeIntervalSince1970: began),
+            checkedAt: checked,
+            provedAt: proved,
+            beganAt: began,
             needsPerson: needsPerson,
             isSettled: isSettled
         )
@@ -70,15 +65,14 @@ struct ProviderRows: Sendable {
         at now: Moment,
         _ problems: inout [String]
     ) -> (UInt64, ProviderOutbox.Entry)? {
-        guard let number: UInt64 = row["number"], let added: Double = row["added_at"], DeviceStore.isTime(added),
+        guard let number: UInt64 = row["number"], let added = DeviceStore.time(row, "added_at"),
             let tries: Int = row["tries"], tries >= 0, let sealed: [UInt8] = row["record"],
             let keepsSession: Bool = row["keeps_session"], let record = open(sealed, .ending(number: number), &problems)
         else { return nil }
-        let date = Date(timeIntervalSince1970: added)
         let entry = ProviderOutbox.Entry(
             record: record,
             keepsSession: keepsSession,
-            addedAt: date,
+            addedAt: added,
             tries: tries,
             next: now.uptime
         )

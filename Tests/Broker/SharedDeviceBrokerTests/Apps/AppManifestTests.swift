@@ -177,7 +177,7 @@ struct AppManifestDirectoryTests {
         try write("a.json", "org.example.a")
         try write(".c.json", "org.example.c")
         try write("d.json~", "org.example.d")
-        #expect(apps.load() == AppManifests(manifests: [manifest("org.example.a"), manifest("org.example.b")]))
+        #expect(apps.load().manifests == [manifest("org.example.a"), manifest("org.example.b")])
     }
 
     @Test("a bad manifest is told and does not hide the others")
@@ -192,6 +192,25 @@ struct AppManifestDirectoryTests {
         #expect(loaded.manifests.map(\.identifier) == ["org.example.a", "org.example.c"])
         #expect(loaded.problems.map(\.code) == [.invalidValue, .unreadable, .insecure])
         #expect(loaded.problems.map(\.file) == ["b", "d", "e"].map { directory.file("apps/\($0).json") })
+    }
+
+    @Test("a manifest that has become bad before the start counts as it was; one that was never valid is unknown")
+    func kept() async throws {
+        try write("a.json", "org.example.a")
+        let kept = apps.load().contents
+        #expect(kept.keys.sorted() == ["a.json"])
+        for content in ["", "{", #"{"id": "org.example.a", "executable": "/no/such/app", "user": "no such user"}"#] {
+            try directory.write(content, to: "apps/a.json")
+            #expect(apps.load().unknown == [directory.file("apps/a.json")])
+            var updates = try await onceInotifyIsFree { try apps.updates(kept: kept) }.makeAsyncIterator()
+            let first = try #require(await updates.next())
+            #expect(first.manifests == [manifest("org.example.a")])
+            #expect(first.problems.count == 1 && first.unknown.isEmpty)
+            #expect(first.contents == kept, "also at the start after this one")
+        }
+        unlink(directory.file("apps/a.json"))
+        var updates = try await onceInotifyIsFree { try apps.updates(kept: kept) }.makeAsyncIterator()
+        #expect(await updates.next() == AppManifests(), "a manifest that was removed is over")
     }
 
     @Test(
@@ -241,7 +260,7 @@ struct AppManifestDirectoryTests {
             .makeAsyncIterator()
         func wait(_ wanted: AppManifests) async throws {
             while let update = await updates.next(isolation: #isolation) {
-                if update == wanted { return }
+                if update.manifests == wanted.manifests, update.problems.isEmpty { return }
             }
             Issue.record("the updates have ended")
         }

@@ -211,7 +211,7 @@ struct CleanupLedgerConnectionsTests {
         var ledger = ended(":1")
         let changes = ledger.takeChanges()
         #expect(changes.sessions == [2] && changes.parts == [2: ["a"]])
-        #expect(ledger.changes.isEmpty)
+        #expect(ledger.changes == CleanupLedger.Changes())
         _ = finish(&ledger, on: ":1")
         ledger.putBack(changes)
         #expect(ledger.changes == changes)

@@ -46,6 +46,21 @@ struct CleanupPolicyTests {
 
     // MARK: Strict
 
+    @Test("under a strict policy nobody signs in while a manifest may be of an app that would not be cleaned up")
+    func unknownManifest() throws {
+        let device = VirtualDevice(.strict)
+        let desk = device.app("desk")
+        device.feed(.manifests([], problems: ["bad"], unknown: ["/apps/bad.json"]))
+        #expect(device.refusalOfSignIn("ada", by: desk) == .manifestUnknown("/apps/bad.json"))
+        device.configure { $0.cleanup = .advisory }
+        try device.signIn("ada", by: desk)
+        try device.signOut(by: desk)
+        device.configure { $0.cleanup = .strict }
+        device.feed(.manifests([]))
+        try device.finish(desk)
+        try device.signIn("ada", by: desk)
+    }
+
     @Test("under a strict policy nobody signs in while anybody owes a cleanup, and the refusal names who does")
     func strictRefusal() throws {
         let scene = try Scene(.strict)

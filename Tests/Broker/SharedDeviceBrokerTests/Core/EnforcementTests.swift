@@ -231,7 +231,7 @@ struct EnforcementTests {
             let refusal = device.refusal(device.send(device.app(name), .currentAccount))
             #expect(refusal?.code == .appNotEligible && refusal?.description.contains("\"cleanup\"") == true)
         }
-        #expect(device.state.warnings.count == 1)
+        #expect(device.state.eligibility.warnings.count == 1)
         #expect(device.refusalOfSignIn("ada", by: device.app("org.example.bare"))?.code == .appNotEligible)
     }
 

@@ -154,7 +154,7 @@ struct PromptTests {
         #expect(device.refusal(refused)?.code == .appNotEligible)
         device.use(manifest)
         try device.ask(prompt, device.complete(try device.begin(prompt), "ada"))
-        #expect(device.state.device.account != nil && device.state.warnings.isEmpty)
+        #expect(device.state.device.account != nil && device.state.eligibility.warnings.isEmpty)
     }
 }
 

@@ -258,6 +258,23 @@ struct SeatTests {
         #expect(device.person == "ada")
     }
 
+    @Test("nor where the clock was set back between the login and the sign-in")
+    func restartAfterClockChange() throws {
+        let device = VirtualDevice.withLogins()
+        let login = LoginSessions.Session.of(began: 1_007_200, beganAwake: device.now.uptime)
+        device.advance(by: .seconds(60))
+        device.sit(login)
+        #expect(device.person == "ada")
+        device.advance(by: .seconds(60))
+        try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
+        device.advance(by: .seconds(9000))
+        device.restart()
+        device.sit(login)
+        #expect(device.person == nil)
+        device.sit(.of(1000, "2", began: device.now.wall.timeIntervalSince1970, beganAwake: device.now.uptime))
+        #expect(device.person == "ada")
+    }
+
     @Test("a logind that is away for a moment ends nothing; after a minute without it nobody is signed in")
     func silence() throws {
         let device = VirtualDevice.withLogins()

@@ -37,6 +37,23 @@ struct SignOutTests {
         #expect(information["storeProblem"]?.stringValue == "no space")
     }
 
+    @Test("a sign-out of somebody whose session is being written leaves nobody signed in", arguments: [true, false])
+    func duringSignIn(namesAccount: Bool) throws {
+        device.diskMode = .holds
+        let number = device.send(desk, VirtualDevice.signIn("ada"))
+        #expect(device.state.pending != nil)
+        let other = Request.Call.signOutAnyone(identifier: "grace.t", reason: "test")
+        #expect(device.refusal(device.send(device.administrator, other)) == .noCurrentAccount)
+        #expect(device.state.pending != nil, "somebody else is meant")
+        let call = Request.Call.signOutAnyone(identifier: namesAccount ? "ada.t" : nil, reason: "test")
+        #expect(device.refusal(device.send(device.administrator, call)) == .noCurrentAccount)
+        #expect(device.refusal(number) == .requestAbandoned)
+        device.diskMode = .commits
+        device.finishWriting()
+        device.advance(by: .seconds(1))
+        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+    }
+
     @Test("so on a disk that is known to be full: nobody hears that the sign-out has failed")
     func fullBefore() throws {
         let session = try device.signIn("ada", by: desk)

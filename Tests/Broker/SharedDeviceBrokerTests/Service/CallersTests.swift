@@ -74,6 +74,60 @@ struct CallersTests {
         _ = peer.connection
     }
 
+    /// Callers of whom the first one's process is stuck until the gate opens.
+    private func callers(stuckAt gate: DispatchSemaphore, patience: Duration) async throws -> (Callers, Shared<Int>) {
+        let looks = Shared(0)
+        let callers = Callers(
+            connection: connection,
+            looks: ProcessLooks(patience: patience),
+            look: { peer in
+                let number = looks.withLock { looks -> Int in
+                    looks += 1
+                    return looks
+                }
+                if number == 1 { gate.wait() }
+                return ProcessView.credentials(ofProcess: peer.processID, user: peer.userID, label: nil)
+            },
+            arrived: { [told] caller in told.withLock { $0.append("+\(caller.connection)") } },
+            left: { [told] connection in told.withLock { $0.append("-\(connection)") } }
+        )
+        try await callers.start()
+        return (callers, looks)
+    }
+
+    // A process may have a file system at its root that never answers.
+    @Test("a process that cannot be looked at keeps nobody else waiting, and is known by its user alone")
+    func stuckProcess() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        defer { gate.signal() }
+        let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(2))
+        let (stuck, other) = (try await peer(), try await peer())
+        let late = Task { await identify(callers, stuck.name) }
+        try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
+        let caller = try await identify(callers, other.name).get()
+        #expect(caller.credentials.executable != ProcessView.unseen)
+        #expect(told.withLock { $0 } == ["+\(caller.connection)"], "the other one still waits")
+        let unseen = try await late.value.get()
+        #expect(unseen.user == geteuid() && unseen.credentials.executable == ProcessView.unseen)
+        withExtendedLifetime((stuck, other)) {}
+    }
+
+    @Test("a connection that ends while its process is looked at has never arrived")
+    func goneWhileLookedAt() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(600))
+        let (stuck, other) = (try await peer(), try await peer())
+        let late = Task { await identify(callers, stuck.name) }
+        try await eventually("it is looked at") { looks.withLock { $0 } == 1 }
+        stuck.connection.close()
+        let refusal = await late.value
+        #expect(throws: Refusal.self) { try refusal.get() }
+        gate.signal()
+        let caller = try await identify(callers, other.name).get()
+        #expect(told.withLock { $0 } == ["+\(caller.connection)"])
+        withExtendedLifetime(other) {}
+    }
+
     @Test("calls that come before the bus has answered wait, and all of them are answered")
     func together() async throws {
         let callers = try await callers()

@@ -98,7 +98,7 @@ struct DeviceStoreTests {
             Membership(organization: "Contoso", tenantIdentifier: "t", joinedAt: Moment.at(5).wall)
         )
         try store.commit(batch)
-        try store.keep(configuration: Data("{}".utf8))
+        try store.keep(KeptSettings(configuration: Data("{}".utf8)))
         let other = try DeviceStore(database: DeviceDatabase(directory: directory.state)).load(at: .at(0))
         #expect(other.device == batch.device)
         #expect(other.device.account?.displayName == "Ada Lovelace")
@@ -113,8 +113,16 @@ struct DeviceStoreTests {
 
     @Test("the configuration that was kept last is there")
     func configuration() throws {
-        for text in ["one", "two"] { try store.keep(configuration: Data(text.utf8)) }
+        for text in ["one", "two"] { try store.keep(KeptSettings(configuration: Data(text.utf8))) }
         #expect(try content().configuration == Data("two".utf8))
+    }
+
+    @Test("the manifests that were kept last are there, and the configuration beside them")
+    func manifests() throws {
+        try store.keep(KeptSettings(configuration: Data("one".utf8), manifests: ["a": Data("a".utf8), "b": Data()]))
+        try store.keep(KeptSettings(manifests: ["b": Data("b".utf8)]))
+        #expect(try content().manifests == ["b": Data("b".utf8)])
+        #expect(try content().configuration == Data("one".utf8))
     }
 
     @Test("a personal device cannot be stored with an account")

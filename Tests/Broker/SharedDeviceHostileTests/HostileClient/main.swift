@@ -106,8 +106,14 @@ func rawConnection() -> CInt {
 }
 
 /// A call without arguments, as it is sent.
-func rawCall(_ serial: UInt32, _ destination: String, _ path: String, _ interface: String, _ member: String) -> [UInt8]
-{
+func rawCall(
+    _ serial: UInt32,
+    _ destination: String,
+    _ path: String,
+    _ interface: String,
+    _ member: String,
+    wantsAnswer: Bool = true
+) -> [UInt8] {
     func number(_ value: UInt32) -> [UInt8] { withUnsafeBytes(of: value.littleEndian, Array.init) }
     func aligned(_ bytes: [UInt8]) -> [UInt8] { bytes + Array(repeating: 0, count: -bytes.count & 7) }
     var fields: [UInt8] = []
@@ -116,7 +122,9 @@ func rawCall(_ serial: UInt32, _ destination: String, _ path: String, _ interfac
             aligned(fields) + [UInt8(code), 1] + Array(type.utf8) + [0] + number(UInt32(text.utf8.count)) + text.utf8
             + [0]
     }
-    return aligned([UInt8(ascii: "l"), 1, 0, 1] + number(0) + number(serial) + number(UInt32(fields.count)) + fields)
+    let flags: UInt8 = wantsAnswer ? 0 : 1
+    let header = [UInt8(ascii: "l"), 1, flags, 1] + number(0) + number(serial) + number(UInt32(fields.count))
+    return aligned(header + fields)
 }
 
 /// Does it again and again, so many times at once.
@@ -291,6 +299,27 @@ case "never-reads", "never-reads-description":
     }
     say("ready")
     raise(SIGSTOP)
+case "unanswered":
+    // Descriptions that nobody wants, as fast as the bus takes them.
+    let sockets = (0..<8).map { _ in rawConnection() }
+    let interface = "org.freedesktop.DBus.Introspectable"
+    let path = BrokerProtocol.path
+    let call = rawCall(2, BrokerProtocol.busName, path, interface, "Introspect", wantsAnswer: false)
+    let calls = Array(repeating: call, count: 64).flatMap { $0 }
+    say("ready")
+    while getppid() == parent {
+        for socket in sockets { _ = write(socket, calls, calls.count) }
+    }
+case "first-bodies":
+    // As much as a connection may say before its user is known, on many new ones.
+    let scopes = DBusValue.array((0..<1500).map { .string("s\($0)") }, of: "s")
+    await repeatedly(200) { _ in
+        let newcomer = try connect()
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<7 { group.addTask { await call(newcomer, .getCurrentAccount, ["scopes": scopes]) } }
+        }
+        newcomer.close()
+    }
 case "squats":
     // Takes the broker's name, in each way that there is.
     let ways: [BusNameOptions] = [[], .doNotQueue, [.allowReplacement, .replaceExisting], .replaceExisting]

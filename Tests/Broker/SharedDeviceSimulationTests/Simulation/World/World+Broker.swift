@@ -78,17 +78,9 @@ extension World {
     }
 
     private func read(_ session: ProviderSession) -> ProviderSession {
-        guard mutant == .everyTokenIsUnused else { return session }
-        return ProviderSession(
-            issuer: session.issuer,
-            client: session.client,
-            record: session.record,
-            checkedAt: session.checkedAt,
-            provedAt: session.provedAt,
-            beganAt: session.beganAt,
-            needsPerson: session.needsPerson,
-            isSettled: true
-        )
+        var session = session
+        if mutant == .everyTokenIsUnused { session.isSettled = true }
+        return session
     }
 
     /// The broker is asked to end, and has time for what the disk is to have, or for some of it.

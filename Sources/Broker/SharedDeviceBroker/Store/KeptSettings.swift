@@ -1,0 +1,51 @@
+package import DeviceStorage
+package import FoundationEssentials
+import SQLite
+
+/// What an administrator's files said that were valid last. It counts after a start beside files that have become bad.
+package struct KeptSettings: Sendable, Equatable {
+    /// The managed configuration, as JSON; `nil` leaves what the disk has.
+    package var configuration: Data?
+    /// The apps' manifests, all of them, by the names of their files; `nil` leaves what the disk has.
+    package var manifests: [String: Data]?
+
+    package init(configuration: Data? = nil, manifests: [String: Data]? = nil) {
+        self.configuration = configuration
+        self.manifests = manifests
+    }
+
+    static func read(_ db: SQLiteConnection, into content: inout DeviceStore.Content) throws {
+        let configuration: [UInt8]? = try db.value("SELECT content FROM configuration WHERE id = 1")
+        content.configuration = configuration.map { Data($0) }
+        let manifests = try db.rows("SELECT file, content FROM manifest") { row -> (String, Data)? in
+            guard let file: String = row["file"], let content: [UInt8] = row["content"] else { return nil }
+            return (file, Data(content))
+        }
+        content.manifests = Dictionary(manifests.compactMap(\.self)) { $1 }
+    }
+
+    fileprivate func write(to db: SQLiteConnection) throws {
+        if let configuration {
+            try db.run("INSERT OR REPLACE INTO configuration (id, content) VALUES (1, ?)", [UInt8](configuration))
+        }
+        guard let manifests else { return }
+        try db.run("DELETE FROM manifest")
+        for (file, content) in manifests {
+            try db.run("INSERT INTO manifest (file, content) VALUES (?, ?)", file, [UInt8](content))
+        }
+    }
+}
+
+extension DeviceStore {
+    /// Keeps what was found valid.
+    ///
+    /// - Throws: ``StoreError``.
+    package func keep(_ settings: KeptSettings) throws(StoreError) {
+        let attempted = "keep the administrator's settings"
+        do {
+            try database.write(attempted) { db in try settings.write(to: db) }
+        } catch {
+            throw StoreError(error, attempted: attempted, path: database.path)
+        }
+    }
+}
