@@ -52,8 +52,15 @@ final class MockLogind {
             [.string(session), .string(seat), .uint32(user), .string(name), .boolean(false)]
         )
         // In front only with its time: at a real logind, a session does not begin at another time than it began.
-        let time = DBusValue.uint64(UInt64(began.timeIntervalSince1970 * 1_000_000))
-        try await set(session, ["Timestamp": time, "Active": .boolean(true), "State": .string("active")])
+        let awake = Double(DispatchTime.now().uptimeNanoseconds) / 1000 - Date().timeIntervalSince(began) * 1_000_000
+        try await set(
+            session,
+            [
+                "Timestamp": .uint64(UInt64(began.timeIntervalSince1970 * 1_000_000)),
+                "TimestampMonotonic": .uint64(UInt64(max(1, awake))), "Active": .boolean(true),
+                "State": .string("active"),
+            ]
+        )
         try await emit(Self.managerInterface, "SessionNew", "so", [.string(session), .objectPath(Self.path(session))])
     }
 

@@ -121,7 +121,7 @@ public final class DistributedNotifyCenter: Sendable {
     ///   - buffering: how much waits while the handler is busy or the center suspended.
     ///   - suspensionBehavior: what waits while the center is suspended.
     ///   - handler: is called for one notification at a time.
-    /// - Throws: as ``DarwinNotifyCenter/observe(_:delivery:handler:)``; nothing is registered then.
+    /// - Throws: as the blocking `observe` of ``DarwinNotifyCenter``; nothing is registered then.
     public func observe(
         _ name: NotificationName?,
         object: String? = nil,
