@@ -41,7 +41,7 @@ package struct AppManifests: Sendable, Equatable {
     }
 }
 
-/// Decides which manifests are in force after each reading of the directory. Pure.
+/// Decides which manifests are in force after each reading of the directory. Pure but for its beginning.
 ///
 /// A file that has become bad keeps its last valid manifest in force, as the configuration does: an app that somebody has
 /// just made a mistake about still holds data.
@@ -68,7 +68,21 @@ struct AppManifestMonitor: Sendable {
     /// The files that every reading so far has found: one that was gone in between is a new file.
     private var lasting: Set<String>?
 
-    init(kept: [String: Data] = [:]) { self.kept = kept }
+    /// The manifests of ``kept``, for as long as the directory was never read.
+    private let last: [AppManifest]
+
+    /// Asks the system for users, and so may block.
+    init(kept: [String: Data] = [:]) {
+        self.kept = kept
+        var last: [AppManifest] = []
+        for (name, content) in kept.sorted(by: { $0.key < $1.key }) {
+            guard let manifest = try? AppManifest(json: content, file: name),
+                !last.contains(where: { $0.identifier == manifest.identifier })
+            else { continue }
+            last.append(manifest)
+        }
+        self.last = last
+    }
 
     /// Whether something is wrong. It may be over without a change in the directory: the system did not know a user for a moment.
     var hasProblems: Bool { latest?.problems.isEmpty == false }
@@ -88,7 +102,7 @@ struct AppManifestMonitor: Sendable {
             next = merge(readings, watchProblem)
         case .failure(let problem):
             next = AppManifests(
-                manifests: latest?.manifests ?? [],
+                manifests: latest?.manifests ?? last,
                 problems: [problem],
                 contents: latest?.contents ?? kept,
                 unknown: latest.map(\.unknown) ?? [problem.file]
@@ -106,6 +120,8 @@ struct AppManifestMonitor: Sendable {
         var problems = watchProblem.map { [$0] } ?? []
         var kept: [String: Valid] = [:]
         var unknown: [String] = []
+        // What the disk goes on having: perhaps the system did not know a user for a moment.
+        var unread: [String: Data] = [:]
         var owners: [String: String] = [:]
         var manifests: [AppManifest] = []
         for reading in readings.sorted(by: { $0.name < $1.name }) {
@@ -117,6 +133,7 @@ struct AppManifestMonitor: Sendable {
                 problems.append(problem)
                 guard let last = valid[reading.name] ?? (lasting.contains(reading.name) ? reading.kept : nil) else {
                     unknown.append(reading.path)
+                    if lasting.contains(reading.name) { unread[reading.name] = self.kept[reading.name] }
                     continue
                 }
                 inForce = last
@@ -134,7 +151,7 @@ struct AppManifestMonitor: Sendable {
         return AppManifests(
             manifests: manifests,
             problems: problems,
-            contents: kept.mapValues(\.content),
+            contents: kept.mapValues(\.content).merging(unread) { inForce, _ in inForce },
             unknown: unknown
         )
     }

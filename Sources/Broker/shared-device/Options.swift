@@ -150,7 +150,8 @@ struct SignOutOptions: ParsableArguments {
     ///
     /// - Parameter reason: for the audit log.
     func signOut(_ user: DirectoryUser, of database: DeviceDatabase, reason: String) throws {
-        guard isWanted, try isSignedIn(user, database) else { return }
+        // The broker is asked also where the disk has nobody: it may be about to write that the user is signed in.
+        guard isWanted else { return }
         let identifier = user.account.identifier
         do throws(SharedDeviceError) {
             let broker = try BrokerAdministration(bus: bus.bus)
@@ -161,8 +162,8 @@ struct SignOutOptions: ParsableArguments {
             )
         } catch {
             // The user has signed out meanwhile, or the broker on this bus serves another device.
-            guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             guard try isSignedIn(user, database) else { return }
+            guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             throw CommandFailure(
                 status: EX_UNAVAILABLE,
                 description:

@@ -243,7 +243,9 @@ final class ProcessLooks: Sendable {
             // Each holds a descriptor of its process, also where the connection is gone.
             let isFull = state.waiting[user]?.count ?? 0 > Self.mostWaiting
             let dropped = isFull ? state.waiting[user]?.removeFirst() : nil
-            guard state.threads[user] ?? 0 < Self.threadsOfUser, state.threadCount < Self.mostThreads else {
+            // Administrators wait for no other user.
+            let hasRoom = state.threadCount < Self.mostThreads || user == 0 || user == geteuid()
+            guard state.threads[user] ?? 0 < Self.threadsOfUser, hasRoom else {
                 return (false, dropped)
             }
             state.threads[user, default: 0] += 1

@@ -343,6 +343,7 @@ extension BrokerState {
         _ session: UInt64?,
         cause: String
     ) throws(Refusal) -> BrokerProtocol.Fields? {
+        var ended = device.epoch
         // Whoever is being signed in is meant as well: an administrator who disables the user sees them gone.
         if let pending, session == nil || session == pending.next.epoch,
             identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
@@ -350,9 +351,10 @@ extension BrokerState {
             // Otherwise the person at the seat would be signed in again at once.
             if pending.asked == nil { loginIsSpent(pending.next.epoch) }
             dropPendingSignIn(because: .requestAbandoned)
+            ended = pending.next.epoch
+        } else {
+            enter(try device.signingOut(identifier, session: session), cause: cause)
         }
-        let ended = device.epoch
-        enter(try device.signingOut(identifier, session: session), cause: cause)
         var fields: BrokerProtocol.Fields = ["epoch": .uint64(device.epoch), "session": .uint64(ended)]
         if case .signOut = request.call { fields["endSessionURL"] = policy.endSessionURL.map { .string($0) } }
         let program = connected[request.connection]?.caller.program ?? ""

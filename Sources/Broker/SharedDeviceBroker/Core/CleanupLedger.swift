@@ -334,7 +334,11 @@ package struct CleanupLedger: Sendable, Equatable {
             else { continue }
             for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
                 change(later, participant) { taken in
-                    if taken.progress?.isSettled == false { taken.take(part) } else { taken = part }
+                    if taken.progress?.isSettled == false { return taken.take(part) }
+                    let settled = taken.progress == nil ? nil : Optional(taken.mark)
+                    taken = part
+                    // Another one than the receipt has that settled it: its sender may send it once more.
+                    if settled == part.mark { taken.mark ^= number }
                 }
             }
             remove(number)

@@ -10,45 +10,6 @@ final class Callers: Sendable {
     /// What waits for an answer about a connection; called on the reading thread.
     typealias Continuation = @Sendable (Result<Caller, Refusal>) -> Void
 
-    /// A call that came before its user was known.
-    fileprivate struct FirstCall {
-        let number: UInt64
-        let member: String
-        let bytes: Int
-    }
-
-    /// What a call counts for.
-    fileprivate struct Charge {
-        let user: UInt32
-        let bytes: Int
-        let isQuestion: Bool
-    }
-
-    fileprivate struct State {
-        var known: [String: Caller] = [:]
-        var asking: [String: [(body: Continuation, call: FirstCall?)]] = [:]
-        /// Of each connection the call that was admitted and has not come to ``identify(_:_:)`` yet.
-        var admitted: [String: FirstCall] = [:]
-        var calls: UInt64 = 0
-        /// Calls under way, by their numbers, whose users are known.
-        var charges: [UInt64: Charge] = [:]
-        /// What ``follow(_:)`` was given and has not ended.
-        var followed: Set<String> = []
-        var budget = UserBudget()
-        /// Calls whose callers are known.
-        var turns = Turns<WaitingCall>()
-        /// How many of these each connection has, by the name that it has on any bus.
-        var waiting: [String: Int] = [:]
-        /// Connections that are gone and have calls there.
-        var leaving: Set<String> = []
-    }
-
-    fileprivate struct WaitingCall {
-        let sender: String
-        let caller: Caller
-        let body: Continuation
-    }
-
     private let connection: DBusConnection
     private let looks: ProcessLooks
     private let look: @Sendable (DBusConnection.PeerCredentials) -> AppCredentials
@@ -114,12 +75,19 @@ final class Callers: Sendable {
             state.calls += 1
             let number = state.calls
             if let caller = state.known[call.sender] {
-                return state.charge(number, caller, call.member, bytes: bytes) ? number : nil
+                return state.charge(number, caller.user, call.member, bytes: bytes) ? number : nil
             }
             let earlier = state.asking[call.sender] ?? []
             let earlierBytes = earlier.reduce(0) { $0 + ($1.call?.bytes ?? 0) }
             guard earlierBytes + bytes <= Self.firstBytes, earlier.count < Self.firstCalls else { return nil }
-            state.admitted[call.sender] = FirstCall(number: number, member: call.member, bytes: bytes)
+            let user = state.users[call.sender]
+            if let user, !state.charge(number, user, call.member, bytes: bytes) { return nil }
+            state.admitted[call.sender] = FirstCall(
+                number: number,
+                member: call.member,
+                bytes: bytes,
+                isCharged: user != nil
+            )
             return number
         }
         guard let number else {
@@ -135,10 +103,10 @@ final class Callers: Sendable {
     }
 
     /// What asks about the device as a whole.
-    fileprivate static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
+    static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
     /// What administrators alone may ask. A call of these by anybody else counts as a question: to refuse hundreds at once takes as long as to answer them.
-    fileprivate static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
+    static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
     /// How many calls a connection may have under way before its user is known, and how many bytes these may have together: few, so that all connections
     /// of one user leave room for others.
@@ -160,8 +128,9 @@ final class Callers: Sendable {
                 state.enqueue(sender, caller, body)
                 return (false, nil)
             }
+            let isFirst = state.asking[sender] == nil
             state.asking[sender, default: []].append((body, call))
-            return (state.asking[sender]?.count == 1, nil)
+            return (isFirst, nil)
         }
         if let caller { return body(.success(caller)) }
         if isFirst { return ask(sender) }
@@ -172,6 +141,7 @@ final class Callers: Sendable {
     private func ask(_ sender: String) {
         connection.askCredentials(of: sender) { [weak self] answer in
             guard let self, case .success(let peer) = answer else { return self?.answer(sender, nil) ?? () }
+            for body in state.withLock({ $0.vouch(sender, peer.userID) }) { body(.failure(.tooManyQuestions)) }
             let bus = connection.busIdentifier
             let seen: @Sendable (AppCredentials?) -> Void = { [weak self] credentials in
                 self?.connection.perform { [weak self] in
@@ -223,11 +193,12 @@ final class Callers: Sendable {
         if let caller { arrived(caller) }
         let refused = state.withLock { state -> [(body: Continuation, refusal: Refusal)] in
             let waiting = state.asking.removeValue(forKey: sender) ?? []
+            state.users[sender] = nil
             guard let caller else { return waiting.map { ($0.body, .requestAbandoned) } }
             state.known[sender] = caller
             var refused: [(Continuation, Refusal)] = []
             for (body, call) in waiting {
-                if let call, !state.charge(call.number, caller, call.member, bytes: call.bytes) {
+                if let call, !call.isCharged, !state.charge(call.number, caller.user, call.member, bytes: call.bytes) {
                     refused.append((body, .tooManyQuestions))
                 } else {
                     state.enqueue(sender, caller, body)
@@ -240,7 +211,7 @@ final class Callers: Sendable {
         if caller == nil { unread.gone(sender) }
     }
 
-    private static func isAdministrator(_ user: UInt32) -> Bool { user == 0 || user == geteuid() }
+    static func isAdministrator(_ user: UInt32) -> Bool { user == 0 || user == geteuid() }
 
     /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
     private func global(_ name: String) -> String? { connection.busIdentifier.map { $0 + name } }
@@ -272,7 +243,10 @@ final class Callers: Sendable {
 
     /// Nobody finds out any more who calls by these names.
     private func abandon(_ names: [String]) {
-        let bodies = state.withLock { state in names.flatMap { state.asking.removeValue(forKey: $0) ?? [] } }
+        let bodies = state.withLock { state -> [(body: Continuation, call: FirstCall?)] in
+            for name in names { state.users[name] = nil }
+            return names.flatMap { state.asking.removeValue(forKey: $0) ?? [] }
+        }
         for (body, _) in bodies { body(.failure(.requestAbandoned)) }
     }
 
@@ -296,40 +270,6 @@ final class Callers: Sendable {
         // After that, so that an answer of another thread either comes before this, or sees that nobody is there.
         unread.gone(name)
         if isFollowed, let connection { left(connection) }
-    }
-}
-
-extension Callers.State {
-    fileprivate mutating func enqueue(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
-        turns.append(Callers.WaitingCall(sender: sender, caller: caller, body: body), of: caller.user)
-        waiting[caller.connection, default: 0] += 1
-    }
-
-    /// A call has had its turn. Returns whether its connection is gone, and this was the last of it.
-    fileprivate mutating func ended(_ call: Callers.WaitingCall) -> Bool {
-        let connection = call.caller.connection
-        waiting[connection, default: 1] -= 1
-        guard waiting[connection] == 0 else { return false }
-        waiting[connection] = nil
-        return leaving.remove(connection) != nil
-    }
-
-    /// Has a user answer for a call until ``end(_:of:)``.
-    ///
-    /// - Returns: whether there was room.
-    fileprivate mutating func charge(_ number: UInt64, _ caller: Caller, _ member: String, bytes: Int) -> Bool {
-        let isQuestion =
-            Callers.questions.contains(member) || !caller.isAdministrator && Callers.enforcement.contains(member)
-        guard budget.begin(caller.user, bytes: bytes, isQuestion: isQuestion) else { return false }
-        charges[number] = Callers.Charge(user: caller.user, bytes: bytes, isQuestion: isQuestion)
-        return true
-    }
-
-    /// A call was answered, or nobody waits for its answer any more.
-    fileprivate mutating func end(_ number: UInt64, of sender: String) {
-        if admitted[sender]?.number == number { admitted[sender] = nil }
-        guard let charge = charges.removeValue(forKey: number) else { return }
-        budget.end(charge.user, bytes: charge.bytes, isQuestion: charge.isQuestion)
     }
 }
 

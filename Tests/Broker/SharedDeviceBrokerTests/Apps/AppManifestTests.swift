@@ -213,6 +213,25 @@ struct AppManifestDirectoryTests {
         #expect(await updates.next() == AppManifests(), "a manifest that was removed is over")
     }
 
+    @Test("what was kept stays so while the system does not know a user, and counts while the directory cannot be read")
+    func keptThroughTrouble() async throws {
+        try write("a.json", "org.example.a")
+        let unread = [
+            "a.json": Data(#"{"id": "org.example.a", "executable": "/no/such/app", "user": "no such user"}"#.utf8)
+        ]
+        try directory.write("{", to: "apps/a.json")
+        var updates = try await onceInotifyIsFree { try apps.updates(kept: unread) }.makeAsyncIterator()
+        let first = try #require(await updates.next())
+        #expect(first.unknown == [directory.file("apps/a.json")] && first.contents == unread)
+        try write("a.json", "org.example.a")
+        let kept = apps.load().contents
+        chmod(apps.path, 0o777)
+        updates = try await onceInotifyIsFree { try apps.updates(kept: kept) }.makeAsyncIterator()
+        let second = try #require(await updates.next())
+        #expect(second.manifests == [manifest("org.example.a")])
+        #expect(second.contents == kept && second.unknown == [apps.path])
+    }
+
     @Test(
         "the problems of one app are those of its manifest and of the directory; where it has none, files that name no app count"
     )

@@ -324,6 +324,25 @@ struct CleanupLedgerTests {
         #expect(ledger.unfinished.isEmpty)
     }
 
+    @Test("a receipt for a later round does not stand for what was moved there since")
+    func foldedAfterReceipt() {
+        var ledger = CleanupLedger()
+        for (epoch, connection): (UInt64, String) in [(1, "d"), (2, "c")] {
+            ledger.begin(epoch, account: .ada, at: .at(0))
+            _ = ledger.hold(epoch, by: "a", on: connection)
+            _ = ledger.hold(epoch, by: "b", on: nil)
+            ledger.end(epoch, at: .at(1))
+        }
+        _ = ledger.report(.finished, of: 2, by: "a", on: "c", detail: nil, at: .at(2))
+        ledger.fold(keeping: 1)
+        #expect(ledger.report(.finished, of: 2, by: "a", on: "d", detail: nil, at: .at(3)) == .refused)
+        let owed = ledger.owed(by: "a", on: "d")
+        #expect(owed.map(\.epoch) == [2])
+        let mark = owed.first?.mark ?? 0
+        _ = ledger.report(.finished, of: 2, by: "a", on: "d", mark: mark, detail: nil, at: .at(4))
+        #expect(ledger.owed(by: "a").isEmpty)
+    }
+
     // S14
     @Test("pruning forgets the name of an account whose data an app never deleted; the duty stays, and is a cleanup")
     func pruneNames() {

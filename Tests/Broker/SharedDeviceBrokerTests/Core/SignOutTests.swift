@@ -45,12 +45,18 @@ struct SignOutTests {
         let other = Request.Call.signOutAnyone(identifier: "grace.t", reason: "test")
         #expect(device.refusal(device.send(device.administrator, other)) == .noCurrentAccount)
         #expect(device.state.pending != nil, "somebody else is meant")
+        let session = device.state.pending?.next.epoch
         let call = Request.Call.signOutAnyone(identifier: namesAccount ? "ada.t" : nil, reason: "test")
-        #expect(device.refusal(device.send(device.administrator, call)) == .noCurrentAccount)
+        let signOut = device.send(device.administrator, call)
         #expect(device.refusal(number) == .requestAbandoned)
+        #expect(throws: VirtualDevice.NotAnswered.self, "the disk is about to have the session") {
+            try device.answer(signOut)
+        }
         device.diskMode = .commits
         device.finishWriting()
-        device.advance(by: .seconds(1))
+        device.advance(by: .milliseconds(400))
+        let fields = try device.answer(signOut)
+        #expect(isStored(fields) && fields["session"]?.unsignedValue == session)
         #expect(device.state.device.account == nil && device.disk.device.account == nil)
     }
 

@@ -74,8 +74,12 @@ struct CallersTests {
         _ = peer.connection
     }
 
-    /// Callers of whom the first one's process is stuck until the gate opens.
-    private func callers(stuckAt gate: DispatchSemaphore, patience: Duration) async throws -> (Callers, Shared<Int>) {
+    /// Callers whose processes are stuck until the gate opens: the first one's, or so many.
+    private func callers(
+        stuckAt gate: DispatchSemaphore,
+        count: Int = 1,
+        patience: Duration
+    ) async throws -> (Callers, Shared<Int>) {
         let looks = Shared(0)
         let callers = Callers(
             connection: connection,
@@ -85,7 +89,7 @@ struct CallersTests {
                     looks += 1
                     return looks
                 }
-                if number == 1 { gate.wait() }
+                if number <= count { gate.wait() }
                 return ProcessView.credentials(ofProcess: peer.processID, user: peer.userID, label: nil)
             },
             arrived: { [told] caller in told.withLock { $0.append("+\(caller.connection)") } },
@@ -352,6 +356,33 @@ struct CallersTests {
         for _ in 0..<UserBudget.calls { #expect(isTaken(callers.admit(call(last.name)))) }
         #expect(!isTaken(callers.admit(call(last.name))))
         withExtendedLifetime((peers, last.connection)) {}
+    }
+
+    @Test("calls of connections whose processes cannot be looked at count for their user, too")
+    func budgetOfStuckProcesses() async throws {
+        let gate = DispatchSemaphore(value: 0)
+        let (callers, _) = try await callers(stuckAt: gate, count: 20, patience: .seconds(600))
+        var peers: [DBusConnection] = []
+        let refused = Shared(0)
+        let ends = Shared<[@Sendable () -> Void]>([])
+        for _ in 0..<20 {
+            let peer = try await peer()
+            peers.append(peer.connection)
+            let header = call(peer.name)
+            connection.perform {
+                for _ in 0..<16 {
+                    guard case .take(let ended?) = callers.admit(header) else { continue }
+                    ends.withLock { $0.append(ended) }
+                    callers.identify(header.sender) { if case .failure = $0 { refused.withLock { $0 += 1 } } }
+                }
+            }
+        }
+        try await eventually("as many as one user may have are left") {
+            refused.withLock { $0 } == 320 - UserBudget.calls
+        }
+        for ended in ends.withLock({ $0 }) { ended() }
+        for _ in 0..<20 { gate.signal() }
+        withExtendedLifetime(peers) {}
     }
 
     @Test("after an outage every connection is a new one")
