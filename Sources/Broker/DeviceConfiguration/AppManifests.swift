@@ -41,7 +41,7 @@ package struct AppManifests: Sendable, Equatable {
     }
 }
 
-/// Decides which manifests are in force after each reading of the directory. Pure but for its beginning.
+/// Decides which manifests are in force after each reading of the directory. Pure.
 ///
 /// A file that has become bad keeps its last valid manifest in force, as the configuration does: an app that somebody has
 /// just made a mistake about still holds data.
@@ -51,8 +51,6 @@ struct AppManifestMonitor: Sendable {
         let name: String
         let path: String
         let manifest: Result<Valid, ManagedConfigurationError>
-        /// What was valid before this program's start.
-        var kept: Valid?
     }
 
     /// A manifest, and what its file says.
@@ -68,21 +66,7 @@ struct AppManifestMonitor: Sendable {
     /// The files that every reading so far has found: one that was gone in between is a new file.
     private var lasting: Set<String>?
 
-    /// The manifests of ``kept``, for as long as the directory was never read.
-    private let last: [AppManifest]
-
-    /// Asks the system for users, and so may block.
-    init(kept: [String: Data] = [:]) {
-        self.kept = kept
-        var last: [AppManifest] = []
-        for (name, content) in kept.sorted(by: { $0.key < $1.key }) {
-            guard let manifest = try? AppManifest(json: content, file: name),
-                !last.contains(where: { $0.identifier == manifest.identifier })
-            else { continue }
-            last.append(manifest)
-        }
-        self.last = last
-    }
+    init(kept: [String: Data] = [:]) { self.kept = kept }
 
     /// Whether something is wrong. It may be over without a change in the directory: the system did not know a user for a moment.
     var hasProblems: Bool { latest?.problems.isEmpty == false }
@@ -91,18 +75,23 @@ struct AppManifestMonitor: Sendable {
     ///
     /// - Parameters:
     ///   - readings: Of each file in the directory; the error where the directory cannot be used.
+    ///   - last: What was valid before this program's start, by the names of the files. Only where something is bad now.
     ///   - watchProblem: Why later changes may go unseen.
     mutating func directoryWasRead(
         _ readings: Result<[Reading], ManagedConfigurationError>,
+        last: [String: Valid] = [:],
         watchProblem: ManagedConfigurationError? = nil
     ) -> AppManifests? {
         let next: AppManifests
         switch readings {
         case .success(let readings):
-            next = merge(readings, watchProblem)
+            next = merge(readings, last, watchProblem)
         case .failure(let problem):
+            // As if the files said what they said last; what this reading has found out of them is nothing.
+            var before = self
+            let former = last.map { Reading(name: $0, path: $0, manifest: .success($1)) }
             next = AppManifests(
-                manifests: latest?.manifests ?? last,
+                manifests: latest?.manifests ?? before.merge(former, [:], nil).manifests,
                 problems: [problem],
                 contents: latest?.contents ?? kept,
                 unknown: latest.map(\.unknown) ?? [problem.file]
@@ -113,7 +102,11 @@ struct AppManifestMonitor: Sendable {
         return next
     }
 
-    private mutating func merge(_ readings: [Reading], _ watchProblem: ManagedConfigurationError?) -> AppManifests {
+    private mutating func merge(
+        _ readings: [Reading],
+        _ last: [String: Valid],
+        _ watchProblem: ManagedConfigurationError?
+    ) -> AppManifests {
         let names = Set(readings.map(\.name))
         let lasting = lasting.map { $0.intersection(names) } ?? names
         self.lasting = lasting
@@ -131,12 +124,13 @@ struct AppManifestMonitor: Sendable {
                 inForce = current
             case .failure(let problem):
                 problems.append(problem)
-                guard let last = valid[reading.name] ?? (lasting.contains(reading.name) ? reading.kept : nil) else {
+                let isLasting = lasting.contains(reading.name)
+                guard let former = valid[reading.name] ?? (isLasting ? last[reading.name] : nil) else {
                     unknown.append(reading.path)
-                    if lasting.contains(reading.name) { unread[reading.name] = self.kept[reading.name] }
+                    if isLasting { unread[reading.name] = self.kept[reading.name] }
                     continue
                 }
-                inForce = last
+                inForce = former
             }
             let manifest = inForce.manifest
             if let owner = owners[manifest.identifier] {
@@ -219,9 +213,10 @@ package struct AppManifestDirectory: Sendable {
         let monitor = Locked(AppManifestMonitor(kept: kept))
         do {
             return try DirectoryWatcher.updates(of: path, quietPeriod: quietPeriod) { watchError in
-                let readings = readings(kept)
+                let readings = readings()
+                let last = Self.isSound(readings) ? [:] : valid(kept)
                 return monitor.withLock {
-                    $0.directoryWasRead(readings, watchProblem: watchError.map { .cannotWatch(path, $0) })
+                    $0.directoryWasRead(readings, last: last, watchProblem: watchError.map { .cannotWatch(path, $0) })
                 }
             } again: {
                 monitor.withLock(\.hasProblems) ? Self.pauseAfterProblem : nil
@@ -233,20 +228,31 @@ package struct AppManifestDirectory: Sendable {
 
     private static let pauseAfterProblem = Duration.seconds(10)
 
-    private func readings(
-        _ kept: [String: Data] = [:]
-    ) -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
+    private static func isSound(_ readings: Result<[AppManifestMonitor.Reading], ManagedConfigurationError>) -> Bool {
+        guard case .success(let readings) = readings else { return false }
+        return readings.allSatisfy { if case .success = $0.manifest { true } else { false } }
+    }
+
+    /// Read anew each time: the system may not have known a user before.
+    private func valid(_ kept: [String: Data]) -> [String: AppManifestMonitor.Valid] {
+        kept.compactMapValues { content in
+            let manifest = try? AppManifest(json: content, file: path)
+            return manifest.map { AppManifestMonitor.Valid(manifest: $0, content: content) }
+        }
+    }
+
+    private func readings() -> Result<[AppManifestMonitor.Reading], ManagedConfigurationError> {
         Result { () throws(ManagedConfigurationError) in
             var readings: [AppManifestMonitor.Reading] = []
             for name in try names() {
                 // A file that went away since is no manifest.
-                if let reading = reading(name, kept[name]) { readings.append(reading) }
+                if let reading = reading(name) { readings.append(reading) }
             }
             return readings
         }
     }
 
-    private func reading(_ name: String, _ kept: Data?) -> AppManifestMonitor.Reading? {
+    private func reading(_ name: String) -> AppManifestMonitor.Reading? {
         let path = path.hasSuffix("/") ? path + name : path + "/" + name
         let file = AdministratorFile(
             path: path,
@@ -264,10 +270,7 @@ package struct AppManifestDirectory: Sendable {
         } catch {
             var problem = error
             problem.app = content.flatMap { Self.identifier(in: $0) }
-            let last = kept.flatMap { kept in
-                (try? AppManifest(json: kept, file: path)).map { AppManifestMonitor.Valid(manifest: $0, content: kept) }
-            }
-            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem), kept: last)
+            return AppManifestMonitor.Reading(name: name, path: path, manifest: .failure(problem))
         }
     }
 

@@ -63,7 +63,7 @@ int CLinux_isClockSynchronised(void) {
     return result >= 0 && result != TIME_ERROR;
 }
 
-/* Makes the descriptor tell of the next jump. The timer itself never fires. If the clock has jumped meanwhile, this fails, and the timer is set all the same. */
+/* Makes the descriptor tell of the next jump. The timer itself never fires. If the clock has jumped meanwhile, this fails, and sets the timer all the same. */
 static int CLinux_awaitJump(int descriptor) {
     struct itimerspec never = {.it_value.tv_sec = (time_t)1 << 40};
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);

@@ -87,6 +87,27 @@ struct BrokerStartTests {
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
     }
 
+    @Test("the last valid manifest counts after a start beside a broken one; one that was never valid keeps all out")
+    func brokenManifestAtStart() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
+        try device.enrol("org.example.app", try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
+        let folder = "\(device.directory.path)/apps"
+        func empty(_ name: String) throws { try Data().write(to: URL(filePath: "\(folder)/\(name).json")) }
+        try await device.startBroker()
+        device.killBroker()
+        try empty("org.example.app")
+        try empty("other")
+        try await device.startBroker()
+        let application = device.application()
+        let error = await #expect(throws: SharedDeviceError.self) { try await application.signIn("ada") }
+        #expect(error?.message.contains("other.json") == true, "\(String(describing: error))")
+        device.killBroker()
+        unlink("\(folder)/other.json")
+        try await device.startBroker()
+        try await application.signIn("ada")
+    }
+
     @Test("a second broker on the same state directory is refused, also on another bus")
     func secondBroker() async throws {
         let device = try await TestDevice()

@@ -222,7 +222,7 @@ final class ProcessLooks: Sendable {
     private let patience: Duration
     /// How many threads look for one user, so that a stuck process keeps none of the user's other processes waiting; and how many look for all users
     /// together.
-    private static let (threadsOfUser, mostThreads) = (4, 64)
+    fileprivate static let (threadsOfUser, mostThreads) = (4, 64)
     /// How many looks of one user wait; beyond that the oldest is given up.
     private static let mostWaiting = 256
 
@@ -244,7 +244,7 @@ final class ProcessLooks: Sendable {
             let isFull = state.waiting[user]?.count ?? 0 > Self.mostWaiting
             let dropped = isFull ? state.waiting[user]?.removeFirst() : nil
             // Administrators wait for no other user.
-            let hasRoom = state.threadCount < Self.mostThreads || user == 0 || user == geteuid()
+            let hasRoom = state.threadCount < Self.mostThreads || Callers.isAdministrator(user)
             guard state.threads[user] ?? 0 < Self.threadsOfUser, hasRoom else {
                 return (false, dropped)
             }
@@ -284,7 +284,10 @@ extension ProcessLooks.State {
 
     /// A user whose looks no thread takes.
     fileprivate mutating func takeOver() -> uid_t? {
-        guard let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key else { return nil }
+        // The thread of an administrator may be one of more.
+        guard threadCount < ProcessLooks.mostThreads,
+            let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key
+        else { return nil }
         (threads[user], threadCount) = (1, threadCount + 1)
         return user
     }

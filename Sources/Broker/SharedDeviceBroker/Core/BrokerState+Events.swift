@@ -17,7 +17,8 @@ package struct ComplianceWord: Sendable, Equatable {
 extension BrokerState {
     /// The service that speaks to the provider.
     static let providerUnit = "shared-device-identity.service"
-    /// The pause between two questions to the provider that are asked before their time. Whoever brings reasons without end does not make the broker ask more often.
+    /// The pause between two questions to the provider that are asked before their time. Whoever brings reasons without end does not make the broker ask
+    /// more often.
     static let soonPause = Duration.seconds(30)
     /// How far the provider's clock may be behind this device's, in seconds.
     static let clockSkew: TimeInterval = 60

@@ -5,7 +5,7 @@ extension Account {
     /// The account that stands for a person whose name the ledger has forgotten. The app still owes the cleanup: an adapter deletes its program's data
     /// whoever it belongs to, and one that was not running in the session has deleted nothing yet.
     fileprivate static func forgotten(_ session: UInt64) -> Account {
-        Account(identifier: "forgotten.\(session)", username: "forgotten user")
+        Account(identifier: "forgotten.\(session)", username: "forgotten")
     }
 }
 

@@ -335,10 +335,10 @@ package struct CleanupLedger: Sendable, Equatable {
             for (participant, part) in parts[number] ?? [:] where part.progress?.isSettled == false {
                 change(later, participant) { taken in
                     if taken.progress?.isSettled == false { return taken.take(part) }
-                    let settled = taken.progress == nil ? nil : Optional(taken.mark)
+                    let (isListed, mark) = (taken.progress != nil, taken.mark)
                     taken = part
                     // Another one than the receipt has that settled it: its sender may send it once more.
-                    if settled == part.mark { taken.mark ^= number }
+                    if isListed, mark == part.mark { taken.mark ^= number }
                 }
             }
             remove(number)

@@ -150,7 +150,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func manifestUnknown(_ path: String) -> Refusal {
         Refusal(
             .notSharedDevice,
-            "\(path) is no valid manifest and never was, so nobody knows which app would not be cleaned up; have the administrator run: "
+            "nobody signs in before \(path) can be read: an app that it enrols would not be cleaned up; have the administrator run: "
                 + "shared-device configuration check"
         )
     }

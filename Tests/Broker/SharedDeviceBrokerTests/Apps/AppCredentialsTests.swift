@@ -4,6 +4,7 @@ import Glibc
 import Testing
 
 import class NotifyCenterTestKit.ChildProcess
+import func NotifyCenterTestKit.eventually
 
 @testable import SharedDeviceBroker
 
@@ -199,5 +200,34 @@ struct AppCredentialsTests {
 
     private static func run(_ script: String) async throws {
         #expect(try await ChildProcess("sh", ["-e", "-c", script]).exitStatus() == 0)
+    }
+
+    @Test("where other users' processes have taken all threads, an administrator's is looked at all the same")
+    func threadsOfAdministrators() async throws {
+        let (gate, looks) = (DispatchSemaphore(value: 0), ProcessLooks(patience: .seconds(600)))
+        let (begun, seen) = (Shared(0), Shared<[uid_t]>([]))
+        for number: uid_t in 0..<64 {
+            let user = 100_001 + number / 4
+            looks.look(
+                of: user,
+                {
+                    begun.withLock { $0 += 1 }
+                    gate.wait()
+                    return AppCredentials(user: user, executable: ProcessView.unseen)
+                },
+                seen: { _ in }
+            )
+        }
+        try await eventually("all threads are taken") { begun.withLock { $0 } == 64 }
+        for user: uid_t in [100_017, 0] {
+            looks.look(
+                of: user,
+                { AppCredentials(user: user, executable: "/app") },
+                seen: { credentials in seen.withLock { $0 += [credentials?.user ?? .max] } }
+            )
+        }
+        try await eventually("root's is seen") { seen.withLock { $0 } == [0] }
+        for _ in 0..<64 { gate.signal() }
+        try await eventually("then the other's") { seen.withLock { $0 } == [0, 100_017] }
     }
 }

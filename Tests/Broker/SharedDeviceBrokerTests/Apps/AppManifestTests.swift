@@ -1,8 +1,9 @@
-import DeviceConfiguration
 import Foundation
 import Glibc
 import SharedDeviceBroker
 import Testing
+
+@testable import DeviceConfiguration
 
 @Suite("App manifests")
 struct AppManifestTests {
@@ -177,7 +178,10 @@ struct AppManifestDirectoryTests {
         try write("a.json", "org.example.a")
         try write(".c.json", "org.example.c")
         try write("d.json~", "org.example.d")
-        #expect(apps.load().manifests == [manifest("org.example.a"), manifest("org.example.b")])
+        let loaded = apps.load()
+        #expect(loaded.manifests == [manifest("org.example.a"), manifest("org.example.b")])
+        #expect(loaded.problems.isEmpty && loaded.unknown.isEmpty)
+        #expect(loaded.contents.keys.sorted() == ["a.json", "b.json"])
     }
 
     @Test("a bad manifest is told and does not hide the others")
@@ -211,6 +215,23 @@ struct AppManifestDirectoryTests {
         unlink(directory.file("apps/a.json"))
         var updates = try await onceInotifyIsFree { try apps.updates(kept: kept) }.makeAsyncIterator()
         #expect(await updates.next() == AppManifests(), "a manifest that was removed is over")
+    }
+
+    @Test("a directory is read again although nothing happens in it, for as long as the reader wants that")
+    func readAgain() async throws {
+        let reads = Shared(0)
+        let updates = try await onceInotifyIsFree {
+            try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) { _ in
+                reads.withLock { reads -> Int? in
+                    reads += 1
+                    return reads == 3 ? reads : nil
+                }
+            } again: {
+                reads.withLock { $0 } < 3 ? .milliseconds(10) : nil
+            }
+        }
+        var iterator = updates.makeAsyncIterator()
+        #expect(await iterator.next() == 3)
     }
 
     @Test("what was kept stays so while the system does not know a user, and counts while the directory cannot be read")
@@ -279,7 +300,7 @@ struct AppManifestDirectoryTests {
             .makeAsyncIterator()
         func wait(_ wanted: AppManifests) async throws {
             while let update = await updates.next(isolation: #isolation) {
-                if update.manifests == wanted.manifests, update.problems.isEmpty { return }
+                if update.manifests == wanted.manifests, update.problems.isEmpty, update.unknown.isEmpty { return }
             }
             Issue.record("the updates have ended")
         }
