@@ -278,15 +278,15 @@ struct CallersTests {
         }
         let lease = try await deaf.addMatch(MatchRule(interface: "org.example.News"))
         let text = String(repeating: "x", count: 4096)
-        // On the reading thread, which does not wait for the bus.
+        // On the reading thread, which does not wait for the bus; and announced there: a question that is asked before them is answered.
         own.perform {
             for _ in 0..<300 {
                 try? own.send(
                     .signal(path: "/", interface: "org.example.News", member: "News", arguments: [.string(text)])
                 )
             }
+            callers.announced()
         }
-        callers.announced()
         try await eventually("it leaves the bus") { reasons.withLock { $0.count } == 1 }
         #expect(reasons.withLock { $0[0] }.contains("the bus has read nothing for 10 s"))
         let peer = try DBusConnection.open(small.bus)
