@@ -273,7 +273,7 @@ let adapters = family(
     library("AppAdapters", "+adapter"),
     program("shared-device-cleanup", "AppAdapters ProjectVersion ArgumentParser +adapter"),
     program("adapter-probe", "AppAdapters +adapter", path: "AppAdaptersTests/AdapterProbe"),
-    tests("AppAdaptersTests", "+broker AppAdapters SharedDeviceTestKit shared-device-cleanup")
+    tests("AppAdaptersTests", "+broker AppAdapters SharedDeviceTestKit shared-device-cleanup", exclude: ["Programs"])
 )
 
 /// What a person sees who signs in.

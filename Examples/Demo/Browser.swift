@@ -72,7 +72,7 @@ final class Browser {
     /// Waits until Chromium has written all of that to the disk.
     func waitUntilStored(_ markers: [Marker]) async throws {
         let search = ByteSearch(markers)
-        try await eventually("“Chromium has stored the page's data”", within: .seconds(60)) {
+        try await eventually("“Chromium has stored the page's data”", within: .seconds(180)) {
             guard process.isRunning else { throw DemoFailure("Chromium's adapter ended: \(transcript)") }
             let found = try search.run(under: dataDirectory)
             return markers.allSatisfy(found.contains)

@@ -50,7 +50,7 @@ final class Stage {
         }
         let bus = try PrivateBus(PrivateBus.Options(services: Dictionary(uniqueKeysWithValues: services)))
         self.bus = bus
-        broker = try ChildProcess(
+        broker = try await ChildProcess.service(
             ChildProcess.built("shared-device-broker"),
             ["--state", "\(directory)/broker", "--configuration", configuration],
             environment: bus.environment
@@ -58,7 +58,6 @@ final class Stage {
         apps = try names.map {
             try AppProcess($0, bus: bus.address, directory: directory)
         }
-        try await broker.line { $0 == "ready" }
         let reason = Browser.reasonToLeaveOut(in: directory)
         browser = try reason == nil ? Browser(bus: bus, directory: directory) : nil
         leftOut = reason.map { "left out: Chromium, because \($0)" }

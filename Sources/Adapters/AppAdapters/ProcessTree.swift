@@ -32,9 +32,6 @@ struct ProcessTree {
 
     /// The variable of all that an adapter has started.
     static let mark = "SHARED_DEVICE_ADAPTER"
-    /// The most that the kernel hands a new program as variables is 6 MB.
-    private static let longestVariables = 8 << 20
-
     /// How often the list is read, on a machine where processes are started all the time.
     static let mostLooks = 100
     /// How many processes are watched at a time, each by a descriptor.
@@ -53,10 +50,24 @@ struct ProcessTree {
         try self.init(by: .variable(value), user: user, root: root)
     }
 
+    /// Waits on this thread, where a process does not answer at most twice the time.
+    ///
     /// - Parameters:
     ///   - user: whose processes are looked at for the mark.
     ///   - root: where the kernel shows its processes.
-    init(by mark: Mark, user: UInt32, root: String = "/proc") throws(AdapterFailure) {
+    ///   - patience: how long one process may take to answer.
+    init(
+        by mark: Mark,
+        user: UInt32,
+        root: String = "/proc",
+        patience: Duration = .seconds(5)
+    ) throws(AdapterFailure) {
+        self = try ProcessScan.run(patience: patience) { scan throws(AdapterFailure) in
+            try ProcessTree(by: mark, user, root, scan)
+        }
+    }
+
+    private init(by mark: Mark, _ user: UInt32, _ root: String, _ scan: ProcessScan) throws(AdapterFailure) {
         self.root = root
         var own: Set<pid_t> = []
         var marked: Set<pid_t> = []
@@ -75,6 +86,7 @@ struct ProcessTree {
                     continue
                 }
                 own.insert(number)
+                scan.begins(number)
                 if try Self.bears(mark, number, user, root) { marked.insert(number) }
             }
             seen.formUnion(fresh)
@@ -180,220 +192,4 @@ struct ProcessTree {
         let name = (try? read("/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
         return "\(process) (\(String(decoding: name, as: UTF8.self)))"
     }
-
-    // MARK: Reading
-
-    private static func numbers(in directory: String) throws(Unreadable) -> [pid_t] {
-        do {
-            return try FileManager.default.contentsOfDirectory(atPath: directory).compactMap { pid_t($0) }
-        } catch {
-            let code = error.code
-            // A process that has ended meanwhile.
-            guard code != ENOENT && code != ESRCH else { return [] }
-            throw Unreadable(path: directory, code: code)
-        }
-    }
-
-    private static func entry(_ identifier: pid_t, _ root: String) throws(AdapterFailure) -> Entry? {
-        let path = "\(root)/\(identifier)/stat"
-        let text: [Substring]?
-        do throws(Unreadable) { text = try Self.fields(of: path) } catch { throw error.failure }
-        guard let fields = text else { return nil }
-        guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
-            let start = UInt64(fields[19])
-        else { throw failure(path, "it has not the form that is known of it") }
-        // A first thread that has ended leaves a process that looks like a zombie, and whose other threads go on.
-        let hasEnded = isZombie(fields[0]) && threads <= 1
-        return Entry(identifier: identifier, parent: parent, hasEnded: hasEnded, start: start)
-    }
-
-    /// What the kernel's line on a process or a thread has after its name.
-    private static func fields(of path: String) throws(Unreadable) -> [Substring]? {
-        guard let bytes = try Self.bytes(of: path) else { return nil }
-        // The name is in parentheses, and may contain any.
-        let text = String(decoding: bytes, as: UTF8.self)
-        return text.lastIndex(of: ")").map { text[$0...].dropFirst().split(whereSeparator: \.isWhitespace) } ?? []
-    }
-
-    private static func isZombie(_ state: Substring) -> Bool { state == "Z" || state == "X" }
-
-    /// Whether the thread runs nothing of a program any more: it has ended or is about to, or is the kernel's own.
-    private static func runsNothing(_ thread: String) throws(Unreadable) -> Bool {
-        guard let fields = try Self.fields(of: "\(thread)/stat") else { return true }
-        guard fields.count > 6, let flags = UInt32(fields[6]) else { return false }
-        // PF_EXITING and PF_KTHREAD of linux/sched.h.
-        return isZombie(fields[0]) || flags & (0x4 | 0x20_0000) != 0
-    }
-
-    /// What the kernel says of a process: where it says nothing of the first thread, what it says of another, because the first may have ended before
-    /// the others.
-    ///
-    /// - Parameter read: is given the directory of the process, or of a thread; its `nil` means that the kernel says nothing there.
-    /// - Returns: `nil` if no thread runs the program any more.
-    /// - Throws: ``Unreadable`` where threads run of which nothing is said.
-    private static func told<Answer>(
-        _ identifier: pid_t,
-        _ root: String,
-        _ read: (String) throws(Unreadable) -> Answer?
-    ) throws(Unreadable) -> Answer? {
-        let process = "\(root)/\(identifier)"
-        if let answer = try read(process) { return answer }
-        let tasks = "\(process)/task"
-        for _ in 0..<mostLooks {
-            let threads = Set(try numbers(in: tasks))
-            var areOver = true
-            for thread in threads {
-                if let answer = try read("\(tasks)/\(thread)") { return answer }
-                if try !runsNothing("\(tasks)/\(thread)") { areOver = false }
-            }
-            // One that is about to end may have started another after the list was made.
-            if areOver, Set(try numbers(in: tasks)).isSubset(of: threads) { return nil }
-        }
-        throw Unreadable(path: tasks, code: ESRCH)
-    }
-
-    /// The bytes of a file of the process, which may be empty.
-    private static func told(_ identifier: pid_t, _ root: String, file: String) throws(Unreadable) -> [UInt8] {
-        try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
-            let bytes = try Self.bytes(of: "\(directory)/\(file)") ?? []
-            // A thread that has ended has empty files, too; a program may have emptied its own.
-            var byte: CChar = 0
-            guard bytes.isEmpty, readlink("\(directory)/exe", &byte, 1) < 0 else { return bytes }
-            return errno == ENOENT || errno == ESRCH ? nil : bytes
-        } ?? []
-    }
-
-    /// The users that the process is: the real, the effective, the saved and that for files. Not the owner of its directory, which is root where a
-    /// program keeps its memory to itself.
-    ///
-    /// - Returns: none if it has ended.
-    static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
-        let path = "\(root)/\(identifier)/status"
-        guard let bytes = try read(path) else { return [] }
-        let line = String(decoding: bytes, as: UTF8.self).split(separator: "\n").first { $0.hasPrefix("Uid:") }
-        guard let line else { throw failure(path, "it has not the form that is known of it") }
-        return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
-    }
-
-    /// - Throws: ``AdapterFailure`` where an adapter cannot look at another user's process: it is root, and its sandbox is too narrow; nothing is
-    ///   known of the process. An adapter that is the user itself cannot look at programs that keep their memory to themselves, as agents for keys do
-    ///   all day. If these counted as the app's, no user who has one would ever be clean; those that the command has started are found as its
-    ///   descendants.
-    private static func bears(
-        _ mark: Mark,
-        _ identifier: pid_t,
-        _ user: UInt32,
-        _ root: String
-    ) throws(AdapterFailure) -> Bool {
-        do throws(Unreadable) {
-            switch mark {
-            case .variable(let value): return try hasVariable(identifier, value, root)
-            case .path(let path):
-                let arguments = try told(identifier, root, file: "cmdline")
-                if String(decoding: arguments, as: UTF8.self).contains(path) { return true }
-                return try hasVariable(identifier, path, root)
-            case .words(let words, let value):
-                if has(words, arguments: try told(identifier, root, file: "cmdline")) { return true }
-                return try hasVariable(identifier, value, root)
-            case .executable(let path):
-                let program = try told(identifier, root) { (directory: String) throws(Unreadable) -> String? in
-                    try target(of: "\(directory)/exe")
-                }
-                // An update has removed the file of a program that still runs.
-                return program == path || program == path + " (deleted)"
-            case .flatpak(let name):
-                let text = try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
-                    try information(of: "\(directory)/root")
-                }
-                return text?.split(separator: UInt8(ascii: "\n")).contains { $0.elementsEqual("name=\(name)".utf8) }
-                    == true
-            }
-        } catch {
-            guard user == geteuid(), error.code == EACCES || error.code == EPERM else { throw error.failure }
-            return false
-        }
-    }
-
-    /// Whole arguments: a shell that has the words in a script of its own is another program. Chromium writes all of its arguments into the first one,
-    /// with blanks between them.
-    private static func has(_ words: [String], arguments: [UInt8]) -> Bool {
-        let own = arguments.split(separator: 0, omittingEmptySubsequences: false)
-        if own.contains(words.map { Array($0.utf8)[...] }) { return true }
-        guard let line = own.first, own.dropFirst().allSatisfy(\.isEmpty) else { return false }
-        let blank = UInt8(ascii: " ")
-        return ([blank] + line + [blank]).contains([blank] + words.joined(separator: " ").utf8 + [blank])
-    }
-
-    private static func hasVariable(_ identifier: pid_t, _ value: String, _ root: String) throws(Unreadable) -> Bool {
-        let text = try told(identifier, root, file: "environ")
-        return text.split(separator: 0).contains { $0.elementsEqual("\(mark)=\(value)".utf8) }
-    }
-
-    /// Below the root of a process may be anything, file systems of its user's too, which refuse root. What is no file that can be read is not
-    /// Flatpak's; only the root itself has to be there to be seen.
-    ///
-    /// - Returns: `nil` where there is no root, because the thread has ended.
-    private static func information(of root: String) throws(Unreadable) -> [UInt8]? {
-        guard try target(of: root) != nil else { return nil }
-        if let bytes = try? Self.bytes(of: "\(root)/.flatpak-info", limit: 65_536) { return bytes }
-        return try target(of: root) == nil ? nil : []
-    }
-
-    private static func target(of link: String) throws(Unreadable) -> String? {
-        do {
-            return try FileManager.default.destinationOfSymbolicLink(atPath: link)
-        } catch {
-            guard error.code != ENOENT && error.code != ESRCH else { return nil }
-            throw Unreadable(path: link, code: error.code)
-        }
-    }
-
-    private static func read(_ path: String) throws(AdapterFailure) -> [UInt8]? {
-        do throws(Unreadable) { return try bytes(of: path) } catch { throw error.failure }
-    }
-
-    /// - Returns: the file's bytes; `nil` if its process has ended, or there is no such file.
-    private static func bytes(of path: String, limit: Int = longestVariables) throws(Unreadable) -> [UInt8]? {
-        // It is not waited for, and no link is followed.
-        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard file >= 0 else {
-            guard errno != ENOENT && errno != ESRCH else { return nil }
-            throw Unreadable(path: path, code: errno)
-        }
-        defer { close(file) }
-        var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while bytes.count < limit {
-            let count = Glibc.read(file, &buffer, buffer.count)
-            if count == 0 { return bytes }
-            if count > 0 {
-                bytes += buffer[..<count]
-            } else if errno == ESRCH {
-                return nil
-            } else if errno != EINTR {
-                throw Unreadable(path: path, code: errno)
-            }
-        }
-        return bytes
-    }
-
-    private struct Unreadable: Error {
-        let path: String
-        let code: CInt
-        var failure: AdapterFailure { ProcessTree.failure(path, String(cString: strerror(code))) }
-    }
-
-    private static func failure(_ what: String, _ reason: String) -> AdapterFailure {
-        AdapterFailure(
-            "see which processes are left, by",
-            what,
-            reason,
-            remedy: "Needed: /proc, free descriptors (ulimit -n), as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
-        )
-    }
-}
-
-extension Error {
-    /// The number of the system's error that a call of Foundation has met.
-    var code: CInt { ((self as? CocoaError)?.underlying as? POSIXError)?.code.rawValue ?? EIO }
 }

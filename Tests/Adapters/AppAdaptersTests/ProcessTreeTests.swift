@@ -1,4 +1,5 @@
 import DBusTransport
+import Dispatch
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -249,6 +250,52 @@ struct ProcessTreeTests {
         }
         #expect(try marked("org.example.notes") == [7])
         #expect(try marked("org.example.other").isEmpty)
+    }
+
+    @Test("a process that does not answer is an error that names it, and keeps nobody waiting")
+    func stuck() async throws {
+        let stuck = ProcessScan.Stuck()
+        let end = DispatchSemaphore(value: 0)
+        func look() throws(AdapterFailure) -> ProcessTree {
+            try ProcessScan.run(patience: .milliseconds(10), stuck: stuck) { scan throws(AdapterFailure) in
+                scan.begins(7)
+                end.wait()
+                return try ProcessTree(marked: "here", user: Self.user)
+            }
+        }
+        for count in 1...ProcessScan.Stuck.most {
+            let error = #expect(throws: AdapterFailure.self) { try look() }
+            #expect(error?.description.contains("the process 7") == true && stuck.count == count)
+        }
+        // Threads have a limit, because each look that is tried again may leave one.
+        let error = #expect(throws: AdapterFailure.self) { try look() }
+        #expect(error?.description.contains("16 threads") == true)
+        for _ in 1...ProcessScan.Stuck.most { end.signal() }
+        try await eventually("they have ended", within: .seconds(60)) { stuck.count == 0 }
+    }
+
+    @Test(
+        "what is read of a process is on a file system that does not answer",
+        .enabled(if: geteuid() == 0 && access("/dev/fuse", W_OK) == 0, "nobody but root can mount here")
+    )
+    func stuckFile() async throws {
+        let planted = try Planted()
+        try planted.plant(7, start: 5)
+        let variables = planted.path(7, "environ")
+        try "\(ProcessTree.mark)=here\0".write(toFile: variables, atomically: true, encoding: .utf8)
+        let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-file.py").path
+        let server = try ChildProcess("python3", [source, variables])
+        defer { _ = umount2(variables, Int32(MNT_DETACH)) }
+        try await server.line { $0 == "ready" }
+        func marked() throws -> Set<pid_t> {
+            let (user, root) = (Self.user, planted.directory.path)
+            return try ProcessTree(by: .variable("here"), user: user, root: root, patience: .milliseconds(50)).marked
+        }
+        let error = #expect(throws: AdapterFailure.self) { try marked() }
+        #expect(error?.description.contains("the process 7") == true)
+        server.kill()
+        #expect(umount2(variables, Int32(MNT_DETACH)) == 0)
+        #expect(try marked() == [7])
     }
 
     @Test(

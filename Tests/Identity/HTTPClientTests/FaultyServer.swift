@@ -22,7 +22,7 @@ final class FaultyServer: Sendable {
     var authority: String { directory.path + "/authority.pem" }
 
     /// A client that trusts it.
-    func client() -> HTTPClient { HTTPClient(trustAnchors: authority) }
+    func client(patience: Int = 30) -> HTTPClient { HTTPClient(trustAnchors: authority, patience: patience) }
 
     /// An address of one of its listeners.
     func address(_ path: String, listener: String = "good", host: String = "localhost") throws -> HTTPAddress {

@@ -151,8 +151,16 @@ final class BrowserSignIn {
         }
     }
 
+    /// The first process of the prompt's browser. Processes that the browser leaves behind are the prompt's children, too, and may have smaller numbers:
+    /// the kernel begins anew at some time.
+    func browser(of prompt: ChildProcess) throws -> Int32 {
+        let keeper = try keeper(of: prompt)
+        let children = try children(of: prompt).filter { $0 != keeper }
+        return try #require(children.min { start(of: $0) < start(of: $1) })
+    }
+
     /// When a process has started, in the kernel's ticks; the largest number where it has ended.
-    func start(of process: Int32) -> UInt64 {
+    private func start(of process: Int32) -> UInt64 {
         let text = (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)) ?? ""
         // The name may have blanks and parentheses.
         let fields = text.split(separator: ")").last?.split(separator: " ") ?? []

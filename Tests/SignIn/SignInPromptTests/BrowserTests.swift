@@ -49,10 +49,7 @@ struct BrowserTests {
         let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
-        // The first process of the browser is a child of the prompt.
-        let keeper = try signIn.keeper(of: prompt)
-        let browser = try #require(try signIn.children(of: prompt).filter { $0 != keeper }.min())
-        kill(browser, SIGTERM)
+        kill(try signIn.browser(of: prompt), SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         #expect(try PromptResult(prompt).code == "user_canceled")
         #expect(signIn.broker.asked(.cancelSignIn).count == 1)

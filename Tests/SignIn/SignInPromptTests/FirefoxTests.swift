@@ -52,11 +52,7 @@ struct FirefoxTests {
         let signIn = try await BrowserSignIn(.firefox, holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
-        let keeper = try signIn.keeper(of: prompt)
-        // The first process of the browser is a child of the prompt, as are those that the browser leaves. Numbers of processes begin anew at some time.
-        let children = try signIn.children(of: prompt).filter { $0 != keeper }
-        let browser = try #require(children.min { signIn.start(of: $0) < signIn.start(of: $1) })
-        kill(browser, SIGTERM)
+        kill(try signIn.browser(of: prompt), SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         #expect(try PromptResult(prompt).code == "user_canceled")
         #expect(signIn.broker.asked(.cancelSignIn).count == 1)

@@ -115,7 +115,8 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == 0)
         #expect(try PromptResult(prompt).username == "ada")
         #expect(try await device.user() == "ada")
-        #expect(try await Page.get(address).status == 0, "the page is still served")
+        // The port may be another server's by now, which has no such page.
+        #expect(try await Page.get(address).status != 200, "the page is still served")
     }
 
     @Test("after too many wrong passwords the page says how long to wait")
