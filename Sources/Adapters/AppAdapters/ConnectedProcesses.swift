@@ -25,7 +25,8 @@ struct ConnectedProcesses: ProgramControl {
             "stop",
             names.joined(separator: ", "),
             "the connection stays on the bus, although its process was killed",
-            remedy: "Another process has it: see busctl status NAME, and end that"
+            remedy:
+                "Another process has it, or the killed one waits in the kernel: see busctl status NAME, and end that"
         )
     }
 

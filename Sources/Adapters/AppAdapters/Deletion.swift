@@ -9,7 +9,7 @@ package struct Deletion: Sendable {
     package let user: UInt32
     private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
 
-    /// How long a child may delete. A file system that stands still must not hold up the next try for ever.
+    /// How long a child may delete. A file system that stands still must not hold up the next try for ever; it may hold the child itself.
     private static let patience = Duration.seconds(1800)
 
     /// - Parameters:
@@ -49,11 +49,17 @@ package struct Deletion: Sendable {
                 remedy: "See the system's log"
             )
         }
-        guard result.status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {
-            let reason = result.text.split(separator: "\n").first.map(String.init)
+        guard let status = result.status else {
             throw AdapterFailure(
-                reason: reason ?? "the deletion as user \(user) ended with status \(result.status ?? -1)"
+                attempted,
+                paths.joined(separator: ", "),
+                "it has not ended within \(Self.patience.components.seconds) s, and not when it was killed",
+                remedy: "A file system there does not answer: see findmnt, and unmount it (umount -l)"
             )
+        }
+        guard status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {
+            let reason = result.text.split(separator: "\n").first.map(String.init)
+            throw AdapterFailure(reason: reason ?? "the deletion as user \(user) ended with status \(status)")
         }
         return removed
     }

@@ -78,7 +78,7 @@ package final class OwnedCommand: ProgramControl {
 
     /// Those that the first command of this process found. Where they cannot be read, there are none: what is left is then ended rather than kept.
     private static let earlierChildren: [pid_t: UInt64] = {
-        let tree = try? ProcessTree(marked: "", user: geteuid())
+        let tree = try? ProcessTree(by: nil, user: geteuid())
         let own = HelperProcess.own
         return (tree?.entries ?? [:]).filter { $0.value.parent == getpid() && !own.contains($0.key) }.mapValues(\.start)
     }()

@@ -206,12 +206,13 @@ extension ProcessTree {
         var failure: AdapterFailure { ProcessTree.failure(path, String(cString: strerror(code))) }
     }
 
-    static func failure(
-        _ what: String,
-        _ reason: String,
-        _ remedy: String = "Needed: /proc, free descriptors (ulimit -n), as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
-    ) -> AdapterFailure {
-        AdapterFailure("see which processes are left, by", what, reason, remedy: remedy)
+    static func failure(_ what: String, _ reason: String) -> AdapterFailure {
+        AdapterFailure(
+            "see which processes are left, by",
+            what,
+            reason,
+            remedy: "Needed: /proc, free descriptors (ulimit -n), as root CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
+        )
     }
 }
 

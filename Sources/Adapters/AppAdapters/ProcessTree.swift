@@ -50,24 +50,25 @@ struct ProcessTree {
         try self.init(by: .variable(value), user: user, root: root)
     }
 
-    /// Waits on this thread, where a process does not answer at most twice the time.
+    /// Waits on this thread, at most twelve times `patience`.
     ///
     /// - Parameters:
+    ///   - mark: `nil` finds none.
     ///   - user: whose processes are looked at for the mark.
     ///   - root: where the kernel shows its processes.
-    ///   - patience: how long one process may take to answer.
+    ///   - patience: a process that does not answer ends the wait after one to two times as long.
     init(
-        by mark: Mark,
+        by mark: Mark?,
         user: UInt32,
         root: String = "/proc",
         patience: Duration = .seconds(5)
     ) throws(AdapterFailure) {
-        self = try ProcessScan.run(patience: patience) { scan throws(AdapterFailure) in
+        self = try ProcessScan.run(of: user, patience: patience) { scan throws(AdapterFailure) in
             try ProcessTree(by: mark, user, root, scan)
         }
     }
 
-    private init(by mark: Mark, _ user: UInt32, _ root: String, _ scan: ProcessScan) throws(AdapterFailure) {
+    private init(by mark: Mark?, _ user: UInt32, _ root: String, _ scan: ProcessScan) throws(AdapterFailure) {
         self.root = root
         var own: Set<pid_t> = []
         var marked: Set<pid_t> = []
@@ -80,13 +81,15 @@ struct ProcessTree {
             let fresh = Set(numbers).subtracting(seen)
             if fresh.isEmpty { break }
             for number in fresh {
+                try scan.begins(ProcessScan.Process(identifier: number, start: 0))
                 guard let entry = try Self.entry(number, root) else { continue }
                 entries[number] = entry
                 guard !entry.hasEnded, number != getpid(), try Self.users(of: number, root).contains(user) else {
                     continue
                 }
                 own.insert(number)
-                scan.begins(number)
+                guard let mark else { continue }
+                try scan.begins(ProcessScan.Process(identifier: number, start: entry.start))
                 if try Self.bears(mark, number, user, root) { marked.insert(number) }
             }
             seen.formUnion(fresh)
@@ -154,7 +157,13 @@ struct ProcessTree {
             if fresh.isEmpty { break }
             for process in fresh { try sight.tree.descriptor(of: process)?.send(SIGSTOP) }
             halted.formUnion(fresh)
-            sight = try look()
+            do throws(AdapterFailure) {
+                sight = try look()
+            } catch {
+                // One that stands still may be what a process waits for, whose words the look reads.
+                for process in halted { try sight.tree.descriptor(of: process)?.send(SIGCONT) }
+                throw error
+            }
         }
         if sight.processes.isEmpty { return true }
         try sight.tree.end(sight.processes, by: signal, until: deadline)

@@ -7,56 +7,57 @@ import Testing
 
 @testable import AppAdapters
 
+/// A directory in the form of `/proc`, with this process.
+struct PlantedProcesses {
+    static let user: UInt32 = 65534
+    let directory: TemporaryDirectory
+
+    init() throws {
+        directory = try TemporaryDirectory("processes")
+        try plant(getpid(), start: 1)
+    }
+
+    func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
+
+    /// A thread beside the first one.
+    func plant(thread: pid_t, of identifier: pid_t, flags: Int) throws {
+        mkdir(path(identifier, "task"), 0o755)
+        try write("S", thread, 1, 2, 5, flags: flags, to: path(identifier, "task/\(thread)"))
+    }
+
+    private func write(
+        _ state: String,
+        _ identifier: pid_t,
+        _ parent: pid_t,
+        _ threads: Int,
+        _ start: Int,
+        flags: Int,
+        to path: String
+    ) throws {
+        mkdir(path, 0o755)
+        let zeros = { (count: Int) in Array(repeating: "0", count: count) }
+        let fields =
+            [state, "\(parent)"] + zeros(4) + ["\(flags)"] + zeros(10) + ["\(threads)", "0", "\(start)"]
+        try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
+            .write(toFile: "\(path)/stat", atomically: true, encoding: .utf8)
+    }
+
+    func plant(
+        _ identifier: pid_t,
+        state: String = "S",
+        parent: pid_t = 1,
+        threads: Int = 1,
+        start: Int
+    ) throws {
+        try write(state, identifier, parent, threads, start, flags: 0, to: "\(directory.path)/\(identifier)")
+        try "Name:\tab\nUid:\t0\t\(Self.user)\t0\t0\n"
+            .write(toFile: path(identifier, "status"), atomically: true, encoding: .utf8)
+    }
+}
+
 @Suite("What is left of a program is seen, or is an error")
 struct ProcessTreeTests {
-    private static let user: UInt32 = 65534
-
-    /// A directory in the form of `/proc`, with this process.
-    private struct Planted {
-        let directory: TemporaryDirectory
-
-        init() throws {
-            directory = try TemporaryDirectory("processes")
-            try plant(getpid(), start: 1)
-        }
-
-        func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
-
-        /// A thread beside the first one.
-        func plant(thread: pid_t, of identifier: pid_t, flags: Int) throws {
-            mkdir(path(identifier, "task"), 0o755)
-            try write("S", thread, 1, 2, 5, flags: flags, to: path(identifier, "task/\(thread)"))
-        }
-
-        private func write(
-            _ state: String,
-            _ identifier: pid_t,
-            _ parent: pid_t,
-            _ threads: Int,
-            _ start: Int,
-            flags: Int,
-            to path: String
-        ) throws {
-            mkdir(path, 0o755)
-            let zeros = { (count: Int) in Array(repeating: "0", count: count) }
-            let fields =
-                [state, "\(parent)"] + zeros(4) + ["\(flags)"] + zeros(10) + ["\(threads)", "0", "\(start)"]
-            try "\(identifier) (a) b) \(fields.joined(separator: " "))\n"
-                .write(toFile: "\(path)/stat", atomically: true, encoding: .utf8)
-        }
-
-        func plant(
-            _ identifier: pid_t,
-            state: String = "S",
-            parent: pid_t = 1,
-            threads: Int = 1,
-            start: Int
-        ) throws {
-            try write(state, identifier, parent, threads, start, flags: 0, to: "\(directory.path)/\(identifier)")
-            try "Name:\tab\nUid:\t0\t\(user)\t0\t0\n"
-                .write(toFile: path(identifier, "status"), atomically: true, encoding: .utf8)
-        }
-    }
+    private static let user = PlantedProcesses.user
 
     @Test("processes that cannot be listed or read are an error, and not none")
     func unreadable() throws {
@@ -65,7 +66,7 @@ struct ProcessTreeTests {
         #expect(throws: AdapterFailure.self) {
             try ProcessTree(marked: "here", user: Self.user, root: TemporaryDirectory("processes").path)
         }
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         #expect(try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path).entries.count == 1)
         mkdir("\(planted.directory.path)/7", 0o755)
         #expect(
@@ -81,7 +82,7 @@ struct ProcessTreeTests {
 
     @Test("a process of the app's user whose variables cannot be read is an error", .enabled(if: geteuid() == 0))
     func unreadableVariables() throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         try planted.plant(7, start: 5)
         func marked(_ value: String, _ user: UInt32) throws -> Set<pid_t> {
             try ProcessTree(marked: value, user: user, root: planted.directory.path).marked
@@ -98,7 +99,7 @@ struct ProcessTreeTests {
 
     @Test("a browser that has overwritten its variables is found by the path among its arguments")
     func overwrittenVariables() throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         func marked(by mark: ProcessTree.Mark) throws -> Set<pid_t> {
             try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked
         }
@@ -116,7 +117,7 @@ struct ProcessTreeTests {
 
     @Test("a program is found by the words that name its place, as whole arguments and in their order")
     func words() throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         let place = ["--profile", "/var/lib/kiosk/profile"]
         for (identifier, arguments) in [
             (7, ["firefox", "--profile", "/var/lib/kiosk/profile", "--new-instance"]),
@@ -143,7 +144,7 @@ struct ProcessTreeTests {
 
     @Test("what this process descends from is not the command's, whatever words and variables it has")
     func ancestors() throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         for identifier: pid_t in [7, 8, 9] {
             try planted.plant(identifier, parent: identifier == 8 ? 7 : 1, start: 5)
             try "timeout\08h\0--profile\0/p\0"
@@ -157,7 +158,7 @@ struct ProcessTreeTests {
     @Test("a process whose number has passed to another is not signalled")
     func passedOn() throws {
         let child = try ChildProcess("sleep", ["1000"])
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         try planted.plant(child.identifier, start: 5)
         let tree = try ProcessTree(marked: "here", user: Self.user, root: planted.directory.path)
         #expect(try tree.descriptor(of: child.identifier)?.identifier == child.identifier)
@@ -238,7 +239,7 @@ struct ProcessTreeTests {
 
     @Test("a process whose first thread has ended is seen in its sandbox at another thread")
     func threadedSandbox() throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         try planted.plant(7, state: "Z", threads: 2, start: 5)
         try planted.plant(thread: 8, of: 7, flags: 0)
         let root = "\(planted.directory.path)/root"
@@ -260,46 +261,45 @@ struct ProcessTreeTests {
     private func judgeStuck() async throws {
         let stuck = ProcessScan.Stuck()
         let end = DispatchSemaphore(value: 0)
-        func look() throws(AdapterFailure) -> ProcessTree {
-            try ProcessScan.run(patience: .milliseconds(100), stuck: stuck) { scan throws(AdapterFailure) in
-                scan.begins(7)
-                end.wait()
-                return try ProcessTree(marked: "here", user: Self.user)
-            }
+        func look(at process: Int, of user: UInt32 = 1, isStuck: Bool = true) -> String? {
+            let process = ProcessScan.Process(identifier: pid_t(process), start: 5)
+            return #expect(throws: AdapterFailure.self) {
+                try ProcessScan.run(of: user, patience: .milliseconds(100), stuck: stuck) {
+                    scan throws(AdapterFailure) in
+                    try scan.begins(process)
+                    if isStuck { end.wait() }
+                    throw AdapterFailure("finish", "the look", "it was not stuck", remedy: "")
+                }
+            }?.description
         }
-        for count in 1...ProcessScan.Stuck.most {
-            let error = #expect(throws: AdapterFailure.self) { try look() }
-            #expect(error?.description.contains("the process 7") == true && stuck.count == count)
+        for process in 1...ProcessScan.Stuck.mostOfUser {
+            #expect(look(at: process)?.contains("the process \(process):") == true)
         }
-        // Threads have a limit, because each look that is tried again may leave one.
-        let error = #expect(throws: AdapterFailure.self) { try look() }
-        #expect(error?.description.contains("16 threads") == true)
-        for _ in 1...ProcessScan.Stuck.most { end.signal() }
-        try await eventually("they have ended", within: .seconds(60)) { stuck.count == 0 }
+        // No second thread waits for a process; and whoever starts more of them gets no more threads, and keeps nobody else from being looked at.
+        #expect(look(at: 3)?.contains("the process 3:") == true)
+        #expect(look(at: 99)?.contains("the processes 1, 2, 3") == true)
+        #expect(stuck.processes(of: 1).count == ProcessScan.Stuck.mostOfUser)
+        #expect(look(at: 3, of: 2, isStuck: false)?.contains("not stuck") == true)
+        for _ in 1...ProcessScan.Stuck.mostOfUser { end.signal() }
+        try await eventually("they have ended", within: .seconds(60)) { stuck.processes(of: 1).isEmpty }
+        #expect(look(at: 3, isStuck: false)?.contains("not stuck") == true)
     }
 
-    @Test(
-        "what is read of a process is on a file system that does not answer",
-        .enabled(if: geteuid() == 0 && access("/dev/fuse", W_OK) == 0, "nobody but root can mount here")
-    )
-    func stuckFile() async throws {
-        let planted = try Planted()
-        try planted.plant(7, start: 5)
-        let variables = planted.path(7, "environ")
-        try "\(ProcessTree.mark)=here\0".write(toFile: variables, atomically: true, encoding: .utf8)
-        let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-file.py").path
-        let server = try ChildProcess("python3", [source, variables])
-        defer { _ = umount2(variables, Int32(MNT_DETACH)) }
-        try await server.line { $0 == "ready" }
-        func marked(patience: Duration) throws -> Set<pid_t> {
-            let (user, root) = (Self.user, planted.directory.path)
-            return try ProcessTree(by: .variable("here"), user: user, root: root, patience: patience).marked
+    @Test("many processes that answer slowly are together an error, too")
+    func slow() async throws {
+        try await withTaskExecutorPreference(OwnThread()) {
+            let error = #expect(throws: AdapterFailure.self) {
+                try ProcessScan.run(of: 1, patience: .milliseconds(100), stuck: ProcessScan.Stuck()) {
+                    scan throws(AdapterFailure) in
+                    // The look ends by itself when nobody waits for it.
+                    while true {
+                        try scan.begins(ProcessScan.Process(identifier: .random(in: 1...9), start: .random(in: 1...9)))
+                        usleep(10_000)
+                    }
+                }
+            }
+            #expect(error?.description.contains("the process") == true)
         }
-        let error = #expect(throws: AdapterFailure.self) { try marked(patience: .milliseconds(500)) }
-        #expect(error?.description.contains("the process 7") == true)
-        server.kill()
-        #expect(umount2(variables, Int32(MNT_DETACH)) == 0)
-        #expect(try marked(patience: .seconds(60)) == [7])
     }
 
     @Test(
@@ -308,7 +308,7 @@ struct ProcessTreeTests {
             as [ProcessTree.Mark]
     )
     func silentThreads(mark: ProcessTree.Mark) throws {
-        let planted = try Planted()
+        let planted = try PlantedProcesses()
         try planted.plant(7, state: "Z", threads: 2, start: 5)
         func marked() throws -> Set<pid_t> {
             try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked

@@ -97,11 +97,12 @@ package struct TracePlaces: Sendable {
     }
 
     /// Trashes at the top of other file systems, as the specification of the trash has them. Only of disks: to look at a server that does not
-    /// answer would hold up the cleanup.
+    /// answer would hold up the cleanup. Whoever mounts a FUSE file system says what device it is on.
     private var trashesOfMounts: [String] {
         mounts.split(separator: "\n").flatMap { line -> [String] in
             let fields = line.split(separator: " ")
-            guard fields.count > 1, fields[0].hasPrefix("/dev/") else { return [] }
+            guard fields.count > 2, fields[0].hasPrefix("/dev/"), fields[2] != "fuse", !fields[2].hasPrefix("fuse.")
+            else { return [] }
             let place = String(fields[1]).replacing(/\\([0-7]{3})/) { match in
                 String(UnicodeScalar(UInt8(match.1, radix: 8) ?? 0x3f))
             }

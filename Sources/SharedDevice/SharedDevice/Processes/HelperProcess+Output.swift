@@ -6,7 +6,7 @@ import Synchronization
 extension HelperProcess {
     /// How a program has ended.
     package struct End: Sendable {
-        /// Its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
+        /// Its exit status, or 128 and the signal; `nil` if it has not ended although it was killed, or somebody else in this process has collected it.
         package var status: Int32?
         /// Whether it was ended because it took too long.
         package var isLate = false
@@ -34,7 +34,7 @@ extension HelperProcess {
     ///   - withErrors: whether standard error goes the same way.
     ///   - started: is handed the process.
     ///   - take: gets each piece, on this thread.
-    /// - Throws: ``Failure`` if it does not start.
+    /// - Throws: ``Failure`` if it does not start, or too many that were killed have not ended.
     package static func runToEnd(
         _ program: String,
         _ arguments: [String],
@@ -44,6 +44,11 @@ extension HelperProcess {
         started: (HelperProcess) -> Void = { _ in },
         take: (ArraySlice<UInt8>) -> Void
     ) throws(Failure) -> End {
+        let unended = unended.withLock { $0 }
+        guard unended.count < mostUnended else {
+            let numbers = unended.sorted().map { "\($0)" }.joined(separator: ", ")
+            throw Failure("\(program) is not started: processes that were killed have not ended: \(numbers)")
+        }
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
         defer { close(ends[0]) }
@@ -67,7 +72,10 @@ extension HelperProcess {
             if patience.grace > .zero { process.kill(SIGTERM, leadsGroup: settings.leadsGroup) }
             if patience.grace == .zero || !output.read(until: descriptor, by: .now + patience.grace, take) {
                 process.kill(leadsGroup: settings.leadsGroup)
-                ProgramStart.waitForEnd(of: process.identifier)
+                guard descriptor.hasEnded(by: .now + killPatience) else {
+                    process.leaveUnended()
+                    return end
+                }
                 _ = output.read(until: descriptor, by: .now, take)
             }
         }
@@ -134,6 +142,21 @@ extension HelperProcess {
             cancellation.cancel()
         }
         return try result.get()
+    }
+
+    // A program that waits in the kernel for a file system that does not answer ends when that does, whoever kills it.
+    private static let killPatience = Duration.seconds(10)
+    private static let unended = Locked<Set<Int32>>([])
+    private static let mostUnended = 16
+
+    /// Has a thread of its own collect it.
+    private func leaveUnended() {
+        Self.unended.withLock { _ = $0.insert(identifier) }
+        // Without a thread it stays uncollected, and its number its own.
+        _ = QuietThread.start("helper") { [self] in
+            _ = end()
+            Self.unended.withLock { _ = $0.remove(identifier) }
+        }
     }
 
     private func kill(_ signal: Int32 = SIGKILL, leadsGroup: Bool) {

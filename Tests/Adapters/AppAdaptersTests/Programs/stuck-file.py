@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Mounts a file that can be opened, and never answers who reads it: stuck-file.py PATH, as root. It writes "ready", and goes on until it is killed."""
+"""Mounts a file, and never answers who opens or reads it: stuck-file.py PATH open|read, as root. It writes "ready", and goes on until it is killed."""
 import ctypes
 import os
 import struct
 import sys
 
 FORGET, GETATTR, OPEN, READ, RELEASE, INIT, INTERRUPT = 2, 3, 14, 15, 18, 26, 36
+STUCK = {"open": OPEN, "read": READ}[sys.argv[2]]
 
 
 def answer(opcode):
     """The bytes after the header of an answer; None where there is no answer."""
-    if opcode in (FORGET, INTERRUPT, READ):
+    if opcode in (FORGET, INTERRUPT, STUCK):
         return None
     if opcode == INIT:
         return struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 12, 9, 4096, 1, 0, 0, *[0] * 8)

@@ -1,0 +1,70 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import SharedDevice
+import Testing
+
+@testable import AppAdapters
+
+/// A file system that a program serves which does not answer, as FUSE lets every user mount them.
+private final class StuckFile {
+    private let path: String
+    private let server: ChildProcess
+
+    static let isAllowed = Mounts.areAllowed && access("/dev/fuse", W_OK) == 0
+
+    /// - Parameter deed: what is not answered: `open` or `read`.
+    init(_ path: String, _ deed: String) async throws {
+        self.path = path
+        let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-file.py").path
+        server = try ChildProcess("python3", [source, path, deed])
+        try await server.line { $0 == "ready" }
+    }
+
+    /// What waits for it goes on, and the file is what it was before.
+    func end() {
+        server.kill()
+        server.waitUntilExit()
+        umount2(path, Int32(MNT_DETACH))
+    }
+
+    deinit { end() }
+}
+
+@Suite("A file system that does not answer", .enabled(if: StuckFile.isAllowed, "nobody but root can mount here"))
+struct StuckFileTests {
+    @Test("keeps no look at processes waiting: the one whose variables are there is an error")
+    func variables() async throws {
+        let planted = try PlantedProcesses()
+        try planted.plant(7, start: 5)
+        let variables = planted.path(7, "environ")
+        try "\(ProcessTree.mark)=here\0".write(toFile: variables, atomically: true, encoding: .utf8)
+        let file = try await StuckFile(variables, "read")
+        func marked(patience: Duration) throws -> Set<pid_t> {
+            let (user, root) = (PlantedProcesses.user, planted.directory.path)
+            return try ProcessTree(by: .variable("here"), user: user, root: root, patience: patience).marked
+        }
+        let error = #expect(throws: AdapterFailure.self) { try marked(patience: .milliseconds(500)) }
+        #expect(error?.description.contains("the process 7:") == true)
+        file.end()
+        try await eventually("it is read", within: .seconds(60)) {
+            (try? marked(patience: .seconds(60))) == [7]
+        }
+    }
+
+    @Test("keeps nobody waiting for a program that cannot be killed because of it; its end is collected later")
+    func unkillable() async throws {
+        let directory = try TemporaryDirectory("unkillable")
+        let path = "\(directory.path)/file"
+        try "content".write(toFile: path, atomically: true, encoding: .utf8)
+        let file = try await StuckFile(path, "open")
+        let before = HelperProcess.own
+        let (status, _) = try await HelperProcess.output(of: "cat", [path], patience: .milliseconds(100))
+        #expect(status == nil)
+        file.end()
+        let left = HelperProcess.own.subtracting(before)
+        try await eventually("it is collected", within: .seconds(60)) { HelperProcess.own.isDisjoint(with: left) }
+        let again = try await HelperProcess.output(of: "cat", [path], patience: .seconds(60))
+        #expect(again.status == 0 && again.text == "content")
+    }
+}
