@@ -89,7 +89,9 @@ final class ProcessScan: Sendable {
             _ = isDone.wait(timeout: .now() + .milliseconds(Int(patience / .milliseconds(1))))
             let now = scan.state.withLock { $0 }
             if let result = now.result { return try result.get() }
-            if now.count == last || SuspendingClock.now >= end, let process = scan.abandon() { throw silent([process]) }
+            // On a busy machine the thread may not have begun.
+            let isStuck = now.count == last && now.count > 0
+            if isStuck || SuspendingClock.now >= end, let process = scan.abandon() { throw silent([process]) }
             last = now.count
         }
     }

@@ -74,6 +74,7 @@ struct BrokerStartTests {
         try await device.startBroker()
         let application = device.application()
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
+        try await eventually("it is kept") { try device.database().value("SELECT count(*) FROM configuration") == 1 }
         device.killBroker()
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "#)
         try await device.startBroker()
@@ -95,9 +96,9 @@ struct BrokerStartTests {
         let folder = "\(device.directory.path)/apps"
         func empty(_ name: String) throws { try Data().write(to: URL(filePath: "\(folder)/\(name).json")) }
         try await device.startBroker()
-        // Not killed: it keeps the manifests right after it says that it is ready, and ends when the disk has them.
-        device.broker?.send(SIGTERM)
-        #expect(await device.broker?.exitStatus() == 0)
+        // It keeps the manifests right after it says that it is ready.
+        try await eventually("it is kept") { try device.database().value("SELECT count(*) FROM manifest") == 1 }
+        device.killBroker()
         try empty("org.example.app")
         try empty("other")
         try await device.startBroker()
@@ -170,6 +171,9 @@ struct BrokerStartTests {
         try await device.startBroker()
         #expect(try await app.getCurrentAccount().current?.username == "ada")
         try await app.signOutCurrent()
+        try await eventually("it is noted") {
+            (try? String(contentsOfFile: memory.path + "/signed-out", encoding: .utf8))?.hasPrefix("nobody ") == true
+        }
         device.killBroker()
         try FileManager.default.removeItem(atPath: device.state)
         try FileManager.default.moveItem(atPath: before, toPath: device.state)

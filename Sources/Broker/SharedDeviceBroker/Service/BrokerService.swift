@@ -154,9 +154,13 @@ package final class BrokerService: Sendable {
         await manifests
         engine.submit(.ending)
         // In a task of its own: this one is cancelled, and would not wait.
-        await Task { [engine] in
-            for _ in 1...200 where !engine.read({ $0.isReadyToEnd }) { try? await Task.sleep(for: .milliseconds(10)) }
+        await Task { [self] in
+            for _ in 1...200 where !isOnDisk { try? await Task.sleep(for: .milliseconds(10)) }
         }.value
+    }
+
+    private var isOnDisk: Bool {
+        engine.read { $0.isReadyToEnd } && unkept.withLock { $0 == KeptSettings() }
     }
 
     /// Whether events are still carried out; for a watchdog, which asks again and again. A disk or a bus that stands still does not count.

@@ -221,13 +221,17 @@ struct AppManifestDirectoryTests {
     func readAgain() async throws {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
-            try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) { _ in
-                reads.withLock { reads -> Int? in
-                    reads += 1
-                    return reads == 3 ? reads : nil
+            do {
+                return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) { _ in
+                    reads.withLock { reads -> Int? in
+                        reads += 1
+                        return reads == 3 ? reads : nil
+                    }
+                } again: {
+                    reads.withLock { $0 } < 3 ? .milliseconds(10) : nil
                 }
-            } again: {
-                reads.withLock { $0 } < 3 ? .milliseconds(10) : nil
+            } catch {
+                throw ManagedConfigurationError.cannotWatch(directory.path, error)
             }
         }
         var iterator = updates.makeAsyncIterator()
