@@ -26,7 +26,7 @@ struct ConnectedProcesses: ProgramControl {
             names.joined(separator: ", "),
             "the connection stays on the bus, although its process was killed",
             remedy:
-                "Another process has it, or the killed one waits in the kernel: see busctl status NAME, and end that"
+                "Another process has it: see busctl status NAME, and end that. Or the killed one waits for a file system"
         )
     }
 

@@ -9,7 +9,7 @@ package struct Deletion: Sendable {
     package let user: UInt32
     private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
 
-    /// How long a child may delete. A file system that stands still must not hold up the next try for ever; it may hold the child itself.
+    /// How long a child may delete. A file system that stands still must not hold up the next try for ever. The child may not end then, although it is killed.
     private static let patience = Duration.seconds(1800)
 
     /// - Parameters:
@@ -53,8 +53,8 @@ package struct Deletion: Sendable {
             throw AdapterFailure(
                 attempted,
                 paths.joined(separator: ", "),
-                "it has not ended within \(Self.patience.components.seconds) s, and not when it was killed",
-                remedy: "A file system there does not answer: see findmnt, and unmount it (umount -l)"
+                "it has not ended within \(Self.patience.components.seconds) s, nor when it was killed",
+                remedy: "A file system there does not answer: see /proc/mounts, and unmount it with umount -f"
             )
         }
         guard status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {

@@ -16,7 +16,7 @@ final class ProcessScan: Sendable {
     /// Threads that wait for processes that do not answer.
     final class Stuck: Sendable {
         static let shared = Stuck()
-        /// How many wait for processes of one user.
+        /// How many processes of one user are waited for.
         static let mostOfUser = 16
 
         private let threads = Locked<[UInt32: [Process: Int]]>([:])
@@ -25,19 +25,23 @@ final class ProcessScan: Sendable {
 
         fileprivate func add(_ process: Process, of user: UInt32, _ change: Int) {
             threads.withLock { threads in
-                let count = (threads[user]?[process] ?? 0) + change
-                threads[user, default: [:]][process] = count > 0 ? count : nil
+                var own = threads[user, default: [:]]
+                let count = own[process, default: 0] + change
+                own[process] = count > 0 ? count : nil
+                threads[user] = own.isEmpty ? nil : own
             }
         }
     }
 
     private struct State {
-        /// Whose turn it is, and how many turns there were.
-        var process = Process(identifier: 0, start: 0)
+        /// What is read at present that may never answer.
+        var process: Process?
+        /// How often the look has gone on.
         var count = 0
         var result: Result<ProcessTree, AdapterFailure>?
-        /// Where nobody waits any more: the process that was the reason.
-        var abandoned: Process?
+        var isAbandoned = false
+        /// The process that was the reason.
+        var silent: Process?
     }
 
     private let user: UInt32
@@ -49,18 +53,30 @@ final class ProcessScan: Sendable {
         self.stuck = stuck
     }
 
-    /// Called before anything of the process is read that may never answer.
+    /// Reads what may never answer.
     ///
-    /// - Throws: ``AdapterFailure`` where another thread waits for the process already, or nobody waits for this look.
-    func begins(_ process: Process) throws(AdapterFailure) {
+    /// - Throws: what `body` throws; ``AdapterFailure`` where another thread waits for the process already, too many processes of the user are waited for,
+    ///   or nobody waits for this look.
+    func reads<Answer>(
+        _ process: Process,
+        _ body: () throws(AdapterFailure) -> Answer
+    ) throws(AdapterFailure) -> Answer {
+        let others = stuck.processes(of: user)
+        if others.contains(process) { throw Self.silent([process]) }
+        if others.count >= Stuck.mostOfUser { throw Self.silent(others) }
+        try goesOn(process)
+        let answer = try body()
+        try goesOn(nil)
+        return answer
+    }
+
+    private func goesOn(_ process: Process?) throws(AdapterFailure) {
         let isAbandoned = state.withLock { state in
             state.process = process
             state.count += 1
-            return state.abandoned != nil
+            return state.isAbandoned
         }
-        let others = stuck.processes(of: user)
-        guard others.contains(process) || isAbandoned || others.count >= Stuck.mostOfUser else { return }
-        throw Self.silent(others.contains(process) ? [process] : others)
+        if isAbandoned { throw slow }
     }
 
     /// Runs `body` on a thread of its own, and waits for it on this one. Where a process does not answer, the thread stays until it does.
@@ -87,12 +103,11 @@ final class ProcessScan: Sendable {
         var last = -1
         while true {
             _ = isDone.wait(timeout: .now() + .milliseconds(Int(patience / .milliseconds(1))))
-            let now = scan.state.withLock { $0 }
-            if let result = now.result { return try result.get() }
-            // On a busy machine the thread may not have begun.
-            let isStuck = now.count == last && now.count > 0
-            if isStuck || SuspendingClock.now >= end, let process = scan.abandon() { throw silent([process]) }
-            last = now.count
+            let (result, count) = scan.state.withLock { ($0.result, $0.count) }
+            if let result { return try result.get() }
+            if count == last, let process = scan.abandonSilent(count) { throw silent([process]) }
+            if SuspendingClock.now >= end, scan.abandon() { throw scan.slow }
+            last = count
         }
     }
 
@@ -101,27 +116,44 @@ final class ProcessScan: Sendable {
         return AdapterFailure(
             "look at",
             processes.count == 1 ? "the process \(numbers)" : "the processes \(numbers)",
-            "what it was started with cannot be read in time",
-            remedy: "End it, and the program that serves its file system. ps and pgrep may hang, too; as root, "
+            "what was to be read did not answer",
+            remedy: "End this, and the program that serves its file system. ps and pgrep may hang, too; as root, "
                 + "echo 1 > /sys/fs/fuse/connections/NUMBER/abort ends a FUSE file system that does not answer"
+        )
+    }
+
+    private var slow: AdapterFailure {
+        AdapterFailure(
+            "look at",
+            "the processes of user \(user)",
+            "not all were read in time",
+            remedy: "See top: the machine is busy, or that user starts processes without end; the look is tried again"
         )
     }
 
     private func end(_ result: Result<ProcessTree, AdapterFailure>) {
         state.withLock { state in
             state.result = result
-            if let process = state.abandoned { stuck.add(process, of: user, -1) }
+            if let process = state.silent { stuck.add(process, of: user, -1) }
         }
     }
 
-    /// - Returns: the process that was waited for, if nobody waits for the thread any more; `nil` where it has just ended.
-    private func abandon() -> Process? {
+    /// - Returns: the process that is waited for, from which on nobody waits for the thread; `nil` where it has gone on, or reads nothing of a process.
+    private func abandonSilent(_ count: Int) -> Process? {
         state.withLock { state in
-            guard state.result == nil else { return nil }
-            state.abandoned = state.process
+            guard state.result == nil, state.count == count, let process = state.process else { return nil }
+            (state.isAbandoned, state.silent) = (true, process)
             // Under the lock: the end of the thread takes it away again.
-            stuck.add(state.process, of: user, 1)
-            return state.process
+            stuck.add(process, of: user, 1)
+            return process
+        }
+    }
+
+    /// - Returns: whether nobody waits for the thread any more; not where it has just ended.
+    private func abandon() -> Bool {
+        state.withLock { state in
+            state.isAbandoned = state.result == nil
+            return state.isAbandoned
         }
     }
 }

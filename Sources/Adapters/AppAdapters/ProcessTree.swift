@@ -81,7 +81,6 @@ struct ProcessTree {
             let fresh = Set(numbers).subtracting(seen)
             if fresh.isEmpty { break }
             for number in fresh {
-                try scan.begins(ProcessScan.Process(identifier: number, start: 0))
                 guard let entry = try Self.entry(number, root) else { continue }
                 entries[number] = entry
                 guard !entry.hasEnded, number != getpid(), try Self.users(of: number, root).contains(user) else {
@@ -89,8 +88,11 @@ struct ProcessTree {
                 }
                 own.insert(number)
                 guard let mark else { continue }
-                try scan.begins(ProcessScan.Process(identifier: number, start: entry.start))
-                if try Self.bears(mark, number, user, root) { marked.insert(number) }
+                let process = ProcessScan.Process(identifier: number, start: entry.start)
+                let isMarked = try scan.reads(process) { () throws(AdapterFailure) in
+                    try Self.bears(mark, number, user, root)
+                }
+                if isMarked { marked.insert(number) }
             }
             seen.formUnion(fresh)
         }
@@ -152,21 +154,21 @@ struct ProcessTree {
     ) throws(AdapterFailure) -> Bool {
         var sight = try look()
         var halted: Set<pid_t> = []
-        for _ in 0..<mostLooks {
-            let fresh = sight.processes.subtracting(halted)
-            if fresh.isEmpty { break }
-            for process in fresh { try sight.tree.descriptor(of: process)?.send(SIGSTOP) }
-            halted.formUnion(fresh)
-            do throws(AdapterFailure) {
+        do throws(AdapterFailure) {
+            for _ in 0..<mostLooks {
+                let fresh = sight.processes.subtracting(halted)
+                if fresh.isEmpty { break }
+                halted.formUnion(fresh)
+                for process in fresh { try sight.tree.descriptor(of: process)?.send(SIGSTOP) }
                 sight = try look()
-            } catch {
-                // One that stands still may be what a process waits for, whose words the look reads.
-                for process in halted { try sight.tree.descriptor(of: process)?.send(SIGCONT) }
-                throw error
             }
+            if sight.processes.isEmpty { return true }
+            try sight.tree.end(sight.processes, by: signal, until: deadline)
+        } catch {
+            // One that stands still may be what a process waits for, whose words the look reads.
+            for process in halted { try? sight.tree.descriptor(of: process)?.send(SIGCONT) }
+            throw error
         }
-        if sight.processes.isEmpty { return true }
-        try sight.tree.end(sight.processes, by: signal, until: deadline)
         return try look().processes.isEmpty
     }
 

@@ -48,7 +48,6 @@ struct EnforceCommand: AsyncParsableCommand {
         Task {
             await enforcer.run(updates)
             // With what it has under way: somebody may sign in from here on, whose data that would delete.
-            HelperProcess.killAll()
             _exit(EX_TEMPFAIL)
         }
         await end.first()

@@ -3,6 +3,7 @@ import Dispatch
 import Foundation
 import Glibc
 import NotifyCenterTestKit
+import Synchronization
 import Testing
 
 @testable import AppAdapters
@@ -258,48 +259,67 @@ struct ProcessTreeTests {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeStuck() }
     }
 
+    /// Looks at one process, which answers when `end` is signalled, and says what came of it.
+    private func look(
+        at process: pid_t,
+        of user: UInt32,
+        _ stuck: ProcessScan.Stuck,
+        _ end: DispatchSemaphore?
+    ) -> String {
+        let process = ProcessScan.Process(identifier: process, start: 5)
+        do throws(AdapterFailure) {
+            _ = try ProcessScan.run(of: user, patience: .milliseconds(100), stuck: stuck) {
+                scan throws(AdapterFailure) in
+                try scan.reads(process) { () throws(AdapterFailure) in
+                    end?.wait()
+                    return try ProcessTree(by: nil, user: Self.user)
+                }
+            }
+            return "answered"
+        } catch {
+            return error.description
+        }
+    }
+
     private func judgeStuck() async throws {
         let stuck = ProcessScan.Stuck()
         let end = DispatchSemaphore(value: 0)
-        func look(at process: Int, of user: UInt32 = 1, isStuck: Bool = true) -> String? {
-            let process = ProcessScan.Process(identifier: pid_t(process), start: 5)
-            return #expect(throws: AdapterFailure.self) {
-                try ProcessScan.run(of: user, patience: .milliseconds(100), stuck: stuck) {
-                    scan throws(AdapterFailure) in
-                    try scan.begins(process)
-                    if isStuck { end.wait() }
-                    throw AdapterFailure("finish", "the look", "it was not stuck", remedy: "")
-                }
-            }?.description
-        }
-        for process in 1...ProcessScan.Stuck.mostOfUser {
-            #expect(look(at: process)?.contains("the process \(process):") == true)
+        for process in 1...pid_t(ProcessScan.Stuck.mostOfUser) {
+            #expect(look(at: process, of: 1, stuck, end).contains("the process \(process):"))
         }
         // No second thread waits for a process; and whoever starts more of them gets no more threads, and keeps nobody else from being looked at.
-        #expect(look(at: 3)?.contains("the process 3:") == true)
-        #expect(look(at: 99)?.contains("the processes 1, 2, 3") == true)
+        #expect(look(at: 3, of: 1, stuck, end).contains("the process 3:"))
+        #expect(look(at: 99, of: 1, stuck, end).contains("the processes 1, 2, 3"))
         #expect(stuck.processes(of: 1).count == ProcessScan.Stuck.mostOfUser)
-        #expect(look(at: 3, of: 2, isStuck: false)?.contains("not stuck") == true)
+        #expect(look(at: 3, of: 2, stuck, nil) == "answered")
         for _ in 1...ProcessScan.Stuck.mostOfUser { end.signal() }
         try await eventually("they have ended", within: .seconds(60)) { stuck.processes(of: 1).isEmpty }
-        #expect(look(at: 3, isStuck: false)?.contains("not stuck") == true)
+        #expect(look(at: 3, of: 1, stuck, nil) == "answered")
     }
 
     @Test("many processes that answer slowly are together an error, too")
-    func slow() async throws {
-        try await withTaskExecutorPreference(OwnThread()) {
-            let error = #expect(throws: AdapterFailure.self) {
-                try ProcessScan.run(of: 1, patience: .milliseconds(100), stuck: ProcessScan.Stuck()) {
-                    scan throws(AdapterFailure) in
-                    // The look ends by itself when nobody waits for it.
-                    while true {
-                        try scan.begins(ProcessScan.Process(identifier: .random(in: 1...9), start: .random(in: 1...9)))
-                        usleep(10_000)
-                    }
+    func slow() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeSlow() } }
+
+    private func judgeSlow() async throws {
+        let stuck = ProcessScan.Stuck()
+        let turns = Locked(0)
+        let error = #expect(throws: AdapterFailure.self) {
+            try ProcessScan.run(of: 1, patience: .milliseconds(100), stuck: stuck) { scan throws(AdapterFailure) in
+                // The look ends by itself when nobody waits for it.
+                while true {
+                    try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { usleep(10_000) }
+                    turns.withLock { $0 += 1 }
                 }
             }
-            #expect(error?.description.contains("the process") == true)
         }
+        #expect(error?.description.contains("of user 1") == true)
+        let count = turns.withLock { $0 }
+        try await eventually("it ends") {
+            let before = turns.withLock { $0 }
+            try await Task.sleep(for: .milliseconds(200))
+            return turns.withLock { $0 } == before
+        }
+        #expect(count > 0 && stuck.processes(of: 1).isEmpty)
     }
 
     @Test(

@@ -152,6 +152,9 @@ struct SessionTracesTests {
             withIntermediateDirectories: false
         )
         let mount = directory.path.replacing(" ", with: "\\040")
+        // Whoever mounts this says what device it is on.
+        let served = try TemporaryDirectory("served")
+        #expect(mkdir("\(served.path)/.Trash-1000", 0o700) == 0)
         let places = TracePlaces(
             home: "/home/kiosk",
             environment: [
@@ -159,7 +162,8 @@ struct SessionTracesTests {
             ],
             userDirectories:
                 "# comment\nXDG_DESKTOP_DIR=\"$HOME/Desktop\"\nXDG_DOWNLOAD_DIR=\"$HOME/Téléchargements\"\n",
-            mounts: "/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 \(mount) vfat rw 0 0\nserver:/x \(mount) nfs rw 0 0\n",
+            mounts: "/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 \(mount) vfat rw 0 0\nserver:/x \(mount) nfs rw 0 0\n"
+                + "/dev/sdc1 \(served.path) fuse.served rw 0 0\n",
             user: 1000
         )
         #expect(places.paths(of: .downloads) == ["/data/incoming", "/home/kiosk/Téléchargements"])

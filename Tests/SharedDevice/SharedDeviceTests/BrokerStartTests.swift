@@ -111,6 +111,19 @@ struct BrokerStartTests {
         try await application.signIn("ada")
     }
 
+    @Test("what was valid at its start is on the disk when it has ended")
+    func endsAtOnce() async throws {
+        let device = try await TestDevice(starts: false)
+        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
+        try device.enrol("org.example.app", "/bin/sh")
+        try await device.startBroker()
+        device.broker?.send(SIGTERM)
+        #expect(await device.broker?.exitStatus() == 0)
+        for table in ["configuration", "manifest"] {
+            #expect(try device.database().value("SELECT count(*) FROM \(table)") == 1, "\(table)")
+        }
+    }
+
     @Test("a second broker on the same state directory is refused, also on another bus")
     func secondBroker() async throws {
         let device = try await TestDevice()

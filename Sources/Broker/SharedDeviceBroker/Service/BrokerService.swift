@@ -155,7 +155,8 @@ package final class BrokerService: Sendable {
         engine.submit(.ending)
         // In a task of its own: this one is cancelled, and would not wait.
         await Task { [self] in
-            for _ in 1...200 where !isOnDisk { try? await Task.sleep(for: .milliseconds(10)) }
+            let deadline = ContinuousClock.now + .seconds(2)
+            while !isOnDisk, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(10)) }
         }.value
     }
 

@@ -8,7 +8,7 @@ extension HelperProcess {
     package struct End: Sendable {
         /// Its exit status, or 128 and the signal; `nil` if it has not ended although it was killed, or somebody else in this process has collected it.
         package var status: Int32?
-        /// Whether it was ended because it took too long.
+        /// Whether it took too long, and was killed for that.
         package var isLate = false
     }
 
@@ -34,7 +34,7 @@ extension HelperProcess {
     ///   - withErrors: whether standard error goes the same way.
     ///   - started: is handed the process.
     ///   - take: gets each piece, on this thread.
-    /// - Throws: ``Failure`` if it does not start, or too many that were killed have not ended.
+    /// - Throws: ``Failure`` if it does not start, or an earlier one of the same command line was killed and has not ended.
     package static func runToEnd(
         _ program: String,
         _ arguments: [String],
@@ -44,10 +44,9 @@ extension HelperProcess {
         started: (HelperProcess) -> Void = { _ in },
         take: (ArraySlice<UInt8>) -> Void
     ) throws(Failure) -> End {
-        let unended = unended.withLock { $0 }
-        guard unended.count < mostUnended else {
-            let numbers = unended.sorted().map { "\($0)" }.joined(separator: ", ")
-            throw Failure("\(program) is not started: processes that were killed have not ended: \(numbers)")
+        let command = [program] + arguments
+        if let earlier = unended.withLock({ $0[command] }) {
+            throw Failure("\(program) is not started again: \(earlier), which was killed, has not ended")
         }
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
@@ -73,7 +72,7 @@ extension HelperProcess {
             if patience.grace == .zero || !output.read(until: descriptor, by: .now + patience.grace, take) {
                 process.kill(leadsGroup: settings.leadsGroup)
                 guard descriptor.hasEnded(by: .now + killPatience) else {
-                    process.leaveUnended()
+                    process.leaveUnended(command)
                     return end
                 }
                 _ = output.read(until: descriptor, by: .now, take)
@@ -146,17 +145,18 @@ extension HelperProcess {
 
     // A program that waits in the kernel for a file system that does not answer ends when that does, whoever kills it.
     private static let killPatience = Duration.seconds(10)
-    private static let unended = Locked<Set<Int32>>([])
-    private static let mostUnended = 16
+    /// Programs that were killed and have not ended, by their command lines. None is started a second time.
+    private static let unended = Locked<[[String]: Int32]>([:])
 
     /// Has a thread of its own collect it.
-    private func leaveUnended() {
-        Self.unended.withLock { _ = $0.insert(identifier) }
-        // Without a thread it stays uncollected, and its number its own.
-        _ = QuietThread.start("helper") { [self] in
+    private func leaveUnended(_ command: [String]) {
+        Self.unended.withLock { $0[command] = identifier }
+        let thread = QuietThread.start("helper") { [self] in
             _ = end()
-            Self.unended.withLock { _ = $0.remove(identifier) }
+            Self.unended.withLock { $0[command] = nil }
         }
+        // Then nobody collects it: its number stays its own, and nobody would notice its end.
+        if thread == nil { Self.unended.withLock { $0[command] = nil } }
     }
 
     private func kill(_ signal: Int32 = SIGKILL, leadsGroup: Bool) {

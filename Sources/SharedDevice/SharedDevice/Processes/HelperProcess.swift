@@ -42,12 +42,6 @@ package final class HelperProcess: Sendable {
     /// The processes that this one has started and not yet collected; other children of it were adopted.
     package static var own: Set<Int32> { started.withLock { $0 } }
 
-    /// Kills all that this process has started, for its own end: as long as a thread of it waits in the kernel, its service manager does not hear of
-    /// that, and leaves the others alone.
-    package static func killAll() {
-        started.withLock { started in for identifier in started { _ = Glibc.kill(identifier, SIGKILL) } }
-    }
-
     /// Starts the program, which is looked up in `PATH`.
     ///
     /// - Throws: ``Failure``.
@@ -89,10 +83,8 @@ package final class HelperProcess: Sendable {
         ProgramStart.waitForEnd(of: identifier)
         return isCollected.withLock { isCollected in
             isCollected = true
-            return Self.started.withLock { started in
-                started.remove(identifier)
-                return ProgramStart.collect(identifier)
-            }
+            defer { _ = Self.started.withLock { $0.remove(identifier) } }
+            return ProgramStart.collect(identifier)
         }
     }
 
