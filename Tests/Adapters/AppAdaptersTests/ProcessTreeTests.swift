@@ -307,7 +307,7 @@ struct ProcessTreeTests {
             try ProcessScan.run(of: 1, patience: .milliseconds(100), stuck: stuck) { scan throws(AdapterFailure) in
                 // The look ends by itself when nobody waits for it.
                 while true {
-                    try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { usleep(10_000) }
+                    try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { _ = usleep(10_000) }
                     turns.withLock { $0 += 1 }
                 }
             }

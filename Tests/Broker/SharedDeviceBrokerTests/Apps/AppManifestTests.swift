@@ -221,7 +221,7 @@ struct AppManifestDirectoryTests {
     func readAgain() async throws {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
-            do {
+            do throws(DirectoryWatch.Errno) {
                 return try DirectoryWatcher.updates(of: directory.path, quietPeriod: .milliseconds(10)) { _ in
                     reads.withLock { reads -> Int? in
                         reads += 1
