@@ -21,6 +21,11 @@ package final class Enforcer: Sendable {
 
     /// An app that is late.
     private struct Overdue: Sendable {
+        struct Key: Hashable {
+            let app: String
+            let user: UInt32
+        }
+
         let app: String
         let user: UInt32
         let sessions: DBusValue
@@ -33,10 +38,40 @@ package final class Enforcer: Sendable {
             else { return nil }
             (self.app, self.user, self.sessions, self.connections) = (app, user, sessions, connections)
         }
+
+        var key: Key { Key(app: app, user: user) }
+    }
+
+    /// The apps that are being stopped and deleted, each once at a time.
+    private struct UnderWay {
+        /// For each of them the one that comes after it: the broker may hand an app over anew before the program has seen the end of the last time.
+        private var next: [Overdue.Key: Overdue?] = [:]
+
+        /// - Returns: whether it is to be begun now.
+        mutating func add(_ overdue: Overdue) -> Bool {
+            let isFree = next[overdue.key] == nil
+            next.updateValue(isFree ? nil : overdue, forKey: overdue.key)
+            return isFree
+        }
+
+        /// - Returns: what comes after it; `nil` if the app is done.
+        mutating func end(_ overdue: Overdue) -> Overdue? {
+            guard let following = next[overdue.key] ?? nil else {
+                next.removeValue(forKey: overdue.key)
+                return nil
+            }
+            next.updateValue(nil, forKey: overdue.key)
+            return following
+        }
+
+        var value: DBusValue {
+            .array(next.keys.map { .fields(["app": .string($0.app), "user": .uint32($0.user)]) }, of: "a{sv}")
+        }
     }
 
     private let broker: BrokerAdministration
     private let manifests = Locked<[AppManifest]>([])
+    private let underWay = Locked(UnderWay())
     private let mark: @Sendable (String) -> String
     private let log: @Sendable (String) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
@@ -90,31 +125,47 @@ package final class Enforcer: Sendable {
         manifests.withLock { $0 = update.manifests }
     }
 
+    /// Asks for late apps also while some are under way: one whose deletion a file system holds up keeps no other waiting.
     private func serve() async {
-        var isFirst = true
-        while !Task.isCancelled {
-            do throws(SharedDeviceError) {
-                let answer = try await broker.call(
-                    .getOverdue,
-                    ["wait": .double(isFirst ? 0 : Self.wait)],
-                    attempted: "ask for overdue cleanups",
-                    timeout: Self.answerPatience
-                )
-                let overdue = (answer["overdue"]?.elementsValue ?? []).compactMap(Overdue.init)
-                // An earlier run may have ended between its report and the start.
-                if isFirst, overdue.isEmpty { await startUnits() }
-                isFirst = false
-                await withTaskGroup { group in
-                    for one in overdue { group.addTask { await self.enforce(one) } }
+        await withDiscardingTaskGroup { group in
+            var isFirst = true
+            while !Task.isCancelled {
+                do throws(SharedDeviceError) {
+                    let overdue = try await askOverdue(waiting: isFirst ? 0 : Self.wait)
+                    // An earlier run may have ended between its report and the start.
+                    if isFirst, overdue.isEmpty { await startUnits() }
+                    isFirst = false
+                    for one in overdue where underWay.withLock({ $0.add(one) }) {
+                        group.addTask { await self.enforceAll(one) }
+                    }
+                } catch {
+                    log("\(error)")
+                    try? await Task.sleep(for: Self.pause)
                 }
-            } catch {
-                log("\(error)")
-                try? await Task.sleep(for: Self.pause)
             }
         }
     }
 
+    /// - Returns: the apps that are late beside those under way.
+    private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [Overdue] {
+        let answer = try await broker.call(
+            .getOverdue,
+            ["wait": .double(seconds), "underWay": underWay.withLock { $0.value }],
+            attempted: "ask for overdue cleanups",
+            timeout: Self.answerPatience
+        )
+        return (answer["overdue"]?.elementsValue ?? []).compactMap(Overdue.init)
+    }
+
     // MARK: One app
+
+    private func enforceAll(_ first: Overdue) async {
+        var overdue: Overdue? = first
+        while let one = overdue {
+            await enforce(one)
+            overdue = underWay.withLock { $0.end(one) }
+        }
+    }
 
     private func enforce(_ overdue: Overdue) async {
         checkpoint(.handedOver)

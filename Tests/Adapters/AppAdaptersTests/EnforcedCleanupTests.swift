@@ -12,9 +12,22 @@ import Testing
     .enabled(if: geteuid() == 0, "only root becomes another user")
 )
 struct EnforcedCleanupTests {
-    private func enrolLate(_ device: LateApps) throws {
-        let cleanup = #"{"by": "app", "delete": ["\#(device.data)"]}"#
-        try device.enrol("late", #""executable": "\#(device.program("late"))", "cleanup": \#(cleanup)"#)
+    private func enrolLate(_ device: LateApps, _ name: String = "late") throws {
+        let cleanup = #"{"by": "app", "delete": ["\#(device.data(of: name))"]}"#
+        try device.enrol(name, #""executable": "\#(device.program(name))", "cleanup": \#(cleanup)"#)
+    }
+
+    /// Root's file in the app's directory, which the app's user may not remove.
+    ///
+    /// - Returns: gives it to that user.
+    private func plantForeign(_ device: LateApps, _ name: String = "late") throws -> () -> Void {
+        let foreign = "\(device.data(of: name))/foreign"
+        #expect(mkdir(foreign, 0o755) == 0)
+        try "secret of ada".write(toFile: "\(foreign)/file", atomically: false, encoding: .utf8)
+        return {
+            #expect(chown(foreign, LateApps.user, LateApps.user) == 0)
+            #expect(chown("\(foreign)/file", LateApps.user, LateApps.user) == 0)
+        }
     }
 
     /// Ada is signed in, and the late app has her secret.
@@ -125,10 +138,7 @@ struct EnforcedCleanupTests {
     func cannotDelete() async throws {
         let device = try await LateApps()
         let (desk, _) = try await begin(device, "hangs")
-        // Root's file in the app's directory, which the app's user may not remove.
-        let foreign = "\(device.data)/foreign"
-        #expect(mkdir(foreign, 0o755) == 0)
-        try "secret of ada".write(toFile: "\(foreign)/file", atomically: false, encoding: .utf8)
+        let repair = try plantForeign(device)
         let enforcer = try device.enforcer()
         try await device.signOut()
         try await eventually("status names the path", within: .seconds(60)) {
@@ -137,9 +147,41 @@ struct EnforcedCleanupTests {
         }
         try desk.write("grace")
         try await desk.line { $0.hasPrefix("refused grace") }
-        #expect(chown(foreign, LateApps.user, LateApps.user) == 0)
-        #expect(chown("\(foreign)/file", LateApps.user, LateApps.user) == 0)
+        repair()
         try await device.signIn("grace", at: desk)
+        #expect(try device.isClean(), "\(enforcer.errorText)")
+    }
+
+    @Test(
+        "an app whose file system does not answer keeps no other one waiting for its next try",
+        .enabled(if: StuckFile.isAllowed, "nobody but root can mount here")
+    )
+    func stuckFileSystem() async throws {
+        let device = try await LateApps()
+        try enrolLate(device, "till")
+        let (desk, _) = try await begin(device, "hangs")
+        let till = try await device.app("till", "hangs")
+        try await till.line { $0.hasPrefix("shown open") }
+        let repair = try plantForeign(device, "till")
+        let mounted = "\(device.data)/mounted"
+        #expect(mkdir(mounted, 0o755) == 0 && chown(mounted, LateApps.user, LateApps.user) == 0)
+        let stuck = try await StuckFile(mounted, "getattr")
+        let enforcer = try device.enforcer()
+        try await device.signOut()
+        try await eventually("status names the till's path", within: .seconds(60)) {
+            let problems = try await device.status()["enforcementProblems"] as? [String] ?? []
+            return problems.contains { $0.contains(device.data(of: "till")) }
+        }
+        repair()
+        try await eventually("the till's data is deleted", within: .seconds(60)) {
+            try await device.progress(of: "till") == "enforced"
+        }
+        #expect(try await device.progress() != "enforced", "\(enforcer.errorText)")
+        try desk.write("grace")
+        try await desk.line { $0.hasPrefix("refused grace") }
+        stuck.end()
+        try await device.signIn("grace", at: desk)
+        #expect(try await device.progress() == "enforced")
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }
 

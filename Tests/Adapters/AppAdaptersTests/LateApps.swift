@@ -6,8 +6,8 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-/// A device with an enforced cleanup policy, whose bus many users reach: a tidy app that signs people in, and one that is late, both of one user who
-/// is not root.
+/// A device with an enforced cleanup policy, whose bus many users reach: a tidy app that signs people in, one that is late, and a till for tests that
+/// need one more, all of one user who is not root.
 final class LateApps {
     static let user: uid_t = 65534
     static let desk = "org.example.desk"
@@ -23,7 +23,7 @@ final class LateApps {
     var apps: String { "\(directory.path)/apps" }
     var state: String { "\(directory.path)/broker" }
     /// What the late app keeps.
-    var data: String { "\(directory.path)/late/data" }
+    var data: String { data(of: "late") }
 
     init() async throws {
         let policy = "org.notifycenter.SharedDevice1.conf"
@@ -37,7 +37,7 @@ final class LateApps {
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "enforced", "cleanupTimeout": 10}"#,
             to: "managed.json"
         )
-        for name in ["desk", "late"] {
+        for name in ["desk", "late", "till"] {
             for path in ["\(directory.path)/\(name)", "\(directory.path)/\(name)/data"] {
                 mkdir(path, 0o700)
                 chown(path, Self.user, Self.user)
@@ -57,6 +57,8 @@ final class LateApps {
             process.waitUntilExit()
         }
     }
+
+    func data(of name: String) -> String { "\(directory.path)/\(name)/data" }
 
     func program(_ name: String) -> String { "\(directory.path)/\(name)-program" }
 
@@ -163,11 +165,11 @@ final class LateApps {
         return try JSONSerialization.jsonObject(with: output) as? [String: Any] ?? [:]
     }
 
-    /// How far the late app is, in the last round.
-    func progress() async throws -> String? {
+    /// How far an app is, in the last round.
+    func progress(of name: String = "late") async throws -> String? {
         let round = try await status()["round"] as? [String: Any]
         let apps = round?["apps"] as? [[String: Any]]
-        return apps?.first { $0["identifier"] as? String == Self.late }?["progress"] as? String
+        return apps?.first { $0["identifier"] as? String == "org.example.\(name)" }?["progress"] as? String
     }
 
     /// Whether nothing of Ada is left in the late app's data.

@@ -7,13 +7,13 @@ import Testing
 @testable import AppAdapters
 
 /// A file system that a program serves which does not answer, as FUSE lets every user mount them.
-private final class StuckFile {
+final class StuckFile {
     private let path: String
     private let server: ChildProcess
 
     static let isAllowed = Mounts.areAllowed && access("/dev/fuse", W_OK) == 0
 
-    /// - Parameter deed: what is not answered: `open` or `read`.
+    /// - Parameter deed: what is not answered: `open` or `read` of a file, or any look (`getattr`) at a directory.
     init(_ path: String, _ deed: String) async throws {
         self.path = path
         let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-file.py").path

@@ -64,7 +64,8 @@ package struct Request: Sendable {
         case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
         case runningApps
-        case overdue(patience: Duration)
+        /// `underWay` is what the caller stops and deletes already.
+        case overdue(underWay: Set<Participant> = [], patience: Duration)
         /// `problem` is why it was not done; `nil` if it was.
         case enforced(app: String, user: UInt32, sessions: Set<UInt64>, detail: String?, problem: String?)
         /// The device, as soon as its revision is not this one.

@@ -33,6 +33,8 @@ struct Enforcement: Sendable {
     var late: Set<Participant> = []
 
     static let firstPause = Duration.seconds(5)
+    /// How many apps are handed over at a time. The rest follows when those are done.
+    static let mostClaims = 64
 }
 
 extension BrokerState {
@@ -96,17 +98,34 @@ extension BrokerState {
         guard isProgram else { throw .notEnforcing }
     }
 
-    /// Hands over who is late; with nobody late, waits.
+    /// Hands over who is late beside those under way; with nobody, waits.
     ///
     /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
     mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
-        guard case .overdue(let patience) = request.call else { return [:] }
+        guard case .overdue(let underWay, _) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
-        releaseForgotten(caller.connection)
-        let claimed = claimOverdue(for: caller.connection)
-        let fields: BrokerProtocol.Fields = ["overdue": .array(claimed, of: "a{sv}")]
-        if !claimed.isEmpty {
+        compareLedger(underWay, with: caller.connection)
+        return handOver(request, to: caller.connection)
+    }
+
+    /// Looks again for somebody who is late. What was under way when the request came may be reported by now.
+    mutating func handOver(_ request: Request, to connection: String) -> BrokerProtocol.Fields? {
+        guard case .overdue(let underWay, let patience) = request.call else { return [:] }
+        let new = claimOverdue(for: connection)
+        // Also earlier ones that it does not know of: it may not have had the answer.
+        let handed = enforcement.claims.filter { participant, claim in
+            claim.connection == connection && (new.contains(participant) || !underWay.contains(participant))
+        }
+        let apps = handed.sorted { $0.key < $1.key }.map { participant, claim in
+            DBusValue.fields([
+                "app": .string(participant.app), "user": .uint32(participant.user),
+                "sessions": .array(claim.sessions.sorted().map { .uint64($0) }, of: "t"),
+                "connections": connections(of: participant, claim),
+            ])
+        }
+        let fields: BrokerProtocol.Fields = ["overdue": .array(apps, of: "a{sv}")]
+        if !apps.isEmpty {
             // On the disk first: a broker that starts anew has to wait for the report, too.
             wait(request, for: .stored(fields, nil))
             return nil
@@ -117,40 +136,37 @@ extension BrokerState {
         return nil
     }
 
-    /// A program that asks is at nothing. What an earlier run of the broker had handed to it, it does not report any more.
-    private mutating func releaseForgotten(_ connection: String) {
+    /// What an earlier run of the broker handed to the program is in the ledger alone. What of that is under way, the program will report; the rest it
+    /// does not report any more.
+    private mutating func compareLedger(_ underWay: Set<Participant>, with connection: String) {
         for (participant, sessions) in ledger.entries(of: connection).sorted(by: { $0.key < $1.key })
         where enforcement.claims[participant]?.connection != connection {
+            touch()
+            if underWay.contains(participant), enforcement.claims[participant] == nil {
+                enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: sessions)
+                continue
+            }
             ledger.release(sessions, of: participant, on: connection, at: now)
             for session in sessions.sorted() { noteCompletion(session) }
             needsDisk(within: .zero)
-            touch()
         }
     }
 
-    /// How many apps are handed over at a time. The rest follows with the next question.
-    private static let claimsOfQuestion = 64
-
-    private mutating func claimOverdue(for connection: String) -> [DBusValue] {
+    /// - Returns: those that were not claimed before.
+    private mutating func claimOverdue(for connection: String) -> Set<Participant> {
+        var claimed: Set<Participant> = []
         for (participant, overdue) in deadlines.sorted(by: { $0.key < $1.key })
         where overdue.due <= now.uptime && enforcement.claims[participant] == nil
             && enforcement.failures[participant].map({ $0.next <= now.uptime }) ?? true
-            && enforcement.claims.count < Self.claimsOfQuestion
+            && enforcement.claims.count < Enforcement.mostClaims
         {
             ledger.claim(overdue.sessions, of: participant, on: connection)
             enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: overdue.sessions)
+            claimed.insert(participant)
             needsDisk(within: .zero)
             touch()
         }
-        // Its earlier ones, too: it may not have had the answer.
-        return enforcement.claims.filter { $0.value.connection == connection }.sorted { $0.key < $1.key }
-            .map { participant, claim in
-                .fields([
-                    "app": .string(participant.app), "user": .uint32(participant.user),
-                    "sessions": .array(claim.sessions.sorted().map { .uint64($0) }, of: "t"),
-                    "connections": connections(of: participant, claim),
-                ])
-            }
+        return claimed
     }
 
     /// Without the part that names the bus: the program is on the same one.
@@ -193,6 +209,8 @@ extension BrokerState {
             for session in ledger.enforce(claim.sessions, of: participant, detail: detail, at: now) {
                 noteSettled(.enforced, session, participant, detail: detail)
             }
+            // Also from sessions that were waived meanwhile.
+            ledger.release(claim.sessions, of: participant, on: claim.connection, at: now)
         }
         needsDisk(within: .zero)
         // The app's own processes were refused meanwhile.

@@ -73,8 +73,8 @@ extension BrokerState {
             if case .beginSignIn = request.call { return try beginSignIn(request, participant) }
             return try signIn(request, participant)
         case .overdue:
-            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
-            return try overdue(request, caller)
+            guard connected[request.connection] != nil else { throw .requestAbandoned }
+            return handOver(request, to: request.connection)
         case .round: return round(request)
         case .status: return status(request)
         case .log where isLate: return Self.logFields([])

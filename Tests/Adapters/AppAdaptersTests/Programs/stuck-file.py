@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Mounts a file, and never answers who opens or reads it: stuck-file.py PATH open|read, as root. It writes "ready", and goes on until it is killed."""
+"""Mounts a file that never answers who opens or reads it, or a directory that never answers who looks at it: stuck-file.py PATH open|read|getattr,
+as root. It writes "ready", and goes on until it is killed."""
 import ctypes
 import os
 import struct
 import sys
 
 FORGET, GETATTR, OPEN, READ, RELEASE, INIT, INTERRUPT = 2, 3, 14, 15, 18, 26, 36
-STUCK = {"open": OPEN, "read": READ}[sys.argv[2]]
+STUCK = {"open": OPEN, "read": READ, "getattr": GETATTR}[sys.argv[2]]
+MODE = 0o040777 if STUCK == GETATTR else 0o100644
 
 
 def answer(opcode):
@@ -16,13 +18,13 @@ def answer(opcode):
     if opcode == INIT:
         return struct.pack("<4I2H2I2H8I", 7, 31, 0, 0, 12, 9, 4096, 1, 0, 0, *[0] * 8)
     if opcode == GETATTR:
-        # A regular file of 4,096 bytes.
-        return struct.pack("<Q2I6Q10I", 3600, 0, 0, 1, 4096, 8, 0, 0, 0, 0, 0, 0, 0o100644, 1, 0, 0, 0, 512, 0)
+        # 4,096 bytes.
+        return struct.pack("<Q2I6Q10I", 3600, 0, 0, 1, 4096, 8, 0, 0, 0, 0, 0, 0, MODE, 1, 0, 0, 0, 512, 0)
     return bytes(16) if opcode == OPEN else b""
 
 
 device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
-options = f"fd={device},rootmode=100644,user_id=0,group_id=0".encode()
+options = f"fd={device},rootmode={MODE:o},user_id=0,group_id=0,allow_other".encode()
 if ctypes.CDLL(None, use_errno=True).mount(b"stuck", os.fsencode(sys.argv[1]), b"fuse", 6, options) != 0:
     sys.exit(f"cannot mount: {os.strerror(ctypes.get_errno())}")
 print("ready", flush=True)

@@ -39,9 +39,29 @@ struct RequestFieldsTests {
         let taken: Duration? =
             switch call {
             case .round(_, _, _, let patience, isAdministration): patience
-            case .status(_, let patience), .log(_, _, let patience), .overdue(let patience): patience
+            case .status(_, let patience), .log(_, _, let patience), .overdue(_, let patience): patience
             default: nil
             }
         #expect(taken == .seconds(60.0))
+    }
+
+    @Test("what the enforcement has under way is a list of apps with their users, of at most 64")
+    func underWay() throws {
+        func taken(_ value: DBusValue) throws -> Set<Participant> {
+            try RequestFields(["underWay": value], nil).underWay()
+        }
+        func app(_ number: UInt64) -> DBusValue {
+            .fields(["app": .string("org.example.a\(number)"), "user": .uint64(number)])
+        }
+        func list(_ count: Int) -> DBusValue { .array((0..<UInt64(count)).map(app), of: "a{sv}") }
+        #expect(try RequestFields([:], nil).underWay().isEmpty)
+        #expect(try taken(list(0)).isEmpty)
+        #expect(try taken(list(64)).contains(Participant(app: "org.example.a63", user: 63)))
+        let broken: [DBusValue] = [
+            list(65), .string("org.example.a1"), .array([app(1 << 32)], of: "a{sv}"),
+            .array([.fields(["app": .string("org.example.a1")])], of: "a{sv}"),
+            .array([.fields(["user": .uint32(1)])], of: "a{sv}"),
+        ]
+        for value in broken { #expect(throws: Refusal.self) { try taken(value) } }
     }
 }

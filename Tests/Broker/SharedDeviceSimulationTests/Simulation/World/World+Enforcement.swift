@@ -4,8 +4,8 @@ import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// The program that enforces cleanups, as `Enforcer`: it asks, stops the app's processes, deletes, and reports. Each is a step, between which
-/// everything else may happen, its own end among it.
+/// The program that enforces cleanups, as `Enforcer`: it asks, stops each app's processes, deletes, and reports. Each is a step, between which
+/// everything else may happen, its own end among it; several apps are under way at a time.
 extension World {
     /// A run of the program.
     struct EnforcerProcess {
@@ -15,23 +15,36 @@ extension World {
             let sessions: Set<UInt64>
             var connections: Set<String>
             var stage = Stage.stop
+            /// The report that has no answer yet.
+            var report: UInt64?
+            /// When the file system goes on that holds the deletion up.
+            var goesOnAt = Duration.zero
+
+            func canAct(at now: Duration) -> Bool { stage != .waits && goesOnAt <= now }
         }
 
         enum Stage { case stop, delete, report, waits }
 
         /// The question that has no answer yet.
         var question: UInt64?
-        /// The report that has no answer yet.
-        var report: UInt64?
+        /// What is under way.
         var work: [Work] = []
+        /// What was handed over anew before the end of the last time was seen.
+        var next: [Participant: Work] = [:]
 
         /// When it asks again, where the broker did not answer.
         var retryAt: Duration?
 
-        /// Whether it has something to do that waits for no answer.
-        func canAct(at now: Duration) -> Bool {
-            question == nil && report == nil && retryAt.map { $0 <= now } ?? true
+        /// Whether it may ask now.
+        func canAsk(at now: Duration) -> Bool { question == nil && retryAt.map { $0 <= now } ?? true }
+
+        /// When it goes on with what waits for a time.
+        func nextTime(after now: Duration) -> Duration? {
+            ([retryAt].compactMap { $0 } + work.map(\.goesOnAt)).filter { $0 > now }.min()
         }
+
+        /// Whether it has something to do that waits for no answer.
+        func canAct(at now: Duration) -> Bool { canAsk(at: now) || work.contains { $0.canAct(at: now) } }
     }
 
     func startEnforcer() {
@@ -65,19 +78,27 @@ extension World {
     // MARK: Steps
 
     func enforcerActs() {
-        guard enforcer?.canAct(at: now.uptime) == true else { return }
-        guard let work = enforcer?.work.first else {
-            let number = call(.overdue(patience: .seconds(60)))
-            enforcer?.question = number
+        guard let enforcer, enforcer.canAct(at: now.uptime) else { return }
+        let ready = enforcer.work.indices.filter { enforcer.work[$0].canAct(at: now.uptime) }
+        if enforcer.canAsk(at: now.uptime), ready.isEmpty || random.chance(30) {
+            let underWay = Set(enforcer.work.map(\.participant))
+            let number = call(.overdue(underWay: underWay, patience: .seconds(60)))
+            self.enforcer?.question = number
             return
         }
+        guard !ready.isEmpty else { return }
+        let index = ready[random.below(ready.count)]
+        let work = enforcer.work[index]
         switch work.stage {
         case .stop:
             for index in Setting.apps where slots[index].isRunning && isMeant(index, work) { killApp(index) }
-            enforcer?.work[0].stage = mutant == .enforcementReportsFirst ? .report : .delete
+            self.enforcer?.work[index].stage = mutant == .enforcementReportsFirst ? .report : .delete
+            if random.chance(20) {
+                self.enforcer?.work[index].goesOnAt = now.uptime + .seconds(random.below(90))
+            }
         case .delete:
             delete(work)
-            enforcer?.work[0].stage = .report
+            self.enforcer?.work[index].stage = .report
         case .report:
             let number = call(
                 .enforced(
@@ -88,8 +109,8 @@ extension World {
                     problem: random.chance(10) ? "the disk is read-only" : nil
                 )
             )
-            enforcer?.report = number
-            enforcer?.work[0].stage = .waits
+            self.enforcer?.work[index].report = number
+            self.enforcer?.work[index].stage = .waits
         case .waits: break
         }
     }
@@ -124,16 +145,25 @@ extension World {
         if number == process.question {
             process.question = nil
             process.retryAt = answer == nil ? now.uptime + .seconds(1) : nil
-            process.work = (answer?["overdue"]?.elementsValue ?? []).compactMap(Self.work)
-        } else if number == process.report {
-            process.report = nil
+            for work in (answer?["overdue"]?.elementsValue ?? []).compactMap(Self.work) {
+                if process.work.contains(where: { $0.participant == work.participant }) {
+                    process.next[work.participant] = work
+                } else {
+                    process.work.append(work)
+                }
+            }
+        } else if let index = process.work.firstIndex(where: { $0.report == number }) {
+            let work = process.work[index]
             let left = answer?["connections"]?.stringsValue ?? []
-            if mutant == .enforcementReportsFirst, let work = process.work.first { delete(work) }
-            if left.isEmpty {
-                process.work.removeFirst()
+            if mutant == .enforcementReportsFirst { delete(work) }
+            if !left.isEmpty {
+                process.work[index].report = nil
+                process.work[index].connections = Set(left)
+                process.work[index].stage = .stop
+            } else if let next = process.next.removeValue(forKey: work.participant) {
+                process.work[index] = next
             } else {
-                process.work[0].connections = Set(left)
-                process.work[0].stage = .stop
+                process.work.remove(at: index)
             }
         }
         enforcer = process

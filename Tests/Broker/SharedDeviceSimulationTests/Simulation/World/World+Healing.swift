@@ -99,7 +99,7 @@ extension World {
             for slot in slots {
                 if let retry = slot.process?.retryAt, retry > now.uptime { next = min(next ?? retry, retry) }
             }
-            if let retry = enforcer?.retryAt, retry > now.uptime { next = min(next ?? retry, retry) }
+            if let time = enforcer?.nextTime(after: now.uptime) { next = min(next ?? time, time) }
             guard let next, next <= end else { return }
             advance(by: max(next - now.uptime, .milliseconds(1)))
         }

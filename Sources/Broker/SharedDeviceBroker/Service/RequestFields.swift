@@ -1,0 +1,288 @@
+import DBusTransport
+import FoundationEssentials
+import Identity
+import SharedDevice
+
+/// The fields of a request, each with its type and its bound. They come from another process.
+struct RequestFields {
+    /// The longest that a request may wait for something to change, in seconds.
+    static let longestWait = 60.0
+    /// The longest list of scopes that is taken, in bytes.
+    static let longestScopes = 8192
+    /// The longest answer of a browser, in bytes.
+    static let longestQuery = 8192
+    /// How many events of a provider come in one call.
+    static let mostEvents = 100
+    /// The longest words for the log, in Unicode scalars.
+    static let longestWords = 500
+    /// How many entries of the log an answer has at most, and where the request does not say.
+    static let (mostEntries, entries) = (500, 100)
+
+    private let fields: BrokerProtocol.Fields
+    private let password: Secret?
+
+    init(_ fields: BrokerProtocol.Fields, _ password: Secret?) { (self.fields, self.password) = (fields, password) }
+
+    func text(_ key: String) -> String? { fields[key]?.stringValue }
+
+    func required(_ key: String) throws(Refusal) -> String {
+        guard let value = fields[key] else { throw .missing(key) }
+        guard let text = value.stringValue else {
+            throw .malformed(key, "is \(value.forPeople), and has to be a string")
+        }
+        return text
+    }
+
+    func words(_ key: String) -> String? { text(key)?.forLog(Self.longestWords) }
+
+    /// A number that is not negative, of any integer type; `nil` if the field is absent.
+    func number(_ key: String) throws(Refusal) -> UInt64? {
+        guard let value = fields[key] else { return nil }
+        guard let number = value.wholeNumber else {
+            throw .malformed(
+                key,
+                "is \(value.forPeople), and has to be a whole number that is not negative, of any integer type"
+            )
+        }
+        return number
+    }
+
+    /// A user's number; `nil` if the field is absent.
+    func user() throws(Refusal) -> UInt32? {
+        try number("user").map { number throws(Refusal) in
+            guard let user = UInt32(exactly: number) else { throw .malformed("user", "is not a user's number") }
+            return user
+        }
+    }
+
+    /// An array of numbers; `nil` where it is absent or is something else.
+    func numbers(_ key: String) -> Set<UInt64>? {
+        guard case .array(let elements, of: "t")? = fields[key] else { return nil }
+        return Set(elements.compactMap(\.unsignedValue))
+    }
+
+    /// One of these words.
+    func word<Word: RawRepresentable>(_ key: String, _ words: [Word]) throws(Refusal) -> Word
+    where Word.RawValue == String {
+        guard let value = fields[key] else { throw .missing(key) }
+        guard let word = words.first(where: { $0.rawValue == value.stringValue }) else {
+            let names = words.map { "“\($0.rawValue)”" }.joined(separator: ", ")
+            let kind = value.stringValue == nil ? value.forPeople : "none of the words that it may be"
+            throw .malformed(key, "is \(kind), and has to be one of \(names)")
+        }
+        return word
+    }
+
+    func flag(_ key: String) -> Bool { fields[key]?.booleanValue ?? false }
+
+    /// Names a sign-in, so that its app can cancel it.
+    func label() throws(Refusal) -> String? {
+        guard let label = text("request") else { return nil }
+        guard label.utf8.count <= 64 else { throw .malformed("request", "is longer than 64 bytes") }
+        return label
+    }
+
+    /// A name of a prompt's sign-in.
+    func promptName() throws(Refusal) -> String {
+        guard let name = try label() else { throw .missing("request") }
+        return name
+    }
+
+    /// A text of at most so many bytes; `nil` if it is absent.
+    func text(_ key: String, atMost bytes: Int) throws(Refusal) -> String? {
+        guard fields[key] != nil else { return nil }
+        let text = try required(key)
+        guard text.utf8.count <= bytes else { throw .malformed(key, "is longer than \(bytes) bytes") }
+        return text
+    }
+
+    func promptWish() throws(Refusal) -> Request.PromptWish {
+        var wish = Request.PromptWish()
+        if let methods = fields["methods"] {
+            // Methods of later versions are no mistake.
+            guard let names = methods.stringsValue else { throw .malformed("methods", "has to be an array of strings") }
+            wish.methods = names.prefix(16).compactMap(BrokerProtocol.SignInMethod.init)
+            guard !wish.methods.isEmpty else { throw .malformed("methods", "has none of the known methods") }
+        }
+        wish.redirect = try text("redirectURI", atMost: 256)
+        if let redirect = wish.redirect, !SignInStart.isLoopback(redirect) {
+            throw .malformed("redirectURI", "has to be http://127.0.0.1:PORT/callback")
+        }
+        wish.loginHint = try text("loginHint", atMost: longestUsername)
+        wish.scopes = try scopes()
+        wish.patience = try patience()
+        return wish
+    }
+
+    func providerEvents() throws(Refusal) -> [ProviderEvent] {
+        guard case .array(let elements, of: "a{sv}")? = fields["events"], elements.count <= Self.mostEvents else {
+            throw .malformed("events", "has to be an array of at most \(Self.mostEvents) dictionaries")
+        }
+        return elements.compactMap { element in
+            let event = element.fieldsValue ?? [:]
+            // Kinds of later versions are no mistake.
+            guard let kind = event["kind"]?.stringValue.flatMap(ProviderEvent.Kind.init),
+                let issuer = event["issuer"]?.stringValue
+            else { return nil }
+            var date: Date?
+            if case .double(let seconds)? = event["time"], abs(seconds) < 1e11 {
+                date = Date(timeIntervalSince1970: seconds)
+            }
+            return ProviderEvent(
+                kind,
+                issuer: issuer,
+                subject: event["subject"]?.stringValue,
+                session: event["session"]?.stringValue,
+                date: date
+            )
+        }
+    }
+
+    func promptAnswer() throws(Refusal) -> Request.PromptAnswer {
+        if let query = try text("query", atMost: Self.longestQuery) { return .query(query) }
+        return .password(try credentials())
+    }
+
+    func credentials() throws(Refusal) -> Request.Credentials {
+        Request.Credentials(username: try required("username"), password: password)
+    }
+
+    func scopes() throws(Refusal) -> Set<String> {
+        guard let value = fields["scopes"] else { return [] }
+        // Tokens are kept by their scopes: those must not fill the memory.
+        guard let scopes = value.stringsValue, scopes.reduce(0, { $0 + $1.utf8.count + 1 }) <= Self.longestScopes else {
+            throw .malformed("scopes", "has to be an array of strings with at most \(Self.longestScopes) bytes")
+        }
+        return Set(scopes)
+    }
+
+    /// The apps that the program which enforces cleanups is at.
+    func underWay() throws(Refusal) -> Set<Participant> {
+        guard let value = fields["underWay"] else { return [] }
+        guard case .array(let elements, of: "a{sv}") = value, elements.count <= Enforcement.mostClaims else {
+            throw .malformed("underWay", "has to be an array of at most \(Enforcement.mostClaims) dictionaries")
+        }
+        var apps: Set<Participant> = []
+        for element in elements {
+            let fields = RequestFields(element.fieldsValue ?? [:], nil)
+            guard let user = try fields.user() else { throw .missing("user") }
+            apps.insert(Participant(app: try fields.required("app"), user: user))
+        }
+        return apps
+    }
+
+    /// How long the caller is ready to wait.
+    func patience() throws(Refusal) -> Duration {
+        guard let value = fields["wait"] else { return .zero }
+        let number: Double? =
+            if case .double(let seconds) = value { seconds } else { value.wholeNumber.map { Double($0) } }
+        guard let seconds = number, seconds >= 0 else {
+            throw .malformed("wait", "is \(value.forPeople), and has to be a number of seconds that is not negative")
+        }
+        return .seconds(min(seconds, Self.longestWait))
+    }
+}
+
+extension Request.Call {
+    /// - Throws: ``Refusal`` where a field lacks or has another type.
+    init(_ method: BrokerProtocol.Method, _ fields: RequestFields) throws(Refusal) {
+        switch method {
+        case .getDeviceInformation: self = .deviceInformation
+        case .getCurrentAccount: self = .currentAccount
+        case .signIn:
+            self = .signIn(
+                try fields.credentials(),
+                scopes: try fields.scopes(),
+                patience: try fields.patience(),
+                label: try fields.label()
+            )
+        case .beginSignIn: self = .beginSignIn(try fields.promptWish())
+        case .completeSignIn: self = .completeSignIn(name: try fields.promptName(), try fields.promptAnswer())
+        case .awaitSignIn: self = .awaitSignIn(name: try fields.promptName(), patience: try fields.patience())
+        case .cancelSignIn: self = .cancelSignIn(label: try fields.promptName())
+        case .acquireTokenSilently:
+            self = .acquireToken(
+                identifier: try fields.required("accountIdentifier"),
+                scopes: try fields.scopes(),
+                refresh: fields.flag("forceRefresh"),
+                session: try fields.number("session")
+            )
+        case .signOut:
+            self = .signOut(identifier: try fields.required("accountIdentifier"), session: try fields.number("session"))
+        case .reportCleanup:
+            guard let session = try fields.number("session") else { throw .missing("session") }
+            let progress = try fields.word("progress", [CleanupReport.Progress.begun, .failed, .finished])
+            let mark = try fields.number("mark") ?? 0
+            self = .report(progress, session: session, mark: mark, detail: fields.words("detail"))
+        case .getRound:
+            let (session, known) = (try fields.number("session"), try fields.number("revision"))
+            self = .round(
+                session: session,
+                after: known,
+                awaitsEnd: fields.flag("awaitsEnd"),
+                patience: try fields.patience(),
+                isAdministration: fields.flag("administration")
+            )
+        case .reportActivity: self = .activity
+        case .reportProviderEvents: self = .providerEvents(try fields.providerEvents())
+        case .join: self = .join(try fields.credentials())
+        case .leave: self = .leave(try fields.credentials())
+        case .signOutAnyone:
+            self = .signOutAnyone(
+                identifier: fields.text("accountIdentifier"),
+                session: try fields.number("session"),
+                reason: fields.words("reason") ?? "an administrator"
+            )
+        case .waive:
+            guard let reason = fields.words("reason"), !reason.isEmpty else { throw .missing("reason") }
+            self = .waive(
+                app: try fields.required("app"),
+                user: try fields.user(),
+                session: try fields.number("session"),
+                reason: reason
+            )
+        case .getRunningApps: self = .runningApps
+        case .getStatus:
+            self = .status(known: try fields.number("revision"), patience: try fields.patience())
+        case .getLog:
+            let after = try fields.number("after").map { Int64(clamping: $0) }
+            let limit = try fields.number("limit").map { Int(clamping: $0) } ?? RequestFields.entries
+            guard (1...RequestFields.mostEntries).contains(limit) else {
+                throw .malformed("limit", "has to be a number from 1 to \(RequestFields.mostEntries)")
+            }
+            self = .log(after: after, limit: limit, patience: try fields.patience())
+        case .getOverdue: self = .overdue(underWay: try fields.underWay(), patience: try fields.patience())
+        case .reportEnforcement:
+            guard let user = try fields.user() else { throw .missing("user") }
+            guard let sessions = fields.numbers("sessions") else { throw .missing("sessions") }
+            self = .enforced(
+                app: try fields.required("app"),
+                user: user,
+                sessions: sessions,
+                detail: fields.words("detail"),
+                problem: fields.words("problem")
+            )
+        }
+    }
+}
+
+extension DBusValue {
+    /// The value of any integer type; `nil` for another type, and for a negative number.
+    fileprivate var wholeNumber: UInt64? {
+        switch self {
+        case .int16(let value): UInt64(exactly: value)
+        case .int32(let value): UInt64(exactly: value)
+        case .int64(let value): UInt64(exactly: value)
+        default: unsignedValue
+        }
+    }
+
+    /// What kind of value it is, for the answer to the sender; a text itself may name a person, and the answer is in the log.
+    fileprivate var forPeople: String {
+        switch self {
+        case .string: "a string"
+        case .int16, .int32, .int64, .byte, .uint16, .uint32, .uint64: "a number that is out of place"
+        default: "of the D-Bus type \(signature)"
+        }
+    }
+}

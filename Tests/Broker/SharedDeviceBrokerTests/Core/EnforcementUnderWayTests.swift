@@ -1,0 +1,144 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Enforced cleanup: several apps at a time")
+struct EnforcementUnderWayTests {
+    private static let orders = Participant(app: "org.example.orders", user: 1000)
+    private static let till = Participant(app: "org.example.till", user: 1000)
+
+    /// Two apps are late, and both are handed over. Ada is signed out.
+    private struct Scene {
+        let device = VirtualDevice(CleanupPolicy(.enforced))
+        let desk: VirtualDevice.App
+        let orders: VirtualDevice.App
+        let till: VirtualDevice.App
+        let enforcer: VirtualDevice.App
+        let session: UInt64
+
+        init() throws {
+            device.use(
+                try manifest("org.example.desk"),
+                try manifest("org.example.orders"),
+                try manifest("org.example.till")
+            )
+            desk = device.app("org.example.desk")
+            orders = device.app("org.example.orders")
+            till = device.app("org.example.till")
+            session = try device.signIn("ada", by: desk)
+            for app in [orders, till] { _ = try device.session(for: app) }
+            try device.signOut(by: desk)
+            try device.finish(desk)
+            for app in [orders, till] { device.quit(app) }
+            enforcer = device.app(nil, user: 0, isAdministrator: true)
+            device.advance(by: .seconds(60))
+            #expect(
+                try device.askOverdue(enforcer).map(\.participant) == [
+                    EnforcementUnderWayTests.orders, EnforcementUnderWayTests.till,
+                ]
+            )
+        }
+
+        func isHeld() -> Bool { device.refusalOfSignIn("grace", by: desk)?.code == .cleanupPending }
+
+        func progress(_ participant: Participant) throws -> CleanupReport.Progress? {
+            try device.round(session, by: desk)?.apps.first { $0.identifier == participant.app }?.progress
+        }
+
+        @discardableResult
+        func report(_ participant: Participant, problem: String? = nil) throws -> [String] {
+            try device.enforced(participant, [session], problem: problem, by: enforcer)
+        }
+    }
+
+    private static func manifest(_ identifier: String) throws -> AppManifest {
+        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/app"]}"#
+        let text = #"{"id": "\#(identifier)", "user": 1000, "executable": "/usr/bin/app", \#(cleanup)}"#
+        return try AppManifest(json: Data(text.utf8), file: "app.json")
+    }
+
+    @Test(
+        "one that was not enforced is handed over again at its time, while the program is at another, which it is not handed again"
+    )
+    func other() throws {
+        let scene = try Scene()
+        let device = scene.device
+        try scene.report(Self.till, problem: "the disk is read-only")
+        let question = device.send(scene.enforcer, .overdue(underWay: [Self.orders], patience: .seconds(60)))
+        device.advance(by: .seconds(4))
+        #expect(device.replies[question] == nil)
+        device.advance(by: .seconds(1))
+        #expect(try device.overdue(question).map(\.participant) == [Self.till])
+        try scene.report(Self.till)
+        #expect(try scene.progress(Self.till) == .enforced)
+        #expect(scene.isHeld())
+        try scene.report(Self.orders)
+        #expect(!scene.isHeld())
+    }
+
+    @Test("an app whose report comes while the question waits is handed over again once it is tried again")
+    func staleQuestion() throws {
+        let scene = try Scene()
+        let device = scene.device
+        let both: Set = [Self.orders, Self.till]
+        let question = device.send(scene.enforcer, .overdue(underWay: both, patience: .seconds(60)))
+        try scene.report(Self.till, problem: "the disk is read-only")
+        device.advance(by: .seconds(5))
+        #expect(try device.overdue(question).map(\.participant) == [Self.till])
+    }
+
+    @Test("an app that is reported while the question waits is not taken for one under way: nobody is kept out by it")
+    func reportedMeanwhile() throws {
+        let scene = try Scene()
+        let device = scene.device
+        let both: Set = [Self.orders, Self.till]
+        let question = device.send(scene.enforcer, .overdue(underWay: both, patience: .seconds(60)))
+        for participant in both { try scene.report(participant) }
+        #expect(device.replies[question] == nil)
+        // It was asked before the answer to the report was read.
+        #expect(try device.askOverdue(scene.enforcer, underWay: both).isEmpty)
+        #expect(!scene.isHeld())
+    }
+
+    @Test("an app that was handed over in an answer that did not arrive is handed over again")
+    func lostAnswer() throws {
+        let scene = try Scene()
+        let again = try scene.device.askOverdue(scene.enforcer, underWay: [Self.orders])
+        #expect(again.map(\.participant) == [Self.till])
+    }
+
+    @Test(
+        "a broker that starts anew takes the report of what is under way; the app is refused until then, and the rest is handed over again"
+    )
+    func restart() throws {
+        let scene = try Scene()
+        let device = scene.device
+        device.restart()
+        for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
+        let orders = device.app("org.example.orders")
+        try device.report(.finished, of: scene.session, by: orders)
+        #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders]).map(\.participant) == [Self.till])
+        #expect(throws: Refusal.isEnforced) { try device.session(for: orders) }
+        try scene.report(Self.till)
+        #expect(scene.isHeld(), "the program is still at the orders app")
+        try scene.report(Self.orders)
+        #expect(!scene.isHeld())
+    }
+
+    @Test("what was waived while it was under way is not taken for under way after its report")
+    func waived() throws {
+        let scene = try Scene()
+        let device = scene.device
+        let waiver = Request.Call.waive(app: Self.orders.app, user: nil, session: nil, reason: "by hand")
+        try device.ask(device.administrator, waiver)
+        try scene.report(Self.orders)
+        #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
+        try scene.report(Self.till)
+        #expect(!scene.isHeld())
+    }
+}

@@ -1,0 +1,52 @@
+import DBusTransport
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+/// An app that the broker hands to the program that enforces.
+struct Overdue {
+    let participant: Participant
+    let sessions: Set<UInt64>
+    let connections: [String]
+}
+
+extension VirtualDevice {
+    func overdue(_ number: UInt64) throws -> [Overdue] {
+        try (answer(number)["overdue"]?.elementsValue ?? []).map { value in
+            let fields = try #require(value.fieldsValue)
+            let user = try #require(fields["user"]?.unsignedValue)
+            return Overdue(
+                participant: Participant(app: try #require(fields["app"]?.stringValue), user: UInt32(user)),
+                sessions: Set((fields["sessions"]?.elementsValue ?? []).compactMap(\.unsignedValue)),
+                connections: try #require(fields["connections"]?.stringsValue)
+            )
+        }
+    }
+
+    /// Whom the program is handed.
+    func askOverdue(_ enforcer: App, underWay: Set<Participant> = []) throws -> [Overdue] {
+        try overdue(send(enforcer, .overdue(underWay: underWay, patience: .zero)))
+    }
+
+    /// The program reports.
+    ///
+    /// - Returns: the connections that are left.
+    @discardableResult
+    func enforced(
+        _ participant: Participant,
+        _ sessions: Set<UInt64>,
+        problem: String? = nil,
+        by enforcer: App
+    ) throws -> [String] {
+        let call = Request.Call.enforced(
+            app: participant.app,
+            user: participant.user,
+            sessions: sessions,
+            detail: "1 file",
+            problem: problem
+        )
+        return try ask(enforcer, call)["connections"]?.stringsValue ?? []
+    }
+}
