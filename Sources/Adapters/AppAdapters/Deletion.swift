@@ -7,21 +7,23 @@ package import SharedDevice
 package struct Deletion: Sendable {
     package let paths: [String]
     package let user: UInt32
+    private let patience: Duration
     private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
-
-    /// How long a child may delete. A file system that stands still must not hold up the next try for ever. The child may not end then, although it is killed.
-    private static let patience = Duration.seconds(1800)
 
     /// - Parameters:
     ///   - paths: absolute, as ``CleanupPath`` lets them through.
     ///   - user: whose data it is.
+    ///   - patience: how long a child may delete: a file system that stands still must not hold up the next try for ever. The child may not end then,
+    ///     although it is killed.
     package init(
         paths: [String],
         user: UInt32,
+        patience: Duration = .seconds(1800),
         checkpoint: @escaping @Sendable (DeclaredPath.Checkpoint) -> Void = { _ in }
     ) {
         self.paths = paths
         self.user = user
+        self.patience = patience
         self.checkpoint = checkpoint
     }
 
@@ -39,7 +41,7 @@ package struct Deletion: Sendable {
             result = try await HelperProcess.output(
                 of: "/proc/self/exe",
                 ["remove", "--user", "\(user)", "--"] + paths,
-                patience: Self.patience
+                patience: patience
             )
         } catch {
             throw AdapterFailure(
@@ -53,8 +55,8 @@ package struct Deletion: Sendable {
             throw AdapterFailure(
                 attempted,
                 paths.joined(separator: ", "),
-                "it has not ended within \(Self.patience.components.seconds) s, nor when it was killed",
-                remedy: "A file system there does not answer: see /proc/mounts, and unmount it with umount -f"
+                "it has not ended within \(patience.components.seconds) s, nor when it was killed",
+                remedy: "A file system there does not answer: see /proc/mounts, and unmount it with umount -fl"
             )
         }
         guard status == 0, let removed = UserDataDirectory.Removed(line: result.text) else {

@@ -44,28 +44,24 @@ package final class Enforcer: Sendable {
 
     /// The apps that are being stopped and deleted, each once at a time.
     private struct UnderWay {
-        /// For each of them the one that comes after it: the broker may hand an app over anew before the program has seen the end of the last time.
-        private var next: [Overdue.Key: Overdue?] = [:]
+        /// For each of them whether the broker has its report.
+        private var apps: [Overdue.Key: Bool] = [:]
 
-        /// - Returns: whether it is to be begun now.
-        mutating func add(_ overdue: Overdue) -> Bool {
-            let isFree = next[overdue.key] == nil
-            next.updateValue(isFree ? nil : overdue, forKey: overdue.key)
-            return isFree
+        /// - Returns: whether it is to be begun. An app that is under way is not: the broker hands it over again if that is still due afterwards, and
+        ///   whatever it knew before its answer to the report is out of date.
+        mutating func begin(_ key: Overdue.Key) -> Bool {
+            guard apps[key] == nil else { return false }
+            apps[key] = false
+            return true
         }
 
-        /// - Returns: what comes after it; `nil` if the app is done.
-        mutating func end(_ overdue: Overdue) -> Overdue? {
-            guard let following = next[overdue.key] ?? nil else {
-                next.removeValue(forKey: overdue.key)
-                return nil
-            }
-            next.updateValue(nil, forKey: overdue.key)
-            return following
-        }
+        mutating func reported(_ key: Overdue.Key) { apps[key] = true }
+        mutating func end(_ key: Overdue.Key) { apps[key] = nil }
 
+        var isEmpty: Bool { apps.isEmpty }
         var value: DBusValue {
-            .array(next.keys.map { .fields(["app": .string($0.app), "user": .uint32($0.user)]) }, of: "a{sv}")
+            let unreported = apps.filter { !$0.value }.keys
+            return .array(unreported.map { .fields(["app": .string($0.app), "user": .uint32($0.user)]) }, of: "a{sv}")
         }
     }
 
@@ -76,8 +72,9 @@ package final class Enforcer: Sendable {
     private let log: @Sendable (String) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
-    /// How long the broker may leave a question open, in seconds, and how long an answer may take altogether.
-    private static let wait = 60.0
+    /// How long the broker may leave a question open, in seconds: less while apps are under way, which it does not hand over again meanwhile.
+    private static let (wait, waitUnderWay) = (60.0, 5.0)
+    /// How long an answer may take altogether.
     private static let answerPatience = Duration.seconds(90)
     private static let pause = Duration.seconds(1)
     /// How often one app is stopped anew because a process of it was left.
@@ -131,13 +128,21 @@ package final class Enforcer: Sendable {
             var isFirst = true
             while !Task.isCancelled {
                 do throws(SharedDeviceError) {
-                    let overdue = try await askOverdue(waiting: isFirst ? 0 : Self.wait)
+                    let wait = underWay.withLock { $0.isEmpty } ? Self.wait : Self.waitUnderWay
+                    let elements = try await askOverdue(waiting: isFirst ? 0 : wait)
                     // An earlier run may have ended between its report and the start.
-                    if isFirst, overdue.isEmpty { await startUnits() }
+                    if isFirst, elements.isEmpty { await startUnits() }
                     isFirst = false
-                    for one in overdue where underWay.withLock({ $0.add(one) }) {
-                        group.addTask { await self.enforceAll(one) }
+                    let begun = elements.compactMap(Overdue.init)
+                        .filter { one in underWay.withLock { $0.begin(one.key) } }
+                    for one in begun {
+                        group.addTask {
+                            await self.enforce(one)
+                            self.underWay.withLock { $0.end(one.key) }
+                        }
                     }
+                    // A broker that says what this program cannot take says it again at once.
+                    if begun.isEmpty, !elements.isEmpty { try? await Task.sleep(for: Self.pause) }
                 } catch {
                     log("\(error)")
                     try? await Task.sleep(for: Self.pause)
@@ -147,25 +152,17 @@ package final class Enforcer: Sendable {
     }
 
     /// - Returns: the apps that are late beside those under way.
-    private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [Overdue] {
+    private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [DBusValue] {
         let answer = try await broker.call(
             .getOverdue,
             ["wait": .double(seconds), "underWay": underWay.withLock { $0.value }],
             attempted: "ask for overdue cleanups",
             timeout: Self.answerPatience
         )
-        return (answer["overdue"]?.elementsValue ?? []).compactMap(Overdue.init)
+        return answer["overdue"]?.elementsValue ?? []
     }
 
     // MARK: One app
-
-    private func enforceAll(_ first: Overdue) async {
-        var overdue: Overdue? = first
-        while let one = overdue {
-            await enforce(one)
-            overdue = underWay.withLock { $0.end(one) }
-        }
-    }
 
     private func enforce(_ overdue: Overdue) async {
         checkpoint(.handedOver)
@@ -262,11 +259,13 @@ package final class Enforcer: Sendable {
             "app": .string(overdue.app), "user": .uint32(overdue.user), "sessions": overdue.sessions,
         ]
         do throws(SharedDeviceError) {
-            return try await broker.call(
+            let answer = try await broker.call(
                 .reportEnforcement,
                 fields.merging(result) { $1 },
                 attempted: "report the enforced cleanup of \(overdue.app)"
             )
+            if answer["connections"] == nil { underWay.withLock { $0.reported(overdue.key) } }
+            return answer
         } catch {
             log("\(error)")
             return nil

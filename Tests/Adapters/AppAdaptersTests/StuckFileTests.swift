@@ -67,9 +67,38 @@ struct StuckFileTests {
             return words.range(of: Data(path.utf8)) != nil
         }
         #expect(left.count == 1)
+        await #expect(throws: HelperProcess.Failure.self, "it is not started a second time") {
+            try await HelperProcess.output(of: "cat", [path], patience: .seconds(5))
+        }
         file.end()
         try await eventually("it is collected", within: .seconds(60)) { HelperProcess.own.isDisjoint(with: left) }
         let again = try await HelperProcess.output(of: "cat", [path], patience: .seconds(60))
         #expect(again.status == 0 && again.text == "content")
+    }
+
+    @Test("makes a deletion fail, which is not begun a second time meanwhile; what the error says helps: umount -fl")
+    func deletion() async throws {
+        let directory = try TemporaryDirectory("stuck-deletion")
+        chmod(directory.path, 0o755)
+        let (data, mounted) = ("\(directory.path)/data", "\(directory.path)/data/mounted")
+        for path in [data, mounted] { #expect(mkdir(path, 0o700) == 0 && chown(path, 65534, 65534) == 0) }
+        let secret = "\(mounted)/secret"
+        try "secret".write(toFile: secret, atomically: false, encoding: .utf8)
+        #expect(chown(secret, 65534, 65534) == 0)
+        let file = try await StuckFile(mounted, "getattr")
+        let probe = try ChildProcess(ChildProcess.built("adapter-probe"), ["deletion", mounted])
+        let first = try await probe.line { $0.hasPrefix("failed") }
+        #expect(first.contains("has not ended within 2 s") && first.contains("umount -fl"))
+        try probe.write("again")
+        try await probe.line { $0.contains("is not started again") }
+        _ = try await HelperProcess.output(of: "umount", ["-fl", mounted], patience: .seconds(60))
+        try await eventually("the data is deleted", within: .seconds(60)) {
+            let before = probe.lines.count
+            try probe.write("again")
+            try await eventually("an answer", within: .seconds(60)) { probe.lines.count > before }
+            return probe.lines.last?.hasPrefix("deleted") == true
+        }
+        #expect(access(secret, F_OK) != 0)
+        withExtendedLifetime(file) {}
     }
 }

@@ -123,6 +123,20 @@ extension BrokerState {
     /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.
     mutating func leave(_ connection: String, mark: UInt64) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
+        abandonRequests(of: connection)
+        enforcerLeft(connection)
+        connected[connection] = nil
+        for (session, participant) in ledger.connectionEnded(connection, mark: mark) {
+            enterRepeatable(.interrupted, "interrupted", session, participant)
+            needsDisk(within: .zero)
+            // The app's other processes are to hear of it.
+            remind(isForAll: true)
+        }
+        for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
+        touch()
+    }
+
+    mutating func abandonRequests(of connection: String) {
         for number in waiting.numbers(where: { $0.request.connection == connection }) {
             guard let entry = waiting[number] else { continue }
             waiting[number] = nil
@@ -142,15 +156,5 @@ extension BrokerState {
             dropPendingSignIn(because: .requestAbandoned)
         }
         endPrompts(of: connection, because: .requestAbandoned)
-        enforcerLeft(connection)
-        connected[connection] = nil
-        for (session, participant) in ledger.connectionEnded(connection, mark: mark) {
-            enterRepeatable(.interrupted, "interrupted", session, participant)
-            needsDisk(within: .zero)
-            // The app's other processes are to hear of it.
-            remind(isForAll: true)
-        }
-        for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
-        touch()
     }
 }

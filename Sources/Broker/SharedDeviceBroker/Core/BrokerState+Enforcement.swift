@@ -91,8 +91,11 @@ extension BrokerState {
 
     // MARK: The program that enforces
 
+    /// The connections of programs to which apps were handed over.
+    package var claimants: Set<String> { Set(enforcement.claims.values.map(\.connection)) }
+
     /// Whether the caller is the program that enforces. Where units tell services apart, it is root's.
-    private func checkEnforces(_ caller: Caller) throws(Refusal) {
+    func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =
             isService(caller, unit: AppCleanup.enforcementUnit) && (caller.user == 0 || !requiresProof)
         guard isProgram else { throw .notEnforcing }
@@ -141,11 +144,14 @@ extension BrokerState {
     private mutating func compareLedger(_ underWay: Set<Participant>, with connection: String) {
         for (participant, sessions) in ledger.entries(of: connection).sorted(by: { $0.key < $1.key })
         where enforcement.claims[participant]?.connection != connection {
-            touch()
-            if underWay.contains(participant), enforcement.claims[participant] == nil {
+            if underWay.contains(participant) {
+                // Where another program has it meanwhile, that one's report does not count before this one is at it no more.
+                guard enforcement.claims[participant] == nil else { continue }
                 enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: sessions)
+                touch()
                 continue
             }
+            touch()
             ledger.release(sessions, of: participant, on: connection, at: now)
             for session in sessions.sorted() { noteCompletion(session) }
             needsDisk(within: .zero)

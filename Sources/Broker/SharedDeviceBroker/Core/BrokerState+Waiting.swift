@@ -73,7 +73,8 @@ extension BrokerState {
             if case .beginSignIn = request.call { return try beginSignIn(request, participant) }
             return try signIn(request, participant)
         case .overdue:
-            guard connected[request.connection] != nil else { throw .requestAbandoned }
+            guard let caller = connected[request.connection]?.caller else { throw .requestAbandoned }
+            try checkEnforces(caller)
             return handOver(request, to: request.connection)
         case .round: return round(request)
         case .status: return status(request)

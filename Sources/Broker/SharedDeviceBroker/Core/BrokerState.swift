@@ -144,7 +144,10 @@ package struct BrokerState: Sendable {
         case .left(let connection, let mark): leave(connection, mark: mark)
         case .busLost(let mark):
             provider.isReachable = false
-            for connection in ledger.connections.union(connected.keys).sorted() { leave(connection, mark: mark) }
+            let connections = ledger.connections.union(connected.keys)
+            for connection in connections.subtracting(claimants).sorted() { leave(connection, mark: mark) }
+            // The broker may be alone in having left the bus, and what they delete must not be the next person's.
+            for connection in claimants.sorted() { abandonRequests(of: connection) }
         case .busRestored:
             provider.isReachable = true
             announce(modeChanged: false)

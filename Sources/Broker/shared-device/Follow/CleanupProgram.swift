@@ -76,7 +76,11 @@ struct CleanupProgram: Sendable {
         } catch {
             throw Failure("the cleanup command: \(error)")
         }
-        guard !end.isLate else { throw Failure("the cleanup command did not end within \(timeout) and was stopped") }
+        guard !end.isLate else {
+            let outcome =
+                end.status == nil ? "goes on although it was killed: a file system does not answer it" : "was stopped"
+            throw Failure("the cleanup command did not end within \(timeout) and \(outcome)")
+        }
         guard end.status == 0 else { throw Failure("the cleanup command ended with status \(end.status ?? -1)") }
         return words.text
     }

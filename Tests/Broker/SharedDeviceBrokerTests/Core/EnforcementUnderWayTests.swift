@@ -141,4 +141,56 @@ struct EnforcementUnderWayTests {
         try scene.report(Self.till)
         #expect(!scene.isHeld())
     }
+
+    @Test(
+        "a broker that has left the bus alone, without the program, keeps nobody out for ever and lets nobody in before the reports"
+    )
+    func outage() throws {
+        let scene = try Scene()
+        let device = scene.device
+        device.feed(.busLost(mark: CleanupLedger.newMark()))
+        device.feed(.busRestored)
+        for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
+        // The app is there again, and cleans up by itself: the program may still delete.
+        let orders = device.app("org.example.orders")
+        #expect(throws: Refusal.isEnforced) { try device.report(.finished, of: scene.session, by: orders) }
+        #expect(scene.isHeld())
+        #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
+        for participant in [Self.orders, Self.till] { try scene.report(participant) }
+        #expect(!scene.isHeld())
+    }
+
+    @Test("where the program is gone after an outage, the apps clean up by themselves or are for the next one")
+    func outageOfAll() throws {
+        let scene = try Scene()
+        let device = scene.device
+        device.feed(.busLost(mark: CleanupLedger.newMark()))
+        #expect(device.state.claimants == [scene.enforcer.connection])
+        device.quit(scene.enforcer)
+        device.feed(.busRestored)
+        #expect(device.state.claimants.isEmpty)
+        device.reconnect(scene.desk)
+        #expect(scene.isHeld())
+        #expect(try device.askOverdue(device.app(nil, user: 0, isAdministrator: true)).count == 2)
+    }
+
+    @Test(
+        "what is under way and has another claimant meanwhile is not let go of: that one's report counts only when nobody is at it any more"
+    )
+    func twoPrograms() throws {
+        let scene = try Scene()
+        let device = scene.device
+        device.restart()
+        let second = device.app(nil, user: 0, isAdministrator: true)
+        for app in [scene.desk, scene.enforcer, second] { device.reconnect(app) }
+        #expect(try device.askOverdue(second).count == 2)
+        #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders]).isEmpty)
+        #expect(try device.enforced(Self.orders, [scene.session], by: second) == [scene.enforcer.connection])
+        #expect(scene.isHeld())
+        #expect(try device.askOverdue(scene.enforcer).isEmpty)
+        for participant in [Self.orders, Self.till] {
+            #expect(try device.enforced(participant, [scene.session], by: second).isEmpty)
+        }
+        #expect(!scene.isHeld())
+    }
 }

@@ -13,7 +13,6 @@ package enum Mutant: String, CaseIterable, Sendable {
     case sleepIsUnseen, clockMovesWaits, nobodyIsProven, remindsNobody, neverConfiguredIsDefaults
     case loginsAreForgotten
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
-    case enforcementNamesNoWork
 
     var appMistakes: AppMistakes {
         switch self {
@@ -41,7 +40,6 @@ extension World {
             (connection, claimed) = other
         case (.signOutNamesNoSession, .signOut(let identifier, _)):
             call = .signOut(identifier: identifier, session: nil)
-        case (.enforcementNamesNoWork, .overdue(_, let patience)): call = .overdue(patience: patience)
         case (.eventsAreNotHeeded, .providerEvents): call = .providerEvents([])
         // As long as nobody is signed in, they concern nobody.
         case (.eventsOfStrangersAreForgotten, .providerEvents) where state.device.account == nil:

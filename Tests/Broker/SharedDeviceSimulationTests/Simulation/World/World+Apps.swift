@@ -88,10 +88,17 @@ extension World {
 
     func loseBus() {
         guard isBusUp else { return }
-        note("the bus is lost")
-        killEnforcer()
+        // A broker that leaves the bus by itself leaves the enforcement there.
+        isEnforcerLeftOnBus = enforcer != nil && random.chance(50)
+        note("the bus is lost" + (isEnforcerLeftOnBus ? ", but not by the enforcement" : ""))
+        if !isEnforcerLeftOnBus { killEnforcer() }
         isBusUp = false
         for index in slots.indices {
+            if index == Self.enforcer, isEnforcerLeftOnBus {
+                failCalls(index)
+                slots[index].toBroker = []
+                continue
+            }
             oracle.left(slots[index].connection)
             slots[index].toBroker = []
             if slots[index].isRunning { failCalls(index) } else { forgetAnswers(index) }
@@ -105,9 +112,14 @@ extension World {
         guard !isBusUp else { return }
         note("the bus is back")
         isBusUp = true
-        for index in slots.indices {
+        for index in slots.indices where index != Self.enforcer || !isEnforcerLeftOnBus {
             connect(index)
             if slots[index].isRunning { slots[index].toApp.append(.reconnected) }
+        }
+        // The bus says which are gone of those that the broker has kept.
+        let present = enforcer.map { _ in slots[Self.enforcer].connection }
+        for connection in (broker?.claimants ?? []).sorted() where connection != present {
+            feed(.left(connection, mark: CleanupLedger.newMark()))
         }
         feed(.busRestored)
     }
@@ -143,7 +155,9 @@ extension World {
         switch slots[index].toBroker.removeFirst() {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
-            guard known.remove(connection) != nil || broker?.ledger.connections.contains(connection) == true else {
+            guard let broker else { break }
+            let followed = broker.ledger.connections.union(broker.claimants)
+            guard known.remove(connection) != nil || followed.contains(connection) else {
                 break
             }
             if mutant == .endSettles { settleAll(index, connection) }

@@ -29,8 +29,6 @@ extension World {
         var question: UInt64?
         /// What is under way.
         var work: [Work] = []
-        /// What was handed over anew before the end of the last time was seen.
-        var next: [Participant: Work] = [:]
 
         /// When it asks again, where the broker did not answer.
         var retryAt: Duration?
@@ -82,7 +80,7 @@ extension World {
         let ready = enforcer.work.indices.filter { enforcer.work[$0].canAct(at: now.uptime) }
         if enforcer.canAsk(at: now.uptime), ready.isEmpty || random.chance(30) {
             let underWay = Set(enforcer.work.map(\.participant))
-            let number = call(.overdue(underWay: underWay, patience: .seconds(60)))
+            let number = call(.overdue(underWay: underWay, patience: .seconds(underWay.isEmpty ? 60 : 5)))
             self.enforcer?.question = number
             return
         }
@@ -144,13 +142,11 @@ extension World {
         let answer = try? result?.get()
         if number == process.question {
             process.question = nil
-            process.retryAt = answer == nil ? now.uptime + .seconds(1) : nil
-            for work in (answer?["overdue"]?.elementsValue ?? []).compactMap(Self.work) {
-                if process.work.contains(where: { $0.participant == work.participant }) {
-                    process.next[work.participant] = work
-                } else {
-                    process.work.append(work)
-                }
+            let handed = (answer?["overdue"]?.elementsValue ?? []).compactMap(Self.work)
+            let isNews = handed.contains { new in process.work.allSatisfy { $0.participant != new.participant } }
+            process.retryAt = answer == nil || !handed.isEmpty && !isNews ? now.uptime + .seconds(1) : nil
+            for work in handed {
+                if !process.work.contains(where: { $0.participant == work.participant }) { process.work.append(work) }
             }
         } else if let index = process.work.firstIndex(where: { $0.report == number }) {
             let work = process.work[index]
@@ -160,8 +156,6 @@ extension World {
                 process.work[index].report = nil
                 process.work[index].connections = Set(left)
                 process.work[index].stage = .stop
-            } else if let next = process.next.removeValue(forKey: work.participant) {
-                process.work[index] = next
             } else {
                 process.work.remove(at: index)
             }

@@ -95,6 +95,8 @@ final class World {
     var latest: ManagedConfigurationFile.Content?
 
     var enforcer: EnforcerProcess?
+    /// Whether it is still there where the broker has lost the bus.
+    var isEnforcerLeftOnBus = false
     /// Those on the disk.
     var manifests: [AppManifest]
     var slots: [Slot]
