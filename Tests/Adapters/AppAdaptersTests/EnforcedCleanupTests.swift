@@ -134,6 +134,22 @@ struct EnforcedCleanupTests {
         #expect(try device.isClean())
     }
 
+    @Test("the bus starts anew while the program deletes: the next one finishes, and nobody is kept out for ever")
+    func busRestarted() async throws {
+        let device = try await LateApps()
+        let (desk, late) = try await begin(device, "hangs")
+        let first = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
+        try await device.signOut()
+        _ = await late.exitStatus(within: .seconds(60))
+        device.bus.stop()
+        first.kill()
+        try device.bus.start()
+        let second = try device.enforcer()
+        try await device.signIn("grace", at: desk)
+        #expect(try await device.progress() == "enforced", "\(second.errorText)")
+        #expect(try device.isClean())
+    }
+
     @Test("what cannot be deleted is named in status, the device stays closed, and a repair is found")
     func cannotDelete() async throws {
         let device = try await LateApps()

@@ -94,6 +94,9 @@ extension BrokerState {
     /// The connections of programs to which apps were handed over.
     package var claimants: Set<String> { Set(enforcement.claims.values.map(\.connection)) }
 
+    /// The connections whose ends count although the broker does not know whose they are, or has lost the bus meanwhile.
+    package var followed: Set<String> { ledger.connections.union(claimants) }
+
     /// Whether the caller is the program that enforces. Where units tell services apart, it is root's.
     func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =

@@ -140,14 +140,21 @@ package struct BrokerState: Sendable {
         passTime()
         if hasSlept { askAfterSleep() }
         switch event {
-        case .arrived(let caller): connected[caller.connection] = Connected(caller: caller)
+        case .arrived(let caller):
+            // One that was kept through an outage is the same process, whatever a second look at it has found.
+            if connected[caller.connection] == nil { connected[caller.connection] = Connected(caller: caller) }
         case .left(let connection, let mark): leave(connection, mark: mark)
         case .busLost(let mark):
             provider.isReachable = false
-            let connections = ledger.connections.union(connected.keys)
-            for connection in connections.subtracting(claimants).sorted() { leave(connection, mark: mark) }
-            // The broker may be alone in having left the bus, and what they delete must not be the next person's.
-            for connection in claimants.sorted() { abandonRequests(of: connection) }
+            // The broker may be alone in having left the bus, and what the enforcement deletes must not be the next person's. Who has not called since
+            // the broker's start may be it.
+            for connection in connected.keys.sorted() {
+                if claimants.contains(connection) {
+                    abandonRequests(of: connection)
+                } else {
+                    leave(connection, mark: mark)
+                }
+            }
         case .busRestored:
             provider.isReachable = true
             announce(modeChanged: false)

@@ -219,10 +219,15 @@ final class Callers: Sendable {
     /// Tells the ends of connections that an earlier run of the broker has known, too.
     ///
     /// - Returns: those that have ended before.
+    /// - Throws: ``DBusError``; among them `disconnected` where the bus is lost meanwhile: then its answer says nothing of who is there.
     func follow(_ connections: Set<String>) async throws(DBusError) -> Set<String> {
-        state.withLock { $0.followed = connections }
+        state.withLock { $0.followed.formUnion(connections) }
+        let bus = connection.busIdentifier
         let names = try await connection.callBus("ListNames").first?.stringsValue ?? []
-        let ended = connections.subtracting(names.compactMap { global($0) })
+        guard let bus, bus == connection.busIdentifier else {
+            throw DBusError(.disconnected, message: "the bus is lost", attempted: "see which processes are there")
+        }
+        let ended = connections.subtracting(names.map { bus + $0 })
         state.withLock { $0.followed.subtract(ended) }
         return ended
     }

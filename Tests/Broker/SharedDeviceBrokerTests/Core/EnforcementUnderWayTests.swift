@@ -14,14 +14,15 @@ struct EnforcementUnderWayTests {
 
     /// Two apps are late, and both are handed over. Ada is signed out.
     private struct Scene {
-        let device = VirtualDevice(CleanupPolicy(.enforced))
+        let device: VirtualDevice
         let desk: VirtualDevice.App
         let orders: VirtualDevice.App
         let till: VirtualDevice.App
         let enforcer: VirtualDevice.App
         let session: UInt64
 
-        init() throws {
+        init(requiresProof: Bool = false) throws {
+            device = VirtualDevice(CleanupPolicy(.enforced), requiresProof: requiresProof)
             device.use(
                 try manifest("org.example.desk"),
                 try manifest("org.example.orders"),
@@ -35,7 +36,8 @@ struct EnforcementUnderWayTests {
             try device.signOut(by: desk)
             try device.finish(desk)
             for app in [orders, till] { device.quit(app) }
-            enforcer = device.app(nil, user: 0, isAdministrator: true)
+            let unit = requiresProof ? AppCleanup.enforcementUnit : nil
+            enforcer = device.app(nil, user: 0, unit: unit, isAdministrator: true)
             device.advance(by: .seconds(60))
             #expect(
                 try device.askOverdue(enforcer).map(\.participant) == [
@@ -148,7 +150,12 @@ struct EnforcementUnderWayTests {
     func outage() throws {
         let scene = try Scene()
         let device = scene.device
+        let question = device.send(
+            scene.enforcer,
+            .overdue(underWay: [Self.orders, Self.till], patience: .seconds(60))
+        )
         device.feed(.busLost(mark: CleanupLedger.newMark()))
+        #expect(device.refusal(question) == .requestAbandoned)
         device.feed(.busRestored)
         for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
         // The app is there again, and cleans up by itself: the program may still delete.
@@ -157,6 +164,46 @@ struct EnforcementUnderWayTests {
         #expect(scene.isHeld())
         #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
         for participant in [Self.orders, Self.till] { try scene.report(participant) }
+        #expect(!scene.isHeld())
+    }
+
+    @Test("an outage after a start of the broker, before the program has asked, lets go of nothing")
+    func outageAfterStart() throws {
+        let scene = try Scene()
+        let device = scene.device
+        device.restart()
+        device.feed(.busLost(mark: CleanupLedger.newMark()))
+        #expect(device.state.followed.contains(scene.enforcer.connection))
+        device.feed(.busRestored)
+        for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
+        for name in [Self.orders.app, Self.till.app] {
+            let app = device.app(name)
+            _ = try device.session(for: app)
+            try device.report(.finished, of: scene.session, by: app)
+        }
+        #expect(scene.isHeld(), "the program may still delete")
+        #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
+        for participant in [Self.orders, Self.till] { try scene.report(participant) }
+        #expect(!scene.isHeld())
+    }
+
+    @Test(
+        "a program that is kept through an outage stays what it was, although a second look at its process finds nothing"
+    )
+    func secondLook() throws {
+        let scene = try Scene(requiresProof: true)
+        let device = scene.device
+        device.feed(.busLost(mark: CleanupLedger.newMark()))
+        device.feed(.busRestored)
+        let unseen = Caller(
+            connection: scene.enforcer.connection,
+            credentials: AppCredentials(user: 0, executable: "", unit: nil),
+            process: nil,
+            isAdministrator: true
+        )
+        device.feed(.arrived(unseen))
+        for participant in [Self.orders, Self.till] { try scene.report(participant) }
+        device.reconnect(scene.desk)
         #expect(!scene.isHeld())
     }
 

@@ -89,9 +89,19 @@ struct Truth: Sendable, Hashable {
 /// Reads the broker's database beside it.
 struct TruthReader {
     private let connection: SQLiteConnection
+    private let path: String
+
+    /// The change counter of the last sign-out that was noted beside the database, which takes nothing while its disk is full. It is noted before
+    /// any app hears of it.
+    var notedSignOut: UInt64? {
+        let note = FileManager.default.contents(atPath: path + ".signed-out") ?? Data()
+        let words = String(decoding: note.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")
+        return words.count > 1 ? UInt64(words[1]) : nil
+    }
 
     /// - Parameter path: the database; the broker has made it.
     init(path: String) throws {
+        self.path = path
         connection = try SQLiteConnection(path: path, .read, busyTimeout: .seconds(10))
     }
 

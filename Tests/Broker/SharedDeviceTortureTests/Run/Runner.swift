@@ -239,7 +239,10 @@ struct Runner {
         let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
-        if let open = truth.open, let user = open.session.user, opens(open.epoch) {
+        // Not of a session whose end only the note has yet: the starts may be of after it.
+        if let open = truth.open, let user = open.session.user, opens(open.epoch),
+            device.truth.notedSignOut.map({ $0 < open.epoch }) ?? true
+        {
             device.adapter.use(starts, by: Marker(user: user, epoch: open.epoch))
         }
         for (request, answer) in answers { try take(answer, to: request) }
