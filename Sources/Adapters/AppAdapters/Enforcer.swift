@@ -151,7 +151,7 @@ package final class Enforcer: Sendable {
         }
     }
 
-    /// - Returns: the apps that are late beside those under way.
+    /// - Returns: the apps that are late and not under way.
     private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [DBusValue] {
         let answer = try await broker.call(
             .getOverdue,

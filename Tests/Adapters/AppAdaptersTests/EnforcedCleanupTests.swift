@@ -12,8 +12,8 @@ import Testing
     .enabled(if: geteuid() == 0, "only root becomes another user")
 )
 struct EnforcedCleanupTests {
-    private func enrolLate(_ device: LateApps, _ name: String = "late", deleting path: String? = nil) throws {
-        let cleanup = #"{"by": "app", "delete": ["\#(path ?? device.data(of: name))"]}"#
+    private func enrolLate(_ device: LateApps, _ name: String = "late") throws {
+        let cleanup = #"{"by": "app", "delete": ["\#(device.data(of: name))"]}"#
         try device.enrol(name, #""executable": "\#(device.program(name))", "cleanup": \#(cleanup)"#)
     }
 

@@ -136,6 +136,7 @@ extension BrokerState {
         touch()
     }
 
+    /// Nobody waits any more for what the connection has asked.
     mutating func abandonRequests(of connection: String) {
         for number in waiting.numbers(where: { $0.request.connection == connection }) {
             guard let entry = waiting[number] else { continue }

@@ -92,7 +92,7 @@ extension BrokerState {
     // MARK: The program that enforces
 
     /// The connections of programs to which apps were handed over.
-    package var claimants: Set<String> { Set(enforcement.claims.values.map(\.connection)) }
+    var claimants: Set<String> { Set(enforcement.claims.values.map(\.connection)) }
 
     /// The connections whose ends count although the broker does not know whose they are, or has lost the bus meanwhile.
     package var followed: Set<String> { ledger.connections.union(claimants) }
@@ -104,7 +104,7 @@ extension BrokerState {
         guard isProgram else { throw .notEnforcing }
     }
 
-    /// Hands over who is late beside those under way; with nobody, waits.
+    /// Hands over who is late and not under way; with nobody, waits.
     ///
     /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
     mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
@@ -148,7 +148,7 @@ extension BrokerState {
         for (participant, sessions) in ledger.entries(of: connection).sorted(by: { $0.key < $1.key })
         where enforcement.claims[participant]?.connection != connection {
             if underWay.contains(participant) {
-                // Where another program has it meanwhile, that one's report does not count before this one is at it no more.
+                // Another program may have it meanwhile: its report does not count until this one has ended.
                 guard enforcement.claims[participant] == nil else { continue }
                 enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: sessions)
                 touch()

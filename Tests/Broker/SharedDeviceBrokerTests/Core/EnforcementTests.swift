@@ -22,8 +22,8 @@ struct EnforcementTests {
         init(_ policy: CleanupPolicy = CleanupPolicy(.enforced), requiresProof: Bool = false) throws {
             device = VirtualDevice(policy, requiresProof: requiresProof)
             device.use(
-                try manifest("org.example.desk", #""executable": "/usr/bin/app", "#),
-                try manifest("org.example.orders", #""executable": "/usr/bin/app", "#)
+                try AppManifest.enforced("org.example.desk"),
+                try AppManifest.enforced("org.example.orders")
             )
             desk = device.app("org.example.desk")
             orders = device.app("org.example.orders")
@@ -47,12 +47,6 @@ struct EnforcementTests {
         func progress() throws -> CleanupReport.Progress? {
             try device.round(session, by: desk)?.apps.first { $0.identifier == "org.example.orders" }?.progress
         }
-    }
-
-    private static func manifest(_ identifier: String, _ more: String = "") throws -> AppManifest {
-        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
-        let text = #"{"id": "\#(identifier)", "user": 1000, \#(more)\#(cleanup)}"#
-        return try AppManifest(json: Data(text.utf8), file: "app.json")
     }
 
     // MARK: The deadline
@@ -242,7 +236,7 @@ struct EnforcementTests {
         let text = #"{"id": "org.example.kiosk", "user": 2000, "cleanup": \#(cleanup)}"#
         device.use(
             try AppManifest(json: Data(text.utf8), file: "kiosk.json"),
-            try Self.manifest("org.example.desk", #""executable": "/usr/bin/app", "#)
+            try AppManifest.enforced("org.example.desk")
         )
         let desk = device.app("org.example.desk")
         let session = try device.signIn("ada", by: desk)

@@ -24,9 +24,9 @@ struct EnforcementUnderWayTests {
         init(requiresProof: Bool = false) throws {
             device = VirtualDevice(CleanupPolicy(.enforced), requiresProof: requiresProof)
             device.use(
-                try manifest("org.example.desk"),
-                try manifest("org.example.orders"),
-                try manifest("org.example.till")
+                try AppManifest.enforced("org.example.desk"),
+                try AppManifest.enforced("org.example.orders"),
+                try AppManifest.enforced("org.example.till")
             )
             desk = device.app("org.example.desk")
             orders = device.app("org.example.orders")
@@ -56,12 +56,6 @@ struct EnforcementUnderWayTests {
         func report(_ participant: Participant, problem: String? = nil) throws -> [String] {
             try device.enforced(participant, [session], problem: problem, by: enforcer)
         }
-    }
-
-    private static func manifest(_ identifier: String) throws -> AppManifest {
-        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/app"]}"#
-        let text = #"{"id": "\#(identifier)", "user": 1000, "executable": "/usr/bin/app", \#(cleanup)}"#
-        return try AppManifest(json: Data(text.utf8), file: "app.json")
     }
 
     @Test(

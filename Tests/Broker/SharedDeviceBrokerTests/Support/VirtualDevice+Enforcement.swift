@@ -1,4 +1,6 @@
 import DBusTransport
+import DeviceConfiguration
+import Foundation
 import SharedDevice
 import SharedDeviceSimulation
 import Testing
@@ -10,6 +12,15 @@ struct Overdue {
     let participant: Participant
     let sessions: Set<UInt64>
     let connections: [String]
+}
+
+extension AppManifest {
+    /// Of an app of user 1000 whose cleanup can be enforced.
+    static func enforced(_ identifier: String) throws -> AppManifest {
+        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
+        let text = #"{"id": "\#(identifier)", "user": 1000, "executable": "/usr/bin/app", \#(cleanup)}"#
+        return try AppManifest(json: Data(text.utf8), file: "app.json")
+    }
 }
 
 extension VirtualDevice {
