@@ -136,7 +136,9 @@ struct EntraClientTests {
         let hasHeard = try await eventually {
             let ada = try await device.signIn("ada")
             _ = try await device.call("getAccounts", .object([:]))
-            _ = try await device.app.signout(with: ada)
+            let session = try await device.app.signout(with: ada).session
+            // Nobody has the name for a moment in the cleanup.
+            #expect(try await device.hasCleanedUp(after: session))
             return monitor.lines.contains { $0.hasSuffix("is now offline.") }
         }
         #expect(hasHeard)
