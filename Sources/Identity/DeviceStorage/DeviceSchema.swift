@@ -130,6 +130,15 @@ enum DeviceSchema {
             UPDATE provider_session SET began_at = proved_at;
             """,
             "CREATE TABLE manifest (file TEXT NOT NULL PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;",
+            """
+            CREATE TABLE claim (
+                app TEXT NOT NULL,
+                user INTEGER NOT NULL,
+                connection TEXT NOT NULL,
+                sessions TEXT NOT NULL,
+                PRIMARY KEY (app, user)
+            ) WITHOUT ROWID;
+            """,
         ]
     }
 

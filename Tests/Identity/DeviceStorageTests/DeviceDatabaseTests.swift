@@ -197,16 +197,17 @@ struct DeviceDatabaseTests {
             DROP TABLE provider_end;
             DROP TABLE device_compliance;
             DROP TABLE manifest;
+            DROP TABLE claim;
             PRAGMA user_version = 0;
             """
         )
         #expect(try DeviceDatabase(directory: directory.state, firstEpoch: 0).epoch == 2)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 8)
+        #expect(try file.value("PRAGMA user_version") == 9)
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
-    @Test("a file without tables and with a version is refused", arguments: [1, 8, -1])
+    @Test("a file without tables and with a version is refused", arguments: [1, 9, -1])
     func versionWithoutTables(version: Int) throws {
         try makeSoundFile()
         try Data().write(to: URL(fileURLWithPath: directory.databaseFile))
@@ -227,20 +228,21 @@ struct DeviceDatabaseTests {
             INSERT INTO provider_end (number, record, added_at, tries) VALUES (1, x'00', 1, 0);
             DROP TABLE device_compliance;
             DROP TABLE manifest;
+            DROP TABLE claim;
             INSERT INTO provider_session (epoch, issuer, client, record, checked_at) VALUES (2, 'https://login.example', 'device', x'00', 1);
             PRAGMA user_version = 3;
             """
         )
         _ = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
-        #expect(try file.value("PRAGMA user_version") == 8)
+        #expect(try file.value("PRAGMA user_version") == 9)
         #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         // Whether its last question was answered nobody has written down.
         #expect(try file.value("SELECT settled FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
     }
 
-    @Test("a newer version's database is refused, and not changed", arguments: [9, -1])
+    @Test("a newer version's database is refused, and not changed", arguments: [10, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")

@@ -270,6 +270,7 @@ package struct Batch: Sendable {
     package var membership: Membership??
     package var sessions: [UInt64: CleanupLedger.Session?] = [:]
     package var parts: [UInt64: [Participant: CleanupLedger.Part?]] = [:]
+    package var claims: [Participant: CleanupLedger.Claim?] = [:]
     /// `.some(nil)` removes the row.
     package var provider: ProviderSession??
     /// The state that the row is of.
@@ -286,7 +287,11 @@ package struct Batch: Sendable {
 
     /// The ledger's keys of it.
     package var changes: CleanupLedger.Changes {
-        CleanupLedger.Changes(sessions: Set(sessions.keys), parts: parts.mapValues { Set($0.keys) })
+        CleanupLedger.Changes(
+            sessions: Set(sessions.keys),
+            parts: parts.mapValues { Set($0.keys) },
+            claims: Set(claims.keys)
+        )
     }
 }
 

@@ -167,14 +167,14 @@ extension BrokerState {
     /// without a timeout waits for rounds that expired under an earlier policy too.
     var isSignInHeld: Bool {
         // What is being deleted must not be the next person's.
-        if !enforcement.claims.isEmpty { return true }
+        if !ledger.claims.isEmpty { return true }
         if waitsWithoutEnd { return ledger.hasIncompleteRounds }
         return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
     }
 
     /// The apps that a sign-in has to wait for.
     var awaited: [String] {
-        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).union(enforcement.claims.keys).map(\.app)).sorted()
+        Set((waitsWithoutEnd ? ledger.debtors : ledger.awaited).union(ledger.claims.keys).map(\.app)).sorted()
     }
 
     private var waitsWithoutEnd: Bool { policy.cleanup.longestWait == nil }

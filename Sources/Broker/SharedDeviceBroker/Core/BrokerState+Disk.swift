@@ -114,6 +114,7 @@ extension BrokerState {
                 batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
             }
         }
+        for participant in changes.claims { batch.claims[participant] = .some(ledger.claims[participant]) }
         batch.log = log
         batch.erases = erases || batch.sessions.values.contains { $0?.account == nil }
         (isDeviceDirty, isMembershipDirty, isProviderDirty, erases, log) = (false, false, false, false, [])

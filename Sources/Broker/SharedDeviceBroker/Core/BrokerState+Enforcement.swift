@@ -9,14 +9,6 @@ import SharedDevice
 /// An app is handed over once its deadline has passed while nobody is signed in. From then on until the report nobody signs in, and the app's own
 /// calls are refused: it neither cleans up nor starts anew while its data is deleted. An app that is late by its own fault cannot move the deadline.
 struct Enforcement: Sendable {
-    /// An app that is being stopped and whose data is being deleted.
-    struct Claim: Sendable, Equatable {
-        /// The process that does it.
-        let connection: String
-        /// The sessions whose data it deletes.
-        let sessions: Set<UInt64>
-    }
-
     /// A try that failed.
     struct Failure: Sendable {
         let problem: String
@@ -25,7 +17,6 @@ struct Enforcement: Sendable {
         let pause: Duration
     }
 
-    var claims: [Participant: Claim] = [:]
     var failures: [Participant: Failure] = [:]
     /// The connections of programs that enforce.
     var programs: Set<String> = []
@@ -91,12 +82,6 @@ extension BrokerState {
 
     // MARK: The program that enforces
 
-    /// The connections of programs to which apps were handed over.
-    var claimants: Set<String> { Set(enforcement.claims.values.map(\.connection)) }
-
-    /// The connections whose ends count although the broker does not know whose they are, or has lost the bus meanwhile.
-    package var followed: Set<String> { ledger.connections.union(claimants) }
-
     /// Whether the caller is the program that enforces. Where units tell services apart, it is root's.
     func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =
@@ -108,10 +93,8 @@ extension BrokerState {
     ///
     /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
     mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
-        guard case .overdue(let underWay, _) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
-        compareLedger(underWay, with: caller.connection)
         return handOver(request, to: caller.connection)
     }
 
@@ -119,8 +102,8 @@ extension BrokerState {
     mutating func handOver(_ request: Request, to connection: String) -> BrokerProtocol.Fields? {
         guard case .overdue(let underWay, let patience) = request.call else { return [:] }
         let new = claimOverdue(for: connection)
-        // Also earlier ones that it does not know of: it may not have had the answer.
-        let handed = enforcement.claims.filter { participant, claim in
+        // Also earlier ones that it does not know of: it may not have had the answer, of this broker or of one before it.
+        let handed = ledger.claims.filter { participant, claim in
             claim.connection == connection && (new.contains(participant) || !underWay.contains(participant))
         }
         let apps = handed.sorted { $0.key < $1.key }.map { participant, claim in
@@ -142,35 +125,15 @@ extension BrokerState {
         return nil
     }
 
-    /// What an earlier run of the broker handed to the program is in the ledger alone. What of that is under way, the program will report; the rest it
-    /// does not report any more.
-    private mutating func compareLedger(_ underWay: Set<Participant>, with connection: String) {
-        for (participant, sessions) in ledger.entries(of: connection).sorted(by: { $0.key < $1.key })
-        where enforcement.claims[participant]?.connection != connection {
-            if underWay.contains(participant) {
-                // Another program may have it meanwhile: its report does not count until this one has ended.
-                guard enforcement.claims[participant] == nil else { continue }
-                enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: sessions)
-                touch()
-                continue
-            }
-            touch()
-            ledger.release(sessions, of: participant, on: connection, at: now)
-            for session in sessions.sorted() { noteCompletion(session) }
-            needsDisk(within: .zero)
-        }
-    }
-
     /// - Returns: those that were not claimed before.
     private mutating func claimOverdue(for connection: String) -> Set<Participant> {
         var claimed: Set<Participant> = []
         for (participant, overdue) in deadlines.sorted(by: { $0.key < $1.key })
-        where overdue.due <= now.uptime && enforcement.claims[participant] == nil
+        where overdue.due <= now.uptime && ledger.claims[participant] == nil
             && enforcement.failures[participant].map({ $0.next <= now.uptime }) ?? true
-            && enforcement.claims.count < Enforcement.mostClaims
+            && ledger.claims.count < Enforcement.mostClaims
         {
             ledger.claim(overdue.sessions, of: participant, on: connection)
-            enforcement.claims[participant] = Enforcement.Claim(connection: connection, sessions: overdue.sessions)
             claimed.insert(participant)
             needsDisk(within: .zero)
             touch()
@@ -179,8 +142,8 @@ extension BrokerState {
     }
 
     /// Without the part that names the bus: the program is on the same one.
-    private func connections(of participant: Participant, _ claim: Enforcement.Claim) -> DBusValue {
-        let names = ledger.connections(of: participant, in: claim.sessions, but: claim.connection)
+    private func connections(of participant: Participant, _ claim: CleanupLedger.Claim) -> DBusValue {
+        let names = ledger.connections(of: participant, in: claim.sessions)
             .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }
         return .array(names.sorted().map { .string($0) }, of: "s")
     }
@@ -193,7 +156,7 @@ extension BrokerState {
         }
         try checkEnforces(caller)
         let participant = Participant(app: app, user: user)
-        guard let claim = enforcement.claims[participant], claim.connection == caller.connection,
+        guard let claim = ledger.claims[participant], claim.connection == caller.connection,
             claim.sessions == sessions
         else { throw .notHandedOver }
         if let problem {
@@ -203,23 +166,18 @@ extension BrokerState {
                 next: now.uptime + pause,
                 pause: min(pause * 2, Self.longestPause)
             )
-            enforcement.claims[participant] = nil
-            ledger.release(claim.sessions, of: participant, on: claim.connection, at: now)
+            ledger.release(participant)
             for session in claim.sessions.sorted() {
                 enterRepeatable(.notEnforced, "enforcement", session, participant, detail: problem)
-                noteCompletion(session)
             }
             effects.append(.note(.error, "a cleanup could not be enforced", ["app": app, "reason": problem]))
         } else {
             let left = connections(of: participant, claim)
             if left.stringsValue?.isEmpty == false { return ["connections": left] }
-            enforcement.claims[participant] = nil
             enforcement.failures[participant] = nil
-            for session in ledger.enforce(claim.sessions, of: participant, detail: detail, at: now) {
+            for session in ledger.enforce(participant, detail: detail, at: now) {
                 noteSettled(.enforced, session, participant, detail: detail)
             }
-            // Also from sessions that were waived meanwhile.
-            ledger.release(claim.sessions, of: participant, on: claim.connection, at: now)
         }
         needsDisk(within: .zero)
         // The app's own processes were refused meanwhile.
@@ -231,20 +189,17 @@ extension BrokerState {
 
     /// The program has left the bus. What it was about is for its successor.
     mutating func enforcerLeft(_ connection: String) {
-        guard enforcement.programs.remove(connection) != nil else { return }
-        for (participant, claim) in enforcement.claims.sorted(by: { $0.key < $1.key })
-        where claim.connection == connection {
-            enforcement.claims[participant] = nil
-            ledger.release(claim.sessions, of: participant, on: connection, at: now)
-            for session in claim.sessions.sorted() { noteCompletion(session) }
+        for participant in ledger.claims.filter({ $0.value.connection == connection }).keys.sorted() {
+            ledger.release(participant)
             needsDisk(within: .zero)
             effects.append(.announce(modeChanged: false))
         }
-        if let problem = enforcementProblem { effects.append(.note(.error, "not enforced", ["reason": problem])) }
+        guard enforcement.programs.remove(connection) != nil, let problem = enforcementProblem else { return }
+        effects.append(.note(.error, "not enforced", ["reason": problem]))
     }
 
     /// An app that is being stopped gets no answer, and a late receipt of it does not count.
     func checkNotEnforced(_ participant: Participant) throws(Refusal) {
-        guard enforcement.claims[participant] == nil else { throw .isEnforced }
+        guard ledger.claims[participant] == nil else { throw .isEnforced }
     }
 }

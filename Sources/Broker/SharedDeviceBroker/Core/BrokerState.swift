@@ -148,6 +148,7 @@ package struct BrokerState: Sendable {
             provider.isReachable = false
             // The broker may be alone in having left the bus, and what the enforcement deletes must not be the next person's. Who has not called since
             // the broker's start may be it.
+            let claimants = Set(ledger.claims.values.map(\.connection))
             for connection in connected.keys.sorted() {
                 if claimants.contains(connection) {
                     abandonRequests(of: connection)

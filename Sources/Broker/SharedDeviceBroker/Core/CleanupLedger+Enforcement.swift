@@ -3,9 +3,22 @@ import SharedDevice
 
 /// Cleanups that are done in an app's place, because the app is late.
 ///
-/// The connection of the process that does it is listed among those that have to report, so that the round stays open until it has, also where
-/// the broker starts anew meanwhile.
+/// From the claim on, until the process behind it has reported or is gone, that process may be deleting the app's data: nobody signs in, and the app's own
+/// calls are refused. Claims are on the disk, so that this holds for a broker that starts anew meanwhile, too.
 extension CleanupLedger {
+    /// Who cleans up in an app's place.
+    package struct Claim: Sendable, Equatable {
+        /// The connection of the process that does it.
+        package let connection: String
+        /// The sessions whose data it deletes.
+        package let sessions: Set<UInt64>
+
+        package init(connection: String, sessions: Set<UInt64>) {
+            self.connection = connection
+            self.sessions = sessions
+        }
+    }
+
     /// What somebody who is late owes.
     package struct Overdue: Sendable, Equatable {
         /// All sessions that the app owes.
@@ -26,54 +39,24 @@ extension CleanupLedger {
         return overdue
     }
 
-    /// The process behind the connection is about to clean up in the app's place: nothing settles the entries before its report.
+    /// The process behind the connection is about to clean up in the app's place.
     package mutating func claim(_ owed: Set<UInt64>, of participant: Participant, on connection: String) {
-        for number in owed { change(number, participant) { $0.connections.insert(connection) } }
+        setClaim(participant, Claim(connection: connection, sessions: owed))
     }
 
-    /// The process does so no longer. The app or the next process cleans up what is left; a receipt that came meanwhile counts.
-    package mutating func release(
-        _ owed: Set<UInt64>,
-        of participant: Participant,
-        on connection: String,
-        at now: Moment
-    ) {
-        for number in owed where parts[number]?[participant]?.connections.contains(connection) == true {
-            change(number, participant) { part in
-                part.connections.remove(connection)
-                guard part.isReported, part.connections.isEmpty, part.progress?.isSettled == false else { return }
-                part.progress = .finished
-                part.finishedAt = now.wall
-            }
-            completeIfSettled(number)
-        }
+    /// The process does so no longer. The app or the next process cleans up what is left.
+    package mutating func release(_ participant: Participant) { setClaim(participant, nil) }
+
+    /// The app's connections of processes that may have in memory what is being deleted.
+    package func connections(of participant: Participant, in owed: Set<UInt64>) -> Set<String> {
+        Set(owed.flatMap { parts[$0]?[participant]?.connections ?? [] })
     }
 
-    /// The entries that wait for the process behind the connection.
-    package func entries(of connection: String) -> [Participant: Set<UInt64>] {
-        var found: [Participant: Set<UInt64>] = [:]
-        for (number, participants) in parts {
-            for (participant, part) in participants where part.connections.contains(connection) {
-                found[participant, default: []].insert(number)
-            }
-        }
-        return found
-    }
-
-    /// The app's connections, beside the one that enforces, of processes that may have the data in memory.
-    package func connections(of participant: Participant, in owed: Set<UInt64>, but own: String) -> Set<String> {
-        Set(owed.flatMap { parts[$0]?[participant]?.connections ?? [] }).subtracting([own])
-    }
-
-    /// Records that the app was stopped and its data deleted. To be called once no other connection is left.
+    /// Records that the app was stopped and its data deleted, and ends the claim. To be called once no connection of the app is left.
     ///
     /// - Returns: the sessions that are settled by it.
-    package mutating func enforce(
-        _ owed: Set<UInt64>,
-        of participant: Participant,
-        detail: String?,
-        at now: Moment
-    ) -> [UInt64] {
+    package mutating func enforce(_ participant: Participant, detail: String?, at now: Moment) -> [UInt64] {
+        let owed = claims[participant]?.sessions ?? []
         let open = owed.filter { parts[$0]?[participant]?.progress?.isSettled == false }.sorted()
         for number in open {
             change(number, participant) { part in
@@ -85,6 +68,7 @@ extension CleanupLedger {
             }
             completeIfSettled(number)
         }
+        release(participant)
         return open
     }
 }

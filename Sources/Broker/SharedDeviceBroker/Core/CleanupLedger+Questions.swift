@@ -11,8 +11,11 @@ extension Account {
 
 /// What the ledger says of itself.
 extension CleanupLedger {
-    /// The connections that were given an account and have not reported.
-    package var connections: Set<String> { Set(parts.values.flatMap { $0.values.flatMap(\.connections) }) }
+    /// The connections that were given an account and have not reported, and those of programs that clean up in an app's place. Their ends count, although
+    /// a broker that has started anew, or has lost the bus meanwhile, does not know whose they are.
+    package var connections: Set<String> {
+        Set(parts.values.flatMap { $0.values.flatMap(\.connections) }).union(claims.values.map(\.connection))
+    }
 
     /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
     package var openRounds: [(number: UInt64, ended: Duration?)] {

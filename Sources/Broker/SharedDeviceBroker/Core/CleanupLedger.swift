@@ -76,6 +76,7 @@ package struct CleanupLedger: Sendable, Equatable {
     package struct Changes: Sendable, Equatable {
         package var sessions: Set<UInt64> = []
         package var parts: [UInt64: Set<Participant>] = [:]
+        package var claims: Set<Participant> = []
     }
 
     /// What a report changed.
@@ -94,6 +95,8 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package private(set) var sessions: [UInt64: Session] = [:]
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
+    /// Cleanups that are done in an app's place. Whatever becomes of the entries meanwhile, each stays until its process has reported or is gone.
+    package private(set) var claims: [Participant: Claim] = [:]
     package private(set) var changes = Changes()
     /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.
     private(set) var unfinished: Set<UInt64> = []
@@ -101,9 +104,14 @@ package struct CleanupLedger: Sendable, Equatable {
     package init() {}
 
     /// What the store holds.
-    package init(sessions: [UInt64: Session], parts: [UInt64: [Participant: Part]]) {
+    package init(
+        sessions: [UInt64: Session],
+        parts: [UInt64: [Participant: Part]],
+        claims: [Participant: Claim] = [:]
+    ) {
         self.sessions = sessions
         self.parts = parts
+        self.claims = claims
         unfinished = Set(sessions.filter { $0.value.outcome != .complete }.keys)
     }
 
@@ -117,6 +125,7 @@ package struct CleanupLedger: Sendable, Equatable {
     package mutating func putBack(_ unwritten: Changes) {
         changes.sessions.formUnion(unwritten.sessions)
         changes.parts.merge(unwritten.parts) { $0.union($1) }
+        changes.claims.formUnion(unwritten.claims)
     }
 
     // MARK: Sessions
@@ -373,5 +382,10 @@ package struct CleanupLedger: Sendable, Equatable {
     mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
         body(&parts[number, default: [:]][participant, default: Part()])
         changes.parts[number, default: []].insert(participant)
+    }
+
+    mutating func setClaim(_ participant: Participant, _ claim: Claim?) {
+        claims[participant] = claim
+        changes.claims.insert(participant)
     }
 }

@@ -312,7 +312,7 @@ package final class BrokerService: Sendable {
     private func serveAgain() async {
         while true {
             do throws(DBusError) {
-                for connection in try await callers.follow(engine.read { $0.followed }) {
+                for connection in try await callers.follow(engine.read { $0.ledger.connections }) {
                     engine.submit(.left(connection, mark: CleanupLedger.newMark()))
                 }
                 try await connection.requestName(BrokerProtocol.busName)

@@ -86,7 +86,7 @@ package final class DeviceStore: Sendable {
             var content = Content()
             content.device = try device(db, path: path)
             content.membership = try membership(db, path: path)
-            content.ledger = try ledger(db, at: now, path: path)
+            content.ledger = try LedgerRows.read(db, at: now, path: path)
             try KeptSettings.read(db, into: &content)
             return content
         }
@@ -114,7 +114,7 @@ package final class DeviceStore: Sendable {
             try database.write(attempted) { db in
                 if let device = batch.device { try Self.save(device, to: db) }
                 if let membership = batch.membership { try Self.save(membership, to: db) }
-                try Self.save(batch.sessions, batch.parts, to: db)
+                try LedgerRows.save(batch, to: db)
                 try provider.save(batch, to: db)
                 for entry in batch.log { try Self.append(entry, to: db) }
                 if batch.device != nil || !batch.sessions.isEmpty || batch.log.contains(where: { $0.account != nil }) {
@@ -174,127 +174,6 @@ package final class DeviceStore: Sendable {
             membership.tenantIdentifier,
             membership.joinedAt.timeIntervalSince1970
         )
-    }
-
-    // MARK: The ledger
-
-    private static func ledger(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
-        var sessions: [UInt64: CleanupLedger.Session] = [:]
-        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now, path: path) }) {
-            sessions[number] = session
-        }
-        var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
-        for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0, path: path) }) {
-            // A duty without a session, or a session that is over without duties, would never be settled.
-            guard let session = sessions[number], (part.progress == nil) == (session.outcome == nil) else {
-                throw nonsense("an app's row", path)
-            }
-            parts[number, default: [:]][participant] = part
-        }
-        return CleanupLedger(sessions: sessions, parts: parts)
-    }
-
-    private static func session(
-        _ row: borrowing SQLiteRow,
-        at now: Moment,
-        path: String
-    ) throws -> (UInt64, CleanupLedger.Session) {
-        let outcome: String? = row["outcome"]
-        let ended = time(row, "ended_at")
-        guard let number: UInt64 = row["number"], let started = time(row, "started_at"),
-            outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
-        else { throw nonsense("a session's row", path) }
-        // The clock may have been set since: a round has waited for no less than nothing.
-        let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
-        let session = CleanupLedger.Session(
-            account: account(row),
-            startedAt: started,
-            endedAt: ended,
-            endedUptime: age.map { now.uptime - $0 },
-            outcome: outcome.flatMap(CleanupReport.Outcome.init)
-        )
-        return (number, session)
-    }
-
-    private static func part(
-        _ row: borrowing SQLiteRow,
-        path: String
-    ) throws -> (UInt64, Participant, CleanupLedger.Part) {
-        let progress: String? = row["progress"]
-        guard let number: UInt64 = row["session"], let app: String = row["app"], let user: UInt32 = row["user"],
-            progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
-            let connections: String = row["connections"], let again: Int64 = row["again"]
-        else { throw nonsense("an app's row", path) }
-        let part = CleanupLedger.Part(
-            progress: progress.flatMap(CleanupReport.Progress.init),
-            toldAt: time(row, "told_at"),
-            begunAt: time(row, "begun_at"),
-            finishedAt: time(row, "finished_at"),
-            detail: row["detail"],
-            connections: Set(connections.split(separator: " ").map(String.init)),
-            // A receipt from before this start does not count: a process that asked after the last write, and ended since, is not known any more.
-            mark: again == 0 ? 0 : CleanupLedger.newMark()
-        )
-        return (number, Participant(app: app, user: user), part)
-    }
-
-    private static func save(
-        _ sessions: [UInt64: CleanupLedger.Session?],
-        _ parts: [UInt64: [Participant: CleanupLedger.Part?]],
-        to db: SQLiteConnection
-    ) throws {
-        for (number, session) in sessions {
-            guard let session else {
-                try db.run("DELETE FROM part WHERE session = ?", number)
-                try db.run("DELETE FROM session WHERE number = ?", number)
-                continue
-            }
-            // The name is written once: a command that removes the user removes it from here, too.
-            try db.run(
-                """
-                INSERT INTO session (number, started_at, ended_at, outcome,
-                    account_identifier, account_username, account_display_name)
-                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                ON CONFLICT (number) DO UPDATE SET started_at = ?2, ended_at = ?3, outcome = ?4,
-                    account_identifier = iif(?5 IS NULL, NULL, account_identifier),
-                    account_username = iif(?5 IS NULL, NULL, account_username),
-                    account_display_name = iif(?5 IS NULL, NULL, account_display_name)
-                """,
-                number,
-                session.startedAt.timeIntervalSince1970,
-                session.endedAt?.timeIntervalSince1970,
-                session.outcome?.rawValue,
-                session.account?.identifier,
-                session.account?.username,
-                session.account?.displayName
-            )
-        }
-        for (number, participants) in parts {
-            for (participant, part) in participants {
-                guard let part else {
-                    let removal = "DELETE FROM part WHERE session = ? AND app = ? AND user = ?"
-                    try db.run(removal, number, participant.app, participant.user)
-                    continue
-                }
-                try db.run(
-                    """
-                    INSERT OR REPLACE INTO part
-                        (session, app, user, progress, told_at, begun_at, finished_at, detail, connections, again)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-                    """,
-                    number,
-                    participant.app,
-                    participant.user,
-                    part.progress?.rawValue,
-                    part.toldAt?.timeIntervalSince1970,
-                    part.begunAt?.timeIntervalSince1970,
-                    part.finishedAt?.timeIntervalSince1970,
-                    part.detail,
-                    part.connections.sorted().joined(separator: " "),
-                    part.mark != 0
-                )
-            }
-        }
     }
 
     // MARK: The log
@@ -362,7 +241,7 @@ package final class DeviceStore: Sendable {
 
     // MARK: Values
 
-    private static func account(_ row: borrowing SQLiteRow) -> Account? {
+    static func account(_ row: borrowing SQLiteRow) -> Account? {
         guard let identifier: String = row["account_identifier"], let username: String = row["account_username"] else {
             return nil
         }
@@ -377,7 +256,7 @@ package final class DeviceStore: Sendable {
     /// Whether it can be a time: what shows dates may trap on one that is far beyond any calendar.
     static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
 
-    private static func nonsense(_ what: String, _ path: String) -> StoreError {
+    static func nonsense(_ what: String, _ path: String) -> StoreError {
         StoreError.damaged(attempted: "read the device's state", message: "\(path): \(what) makes no sense")
     }
 }

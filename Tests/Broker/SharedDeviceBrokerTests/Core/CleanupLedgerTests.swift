@@ -39,7 +39,8 @@ struct CleanupLedgerTests {
 
     private func move(_ ledger: inout CleanupLedger, _ app: Participant, to progress: Progress) {
         if progress == .enforced {
-            _ = ledger.enforce([2], of: app, detail: nil, at: .at(12))
+            ledger.claim([2], of: app, on: "enforcer")
+            _ = ledger.enforce(app, detail: nil, at: .at(12))
         } else {
             _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))
         }

@@ -285,8 +285,8 @@ struct EnforcementTests {
     }
 
     @Test(
-        "after a restart of the broker, under another policy, too, no receipt settles what is being deleted, until the program has asked anew",
-        arguments: [nil, CleanupPolicy.strict]
+        "a broker that starts anew, under another policy, too, refuses the app and lets nobody in until the program has reported",
+        arguments: [nil, CleanupPolicy.strict, .advisory]
     )
     func brokerRestart(policy: CleanupPolicy?) throws {
         let scene = try Scene()
@@ -295,14 +295,30 @@ struct EnforcementTests {
         if let policy { device.configure { $0.cleanup = policy } }
         device.restart()
         for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
-        #expect(throws: Refusal.notHandedOver) { try device.enforced(Self.orders, [scene.session], by: enforcer) }
-        _ = try device.session(for: scene.orders)
-        try device.report(.finished, of: scene.session, by: scene.orders)
-        #expect(scene.isHeld(), "the program may still be deleting")
-        // It is at nothing when it asks, so that the receipt counts.
-        #expect(try device.askOverdue(enforcer).isEmpty)
+        #expect(scene.isHeld(), "the program may be deleting")
+        #expect(throws: Refusal.isEnforced) {
+            try device.report(.finished, of: scene.session, by: scene.orders)
+        }
+        // It may not have had the answer of the broker before.
+        let again = try device.askOverdue(enforcer)
+        #expect(again.map(\.participant) == [Self.orders] && again.first?.sessions == [scene.session])
+        device.quit(scene.orders)
+        #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
+        #expect(try scene.progress() == .enforced)
         #expect(!scene.isHeld())
+    }
+
+    @Test("a program that is gone when the broker starts anew holds up nobody")
+    func goneAtRestart() throws {
+        let scene = try Scene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        try scene.handOver(to: enforcer)
+        device.restart()
+        device.quit(enforcer)
+        for app in [scene.orders, scene.desk] { device.reconnect(app) }
+        try device.report(.finished, of: scene.session, by: scene.orders)
         #expect(try scene.progress() == .finished)
+        #expect(!scene.isHeld())
     }
 
     @Test("an app is handed over only when the disk has it")
@@ -318,18 +334,26 @@ struct EnforcementTests {
         #expect(try scene.device.overdue(question).count == 1)
     }
 
-    @Test("a waiver or another policy meanwhile lets nobody in before the report")
-    func meanwhile() throws {
+    @Test(
+        "a waiver or another policy meanwhile lets nobody in before the report, whether the broker starts anew or not",
+        arguments: [false, true]
+    )
+    func meanwhile(restarts: Bool) throws {
         let scene = try Scene()
         let enforcer = scene.enforcer
         try scene.handOver(to: enforcer)
         let waiver = Request.Call.waive(app: "org.example.orders", user: nil, session: nil, reason: "by hand")
         try scene.device.ask(scene.device.administrator, waiver)
         scene.device.configure { $0.cleanup = .advisory }
+        if restarts {
+            scene.device.restart()
+            for app in [scene.orders, enforcer, scene.desk] { scene.device.reconnect(app) }
+        }
         #expect(scene.isHeld())
         scene.device.quit(scene.orders)
         #expect(try scene.device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
         #expect(try scene.progress() == .waived)
+        #expect(scene.device.disk.entries(.completed, of: scene.session).count == 1)
         try scene.device.signIn("grace", by: scene.desk)
     }
 

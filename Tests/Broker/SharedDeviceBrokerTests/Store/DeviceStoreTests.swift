@@ -31,10 +31,14 @@ struct DeviceStoreTests {
                 return part
             }
         }
-        return CleanupLedger(sessions: ledger.sessions, parts: parts.filter { !$0.value.isEmpty })
+        return CleanupLedger(
+            sessions: ledger.sessions,
+            parts: parts.filter { !$0.value.isEmpty },
+            claims: ledger.claims
+        )
     }
 
-    /// One of everything: an open session, rounds of each outcome, apps at each progress, of two users.
+    /// One of everything: an open session, rounds of each outcome, apps at each progress, of two users, one of them claimed.
     private func fullLedger() -> CleanupLedger {
         var ledger = CleanupLedger()
         let apps = CleanupReport.Progress.allCases.flatMap { progress in
@@ -57,6 +61,7 @@ struct DeviceStoreTests {
         }
         ledger.begin(8, account: .grace, at: .at(9))
         _ = ledger.hold(8, by: "a", on: ":1")
+        ledger.claim([2, 6], of: Participant(app: "owed", user: 1), on: "bus:1.7")
         return ledger
     }
 
@@ -200,6 +205,17 @@ struct DeviceStoreTests {
         for (app, part) in read.parts[6] ?? [:] where app.app != "owed" { #expect(part.detail == "mark") }
     }
 
+    @Test("a claim is there until it is released")
+    func claims() throws {
+        var ledger = fullLedger()
+        try store.save(&ledger)
+        #expect(try content().ledger.claims.values.map(\.sessions) == [[2, 6]])
+        ledger.release(Participant(app: "owed", user: 1))
+        try store.save(&ledger)
+        #expect(try content().ledger == stored(ledger))
+        #expect(try content().ledger.claims.isEmpty)
+    }
+
     @Test("device, membership, ledger and log are committed together or not at all")
     func allOrNothing() throws {
         try database.save(DeviceState(mode: .shared, account: nil, epoch: 1))
@@ -244,6 +260,7 @@ struct DeviceStoreTests {
             "UPDATE session SET number = -1 WHERE number = 2", "UPDATE session SET started_at = 'x'",
             "UPDATE session SET started_at = 1e300", "UPDATE session SET outcome = 'half'",
             "UPDATE session SET outcome = NULL WHERE number = 2", "UPDATE session SET ended_at = NULL",
+            "UPDATE claim SET user = -1", "UPDATE claim SET sessions = x'ff'",
             "UPDATE session SET ended_at = 'x'",
             "UPDATE part SET progress = 'half'", "UPDATE part SET progress = NULL WHERE session = 2",
             "UPDATE part SET progress = 'owed' WHERE session = 8",

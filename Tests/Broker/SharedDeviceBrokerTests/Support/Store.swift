@@ -39,6 +39,7 @@ extension DeviceStore {
                 batch.parts[number, default: [:]][participant] = .some(ledger.parts[number]?[participant])
             }
         }
+        for participant in changes.claims { batch.claims[participant] = .some(ledger.claims[participant]) }
         batch.device = device
         batch.log = log
         try commit(batch)

@@ -8,6 +8,7 @@ package struct VirtualDisk {
     package var membership: Membership?
     package var sessions: [UInt64: CleanupLedger.Session] = [:]
     package var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
+    package var claims: [Participant: CleanupLedger.Claim] = [:]
     package var log: [AuditEntry] = []
     package var lastActivity: Date?
     /// What of it a power cut leaves.
@@ -33,6 +34,7 @@ package struct VirtualDisk {
         for (number, participants) in batch.parts {
             for (participant, part) in participants { parts[number, default: [:]][participant] = part }
         }
+        for (participant, claim) in batch.claims { claims[participant] = claim }
         if let provider = batch.provider { (self.provider, providerOwner) = (provider, batch.providerOwner) }
         for (number, entry) in batch.outbox { outbox[number] = entry }
         if let compliance = batch.compliance { self.compliance = compliance }
@@ -81,6 +83,6 @@ package struct VirtualDisk {
                 return part
             }
         }
-        return CleanupLedger(sessions: sessions, parts: parts.filter { !$0.value.isEmpty })
+        return CleanupLedger(sessions: sessions, parts: parts.filter { !$0.value.isEmpty }, claims: claims)
     }
 }

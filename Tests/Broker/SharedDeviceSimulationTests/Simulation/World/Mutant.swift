@@ -12,7 +12,7 @@ package enum Mutant: String, CaseIterable, Sendable {
     case lostAnswerIsNoUse, everyTokenIsUnused, providerRecordIsNotWritten
     case sleepIsUnseen, clockMovesWaits, nobodyIsProven, remindsNobody, neverConfiguredIsDefaults
     case loginsAreForgotten
-    case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst
+    case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst, claimsAreNotWritten
 
     var appMistakes: AppMistakes {
         switch self {
@@ -74,6 +74,7 @@ extension World {
     func rewritten(_ batch: Batch) -> Batch {
         var batch = batch
         if mutant == .ledgerIsNotWritten { batch.parts = [:] }
+        if mutant == .claimsAreNotWritten { batch.claims = [:] }
         // Only the first one of a session.
         if mutant == .providerRecordIsNotWritten, batch.providerOwner == disk.providerOwner { batch.provider = nil }
         return batch

@@ -118,7 +118,7 @@ extension World {
         }
         // The bus says which are gone of those that the broker has kept.
         let present = enforcer.map { _ in slots[Self.enforcer].connection }
-        for connection in (broker?.followed ?? []).sorted() where connection != present {
+        for connection in (broker?.ledger.connections ?? []).sorted() where connection != present {
             feed(.left(connection, mark: CleanupLedger.newMark()))
         }
         feed(.busRestored)
@@ -156,7 +156,7 @@ extension World {
         case .left(let connection):
             note("the broker hears that \(connection) has left")
             guard let broker else { break }
-            guard known.remove(connection) != nil || broker.followed.contains(connection) else {
+            guard known.remove(connection) != nil || broker.ledger.connections.contains(connection) else {
                 break
             }
             if mutant == .endSettles { settleAll(index, connection) }

@@ -1,0 +1,162 @@
+import DeviceStorage
+import FoundationEssentials
+import SQLite
+import SharedDevice
+
+/// The rows of the ledger: sessions, the apps' parts in them, and the claims of programs that clean up in an app's place.
+enum LedgerRows {
+    static func read(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
+        var sessions: [UInt64: CleanupLedger.Session] = [:]
+        for (number, session) in try db.rows("SELECT * FROM session", as: { try session($0, at: now, path: path) }) {
+            sessions[number] = session
+        }
+        var parts: [UInt64: [Participant: CleanupLedger.Part]] = [:]
+        for (number, participant, part) in try db.rows("SELECT * FROM part", as: { try part($0, path: path) }) {
+            // A duty without a session, or a session that is over without duties, would never be settled.
+            guard let session = sessions[number], (part.progress == nil) == (session.outcome == nil) else {
+                throw DeviceStore.nonsense("an app's row", path)
+            }
+            parts[number, default: [:]][participant] = part
+        }
+        return CleanupLedger(sessions: sessions, parts: parts, claims: try claims(db, path: path))
+    }
+
+    private static func session(
+        _ row: borrowing SQLiteRow,
+        at now: Moment,
+        path: String
+    ) throws -> (UInt64, CleanupLedger.Session) {
+        let outcome: String? = row["outcome"]
+        let ended = DeviceStore.time(row, "ended_at")
+        guard let number: UInt64 = row["number"], let started = DeviceStore.time(row, "started_at"),
+            outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
+        else { throw DeviceStore.nonsense("a session's row", path) }
+        // The clock may have been set since: a round has waited for no less than nothing.
+        let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
+        let session = CleanupLedger.Session(
+            account: DeviceStore.account(row),
+            startedAt: started,
+            endedAt: ended,
+            endedUptime: age.map { now.uptime - $0 },
+            outcome: outcome.flatMap(CleanupReport.Outcome.init)
+        )
+        return (number, session)
+    }
+
+    private static func part(
+        _ row: borrowing SQLiteRow,
+        path: String
+    ) throws -> (UInt64, Participant, CleanupLedger.Part) {
+        let progress: String? = row["progress"]
+        guard let number: UInt64 = row["session"], let app: String = row["app"], let user: UInt32 = row["user"],
+            progress == nil || progress.flatMap(CleanupReport.Progress.init) != nil,
+            let connections: String = row["connections"], let again: Int64 = row["again"]
+        else { throw DeviceStore.nonsense("an app's row", path) }
+        let part = CleanupLedger.Part(
+            progress: progress.flatMap(CleanupReport.Progress.init),
+            toldAt: DeviceStore.time(row, "told_at"),
+            begunAt: DeviceStore.time(row, "begun_at"),
+            finishedAt: DeviceStore.time(row, "finished_at"),
+            detail: row["detail"],
+            connections: Set(connections.split(separator: " ").map(String.init)),
+            // A receipt from before this start does not count: a process that asked after the last write, and ended since, is not known any more.
+            mark: again == 0 ? 0 : CleanupLedger.newMark()
+        )
+        return (number, Participant(app: app, user: user), part)
+    }
+
+    private static func claims(_ db: SQLiteConnection, path: String) throws -> [Participant: CleanupLedger.Claim] {
+        let rows = try db.rows("SELECT * FROM claim") { row -> (Participant, CleanupLedger.Claim) in
+            guard let app: String = row["app"], let user: UInt32 = row["user"],
+                let connection: String = row["connection"], let sessions: String = row["sessions"]
+            else { throw DeviceStore.nonsense("a claim's row", path) }
+            let numbers = sessions.split(separator: " ").compactMap { UInt64($0) }
+            return (
+                Participant(app: app, user: user),
+                CleanupLedger.Claim(connection: connection, sessions: Set(numbers))
+            )
+        }
+        return Dictionary(rows) { $1 }
+    }
+
+    /// Writes what of the ledger is in the batch.
+    static func save(_ batch: Batch, to db: SQLiteConnection) throws {
+        for (number, session) in batch.sessions { try save(number, session, to: db) }
+        for (number, participants) in batch.parts {
+            for (participant, part) in participants { try save(number, participant, part, to: db) }
+        }
+        for (participant, claim) in batch.claims { try save(participant, claim, to: db) }
+    }
+
+    private static func save(_ number: UInt64, _ session: CleanupLedger.Session?, to db: SQLiteConnection) throws {
+        guard let session else {
+            try db.run("DELETE FROM part WHERE session = ?", number)
+            return try db.run("DELETE FROM session WHERE number = ?", number)
+        }
+        // The name is written once: a command that removes the user removes it from here, too.
+        try db.run(
+            """
+            INSERT INTO session (number, started_at, ended_at, outcome,
+                account_identifier, account_username, account_display_name)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            ON CONFLICT (number) DO UPDATE SET started_at = ?2, ended_at = ?3, outcome = ?4,
+                account_identifier = iif(?5 IS NULL, NULL, account_identifier),
+                account_username = iif(?5 IS NULL, NULL, account_username),
+                account_display_name = iif(?5 IS NULL, NULL, account_display_name)
+            """,
+            number,
+            session.startedAt.timeIntervalSince1970,
+            session.endedAt?.timeIntervalSince1970,
+            session.outcome?.rawValue,
+            session.account?.identifier,
+            session.account?.username,
+            session.account?.displayName
+        )
+    }
+
+    private static func save(
+        _ number: UInt64,
+        _ participant: Participant,
+        _ part: CleanupLedger.Part?,
+        to db: SQLiteConnection
+    ) throws {
+        guard let part else {
+            let removal = "DELETE FROM part WHERE session = ? AND app = ? AND user = ?"
+            return try db.run(removal, number, participant.app, participant.user)
+        }
+        try db.run(
+            """
+            INSERT OR REPLACE INTO part
+                (session, app, user, progress, told_at, begun_at, finished_at, detail, connections, again)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            number,
+            participant.app,
+            participant.user,
+            part.progress?.rawValue,
+            part.toldAt?.timeIntervalSince1970,
+            part.begunAt?.timeIntervalSince1970,
+            part.finishedAt?.timeIntervalSince1970,
+            part.detail,
+            part.connections.sorted().joined(separator: " "),
+            part.mark != 0
+        )
+    }
+
+    private static func save(
+        _ participant: Participant,
+        _ claim: CleanupLedger.Claim?,
+        to db: SQLiteConnection
+    ) throws {
+        guard let claim else {
+            return try db.run("DELETE FROM claim WHERE app = ? AND user = ?", participant.app, participant.user)
+        }
+        try db.run(
+            "INSERT OR REPLACE INTO claim (app, user, connection, sessions) VALUES (?, ?, ?, ?)",
+            participant.app,
+            participant.user,
+            claim.connection,
+            claim.sessions.sorted().map(String.init).joined(separator: " ")
+        )
+    }
+}
