@@ -3,6 +3,8 @@ SHELL := /bin/bash
 
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# A mirror may fail once, and a machine that has just started may install something itself.
+APT := $(SUDO) apt-get -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
 # What building, the tests and the demo use.
 PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev libcurl4-openssl-dev libmosquitto-dev libqrencode-dev pkg-config gcc g++ python3 spin
 # For apps in other languages: their tests say what they leave out without it.
@@ -71,7 +73,7 @@ setup:
 	@missing=$$(for package in $(PACKAGES); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
 	if [ -n "$$missing" ]; then \
 		echo "installing" $$missing; \
-		$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq $$missing >/dev/null; \
+		$(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install -y $$missing >/dev/null; \
 	fi
 
 build:

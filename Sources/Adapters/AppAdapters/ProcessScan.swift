@@ -106,7 +106,8 @@ final class ProcessScan: Sendable {
             let (result, count) = scan.state.withLock { ($0.result, $0.count) }
             if let result { return try result.get() }
             if count == last, let process = scan.abandonSilent(count) { throw silent([process]) }
-            if SuspendingClock.now >= end, scan.abandon() { throw scan.slow }
+            // A machine that stood still has not shown yet whether one process is the cause.
+            if last >= 0, SuspendingClock.now >= end, scan.abandon() { throw scan.slow }
             last = count
         }
     }

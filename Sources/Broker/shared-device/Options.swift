@@ -145,6 +145,8 @@ struct SignOutOptions: ParsableArguments {
 
     @OptionGroup var bus: BusOptions
 
+    private static let patienceWithDisk = Duration.seconds(10)
+
     /// Signs the user out through the broker, where that is wanted and the user is signed in. Somebody may sign in again before the command
     /// has done its own part.
     ///
@@ -155,11 +157,12 @@ struct SignOutOptions: ParsableArguments {
         let identifier = user.account.identifier
         do throws(SharedDeviceError) {
             let broker = try BrokerAdministration(bus: bus.bus)
-            _ = try broker.callAndWait(
+            let answer = try broker.callAndWait(
                 .signOutAnyone,
                 ["accountIdentifier": .string(identifier), "reason": .string(reason)],
                 attempted: "sign \(user.account.username) out"
             )
+            guard answer["stored"]?.booleanValue == false else { return }
         } catch {
             // The user has signed out meanwhile, or the broker on this bus serves another device.
             guard try isSignedIn(user, database) else { return }
@@ -171,6 +174,9 @@ struct SignOutOptions: ParsableArguments {
                     + "directory; name the right bus with --bus"
             )
         }
+        // The command looks at the disk, which is slow: the broker has answered before it had the sign-out.
+        let deadline = ContinuousClock.now + Self.patienceWithDisk
+        while try isSignedIn(user, database), .now < deadline { usleep(50_000) }
     }
 
     private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {

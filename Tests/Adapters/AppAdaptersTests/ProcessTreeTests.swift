@@ -259,7 +259,7 @@ struct ProcessTreeTests {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeStuck() }
     }
 
-    /// Looks at one process, which answers when `end` is signalled, and says what came of it.
+    /// Looks at one process, which answers when `end` is signalled, or at once, and says what came of it.
     private func look(
         at process: pid_t,
         of user: UInt32,
@@ -268,8 +268,8 @@ struct ProcessTreeTests {
     ) -> String {
         let process = ProcessScan.Process(identifier: process, start: 5)
         do throws(AdapterFailure) {
-            _ = try ProcessScan.run(of: user, patience: .milliseconds(100), stuck: stuck) {
-                scan throws(AdapterFailure) in
+            let patience: Duration = end == nil ? .seconds(60) : .milliseconds(100)
+            _ = try ProcessScan.run(of: user, patience: patience, stuck: stuck) { scan throws(AdapterFailure) in
                 try scan.reads(process) { () throws(AdapterFailure) in
                     end?.wait()
                     return try ProcessTree(by: nil, user: Self.user)
@@ -304,7 +304,7 @@ struct ProcessTreeTests {
         let stuck = ProcessScan.Stuck()
         let turns = Locked(0)
         let error = #expect(throws: AdapterFailure.self) {
-            try ProcessScan.run(of: 1, patience: .milliseconds(100), stuck: stuck) { scan throws(AdapterFailure) in
+            try ProcessScan.run(of: 1, patience: .milliseconds(500), stuck: stuck) { scan throws(AdapterFailure) in
                 // The look ends by itself when nobody waits for it.
                 while true {
                     try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { _ = usleep(10_000) }

@@ -116,14 +116,12 @@ struct HostileTests {
 
     /// How long sign-outs take, the shortest first.
     private func signOutTimes(_ count: Int, on device: Device) async throws -> [Duration] {
-        var times: [Duration] = []
-        for _ in 0..<count {
+        try await StallWatch().times(count) {
             try await device.signIn()
             let start = ContinuousClock.now
             try await device.signOut()
-            times.append(.now - start)
+            return .now - start
         }
-        return times.sorted()
     }
 
     /// How long the bus takes to answer for itself, at the median.
@@ -214,22 +212,22 @@ struct HostileTests {
     )
     func frozenDisk() async throws {
         let device = try await Device(disk: .freezable)
-        var waits: [Duration] = []
-        for _ in 0..<6 {
+        let waits = try await StallWatch().times(6) {
             try await device.signIn()
             try await device.freezeDisk()
             let start = ContinuousClock.now
+            let time: Duration
             do {
                 try await device.signOut()
-                waits.append(.now - start)
+                time = .now - start
                 #expect(try await device.control.getCurrentAccount().current == nil)
             } catch {
                 try await device.thawDisk()
                 throw error
             }
             try await device.thawDisk()
+            return time
         }
-        waits.sort()
         print("frozen disk: sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
         #expect(waits[waits.count - 1] < .seconds(1), "\(waits)")
         // Written, and not only told.

@@ -64,8 +64,7 @@ struct TortureTests {
         ]
         var torture = Torture()
         torture.mutant = "reports-before-deleting"
-        // The mistake shows for some milliseconds.
-        torture.attempts = 15
+        torture.attempts = 3
         let whole = Torture.Failure(seed: 0, reason: "", isViolation: true, description: "")
         let failure = await torture.shrink(Schedule(seed: 0, isStrict: false, steps: steps), whole)
         #expect(failure.isViolation)

@@ -122,19 +122,16 @@ struct FleetOnDevicesTests {
             let text = (try? String(contentsOfFile: "/proc/uptime", encoding: .utf8)) ?? ""
             return Double(text.prefix { $0 != " " }) ?? 0
         }
-        func memory() throws -> AgentMemory {
-            let text = try Data(contentsOf: URL(filePath: file))
-            return try AgentMemory(JSONValue(parsing: Array(text), limits: JSONLimits(size: 1 << 16)))
-        }
         try await eventually("the controller was heard of") {
-            let memory = try memory()
-            return memory.contact != nil && memory.session != nil
+            // The file is not there at once.
+            guard let noted = try? stage.memory(of: "ward-1") else { return false }
+            return noted.contact != nil && noted.session != nil
         }
         agent.kill()
         _ = await agent.exitStatus()
         try await stage.killEngine()
         // As if the machine had been off for two hours: the wall clock alone has gone on.
-        let memory = try memory()
+        let memory = try stage.memory(of: "ward-1")
         var old = memory
         let moment = { (watch: Stopwatch?) in
             watch.map { $0.begin }.map {
@@ -177,6 +174,8 @@ struct FleetOnDevicesTests {
         try await eventually("the controller is heard of") {
             try await stage.fleet("devices", "--json").lines.joined().filter { $0 != " " }.contains(#""problems":[]"#)
         }
+        // The report may be one of before the sign-in; the contact is none.
+        try await eventually("the contact is on the disk") { (try? stage.memory(of: "ward-1"))?.contact != nil }
         try await device.signIn("grace")
         try await eventually("grace's session is reported") {
             try await stage.fleet("devices").lines.contains { $0.contains("session") }
@@ -195,19 +194,15 @@ struct FleetOnDevicesTests {
         let begun = try await stage.startAgent("ward-1", bus: device.bus.address)
         try await device.signIn("ada")
         let (configuration, file) = (stage.path("ward-1.json"), stage.path("ward-1-state/agent.json"))
-        func memory() throws -> AgentMemory {
-            let bytes = [UInt8](try Data(contentsOf: URL(filePath: file)))
-            return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))
-        }
         try await eventually("the session and the limit are on the disk") {
             // The file is not there at once.
-            guard let noted = try? memory() else { return false }
+            guard let noted = try? stage.memory(of: "ward-1") else { return false }
             return noted.session != nil && noted.policy?.contactTimeout == 60
         }
         begun.kill()
         _ = await begun.exitStatus()
         // The last contact is long ago.
-        var old = try memory()
+        var old = try stage.memory(of: "ward-1")
         let long = Moment(uptime: 0, wall: 1000, boot: "of before")
         old.contact = .init(begin: long)
         old.session = old.session.map { .init(epoch: $0.epoch, since: .init(begin: long)) }
@@ -224,7 +219,7 @@ struct FleetOnDevicesTests {
         if what == "memory" {
             // When there was contact is not known any more: the session has its time from here on, over restarts of the agent.
             try await eventually("the damage is noted") {
-                guard let noted = try? memory() else { return false }
+                guard let noted = try? stage.memory(of: "ward-1") else { return false }
                 return noted.damage != nil && noted.session != nil
             }
             #expect(FileManager.default.fileExists(atPath: file + ".damaged"))
@@ -235,10 +230,10 @@ struct FleetOnDevicesTests {
             try await eventually("it says what helps") {
                 again.errorText.contains("remove it, and start the agent again")
             }
-            #expect(try memory().session?.epoch == old.session?.epoch)
+            #expect(try stage.memory(of: "ward-1").session?.epoch == old.session?.epoch)
         } else {
             try await eventually("the session is over") { agent.errorText.contains("no contact for") }
-            try await eventually("nobody is signed in") { try memory().session == nil }
+            try await eventually("nobody is signed in") { try stage.memory(of: "ward-1").session == nil }
         }
         if ["unknown key", "no configuration"].contains(what) {
             #expect(agent.isRunning)
@@ -267,5 +262,13 @@ struct FleetOnDevicesTests {
             try await stage.fleet("devices").lines.contains { $0.contains("session") }
         }
         return (stage, device, agent)
+    }
+}
+
+extension FleetStage {
+    /// What the device's agent has on its disk.
+    fileprivate func memory(of device: String) throws -> AgentMemory {
+        let bytes = [UInt8](try Data(contentsOf: URL(filePath: path("\(device)-state/agent.json"))))
+        return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))
     }
 }

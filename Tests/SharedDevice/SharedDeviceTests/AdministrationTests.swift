@@ -70,6 +70,7 @@ struct AdministrationTests {
         #expect(before.signedInAt?.hasSuffix("Z") == true)
         #expect(before.round == nil && before.signInHeldFor == [])
         try await app.signOutCurrent()
+        try await device.signOutIsWritten()
         let after = try await AdministrationCommand("status", "--json", on: device).json(Status.self)
         #expect(after.account == nil && after.signedInAt == nil && after.epoch == before.epoch + 1)
         let round = try #require(after.round)
@@ -133,7 +134,7 @@ struct AdministrationTests {
     func signOutTooLate() async throws {
         let device = try await TestDevice()
         try await device.application("desk").signIn("ada")
-        let outcome = try await AdministrationCommand("sign-out", "--wait", "0.3", "--json", on: device)
+        let outcome = try await AdministrationCommand("sign-out", "--wait", "5", "--json", on: device)
         #expect(outcome.status == EX_TEMPFAIL)
         #expect(outcome.errors.contains("still owing: desk"))
         struct Outcome: Decodable {

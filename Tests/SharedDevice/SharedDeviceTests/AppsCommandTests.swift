@@ -30,6 +30,7 @@ struct AppsCommandTests {
         #expect(before.map(\.identifier) == ["org.example.desk", "org.example.other"])
         #expect(before.allSatisfy { $0.holdsCurrent && $0.owes.isEmpty && $0.running == true })
         try await desk.signOutCurrent()
+        try await device.signOutIsWritten()
         let after = try await AdministrationCommand("apps", "--json", on: device).json([App].self)
         #expect(after.allSatisfy { !$0.holdsCurrent && $0.owes.map(\.account) == ["ada"] })
         let session = try #require(after.first?.owes.first).session

@@ -65,6 +65,12 @@ extension TestDevice {
         }
     }
 
+    /// Waits until the disk has it that nobody is signed in: a sign-out is answered before that where the disk is slow.
+    func signOutIsWritten() async throws {
+        let database = try DeviceDatabase(directory: state, .existing)
+        try await eventually("the disk has the sign-out") { try DeviceStore.device(of: database).account == nil }
+    }
+
     /// Makes the open session one that began then. The broker must not run.
     func backdate(to date: Date) throws {
         let database = try DeviceDatabase(directory: state)

@@ -153,8 +153,7 @@ struct OrganisationServiceTests {
     func hangs() async throws {
         provider.hangs.withLock { $0 = true }
         try await signIn()
-        let fields = try await call(.signOut, ["accountIdentifier": .string("1.t")])
-        #expect(fields["stored"] == nil)
+        _ = try await call(.signOut, ["accountIdentifier": .string("1.t")])
         try await eventually("the provider is told") { provider.ends.withLock { $0 } == 1 }
         try await signIn()
         provider.hangs.withLock { $0 = false }

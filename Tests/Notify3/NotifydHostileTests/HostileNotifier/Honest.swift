@@ -8,8 +8,11 @@ import notify
 /// input, and writes one line of figures: `state` (reading one), `set`, `post`, `reserved` and `bus` are the medians in microseconds and
 /// `…-worst` the longest; `failed` and `wrong` are counts.
 final class HonestProcess {
-    /// How long one measurement takes at most, in seconds.
+    /// How long one measurement takes, in seconds, where it has rounds enough for a median.
     private static let patience = 5.0
+    private static let leastRounds = 9
+    /// After how many seconds what was posted counts as lost. Machines stand still for some.
+    private static let lost = 30.0
     /// Names that this process registers at each measurement, beside those of the rounds.
     private static let names = 200
 
@@ -93,7 +96,7 @@ final class HonestProcess {
         let deadline = now() + Self.patience
         let tokens = register()
         var round = 0
-        while round == 0 || (round < rounds && now() < deadline) {
+        while round < min(rounds, Self.leastRounds) || (round < rounds && now() < deadline) {
             figures["state"]?.append(timed { readState() })
             figures["set"]?.append(timed { setState(round) })
             figures["post"]?.append(timed { exchangePosts() })
@@ -145,14 +148,14 @@ final class HonestProcess {
     private func exchangePosts() {
         pong.clear()
         guard succeeds(notify_post("honest.ping.\(peer)")) else { return }
-        if !pong.wait(seconds: 5) { fail("no answer to a post") }
+        if !pong.wait(seconds: Self.lost) { fail("no answer to a post") }
     }
 
     /// A post of a reserved name, which notifyd carries out.
     private func postReserved() {
         own.clear()
         guard succeeds(notify_post(own.name)) else { return }
-        if !own.wait(seconds: 5) { fail("a post of \(own.name) was not heard") }
+        if !own.wait(seconds: Self.lost) { fail("a post of \(own.name) was not heard") }
     }
 
     /// How long the bus itself takes.
