@@ -93,6 +93,11 @@ extension World {
             self.enforcer?.work[index].stage = mutant == .enforcementReportsFirst ? .report : .delete
             if random.chance(20) {
                 self.enforcer?.work[index].goesOnAt = now.uptime + .seconds(random.below(90))
+                // A broker that starts anew meanwhile has to know of it.
+                if broker != nil, random.chance(50) {
+                    killBroker(isPowerCut: false)
+                    startBroker()
+                }
             }
         case .delete:
             delete(work)
