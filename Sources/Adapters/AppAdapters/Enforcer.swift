@@ -96,22 +96,26 @@ package final class Enforcer: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// Enforces until the bus is lost: then the broker counts on nobody's deleting any more, so that the process has to end.
+    /// Enforces until the bus is lost: then the broker counts on nobody's deleting any more, so that the process has to end. It has to end as well where
+    /// the broker does not take it for the enforcement: one whose process could not be seen at its first call stays unknown on its connection, and what
+    /// it was at keeps everybody out for as long as it is there.
     ///
     /// - Parameter updates: the manifests.
     package func run(_ updates: AsyncStream<AppManifests>) async {
-        let (losses, lost) = AsyncStream.makeStream(of: Void.self)
-        let observation = try? broker.connection.onEvent { if case .lost = $0 { lost.finish() } }
+        let (ends, end) = AsyncStream.makeStream(of: String.self)
+        let observation = try? broker.connection.onEvent { if case .lost = $0 { end.yield("the bus is lost") } }
         let working = Task {
             var first = updates.makeAsyncIterator()
             if let first = await first.next() { use(first) }
             async let following: Void = follow(updates)
-            await serve()
+            await serve { end.yield($0) }
             await following
         }
-        for await _ in losses {}
+        for await reason in ends {
+            log(reason)
+            break
+        }
         working.cancel()
-        log("the bus is lost")
         withExtendedLifetime(observation) {}
     }
 
@@ -123,7 +127,9 @@ package final class Enforcer: Sendable {
     }
 
     /// Asks for late apps also while some are under way: one whose deletion a file system holds up keeps no other waiting.
-    private func serve() async {
+    ///
+    /// - Parameter refused: is told where the broker does not take this process for the enforcement.
+    private func serve(_ refused: (String) -> Void) async {
         await withDiscardingTaskGroup { group in
             var isFirst = true
             while !Task.isCancelled {
@@ -144,6 +150,7 @@ package final class Enforcer: Sendable {
                     // A broker that says what this program cannot take says it again at once.
                     if begun.isEmpty, !elements.isEmpty { try? await Task.sleep(for: Self.pause) }
                 } catch {
+                    if error.code == .notPermitted { return refused("\(error)") }
                     log("\(error)")
                     try? await Task.sleep(for: Self.pause)
                 }

@@ -155,6 +155,7 @@ struct SignOutOptions: ParsableArguments {
         // The broker is asked also where the disk has nobody: it may be about to write that the user is signed in.
         guard isWanted else { return }
         let identifier = user.account.identifier
+        let unstored: UInt64?
         do throws(SharedDeviceError) {
             let broker = try BrokerAdministration(bus: bus.bus)
             let answer = try broker.callAndWait(
@@ -162,7 +163,8 @@ struct SignOutOptions: ParsableArguments {
                 ["accountIdentifier": .string(identifier), "reason": .string(reason)],
                 attempted: "sign \(user.account.username) out"
             )
-            guard answer["stored"]?.booleanValue == false else { return }
+            // It answers where the disk is slow before the disk has it. The command goes by what the disk has.
+            unstored = answer["stored"]?.booleanValue == false ? answer["epoch"]?.unsignedValue : nil
         } catch {
             // The user has signed out meanwhile, or the broker on this bus serves another device.
             guard try isSignedIn(user, database) else { return }
@@ -174,9 +176,8 @@ struct SignOutOptions: ParsableArguments {
                     + "directory; name the right bus with --bus"
             )
         }
-        // The command looks at the disk, which is slow: the broker has answered before it had the sign-out.
         let deadline = ContinuousClock.now + Self.patienceWithDisk
-        while try isSignedIn(user, database), .now < deadline { usleep(50_000) }
+        while let unstored, try DeviceStore.device(of: database).epoch < unstored, .now < deadline { usleep(50_000) }
     }
 
     private func isSignedIn(_ user: DirectoryUser, _ database: DeviceDatabase) throws -> Bool {

@@ -238,6 +238,18 @@ struct HostileTests {
         try await device.signIn()
     }
 
+    @Test("is not the enforcement outside its unit, and ends, so that its next start is looked at anew")
+    func strangeEnforcement() async throws {
+        let device = try await Device()
+        let enforcement = try ChildProcess(
+            ChildProcess.built("shared-device-cleanup"),
+            ["enforce", "--apps", "\(device.directory.path)/apps", "--state", "\(device.directory.path)/enforcement"],
+            environment: ["DBUS_SYSTEM_BUS_ADDRESS": device.bus.address]
+        )
+        #expect(await enforcement.exitStatus(within: .seconds(60)) == EX_TEMPFAIL)
+        #expect(enforcement.errorText.contains("only the unit shared-device-enforcement.service"))
+    }
+
     @Test("cannot be the broker, neither before it starts nor after it has ended")
     func squatting() async throws {
         let device = try await Device()

@@ -42,7 +42,7 @@ final class StallWatch: Sendable {
 
     /// Times `body` until the machine has not stood still in `count` of the times, and three times as often at most.
     ///
-    /// - Returns: these times, the shortest first.
+    /// - Returns: these times, the shortest first; the longest of all where there are too few.
     func times(_ count: Int, _ body: () async throws -> Duration) async throws -> [Duration] {
         var (times, disturbed): ([Duration], [Duration]) = ([], [])
         while times.count < count, times.count + disturbed.count < 3 * count {
@@ -55,6 +55,6 @@ final class StallWatch: Sendable {
             if isDisturbed { disturbed.append(time) } else { times.append(time) }
         }
         if !disturbed.isEmpty { print("the machine stood still: \(disturbed.sorted()) do not count") }
-        return (times.count < count ? times + disturbed : times).sorted()
+        return (times.count < count ? times + disturbed : times).sorted().suffix(count).map(\.self)
     }
 }

@@ -234,6 +234,11 @@ extension BrokerState {
             wakes[app] = nil
             return
         }
+        // It is started when its data is gone.
+        guard !ledger.claims.keys.contains(where: { $0.app == app }) else {
+            wakes[app]?.next = now.uptime + Self.longestPause
+            return
+        }
         wakes[app]?.next = nil
         effects.append(.startService(app: app, busName: name))
     }

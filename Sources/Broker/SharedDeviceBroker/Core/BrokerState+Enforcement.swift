@@ -93,20 +93,36 @@ extension BrokerState {
     ///
     /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
     mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
+        guard case .overdue(let underWay, _) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
+        // It is at none of these: it has not had the answer, of this broker or of one before it. What is still due is handed over again.
+        release(from: caller.connection) { !underWay.contains($0) }
         return handOver(request, to: caller.connection)
+    }
+
+    /// Ends claims of the program.
+    private mutating func release(from connection: String, where condition: (Participant) -> Bool = { _ in true }) {
+        let released = ledger.claims.filter { $1.connection == connection && condition($0) }.keys.sorted()
+        guard !released.isEmpty else { return }
+        for participant in released {
+            ledger.release(participant)
+            claimEnded(participant)
+        }
+        needsDisk(within: .zero)
+        touch()
+    }
+
+    /// The app's own processes were refused meanwhile, and the bus was not asked to start any.
+    private mutating func claimEnded(_ participant: Participant) {
+        effects.append(.announce(modeChanged: false))
+        if wakes[participant.app]?.next != nil { wakes[participant.app]?.next = now.uptime }
     }
 
     /// Looks again for somebody who is late. What was under way when the request came may be reported by now.
     mutating func handOver(_ request: Request, to connection: String) -> BrokerProtocol.Fields? {
-        guard case .overdue(let underWay, let patience) = request.call else { return [:] }
-        let new = claimOverdue(for: connection)
-        // Also earlier ones that it does not know of: it may not have had the answer, of this broker or of one before it.
-        let handed = ledger.claims.filter { participant, claim in
-            claim.connection == connection && (new.contains(participant) || !underWay.contains(participant))
-        }
-        let apps = handed.sorted { $0.key < $1.key }.map { participant, claim in
+        guard case .overdue(_, let patience) = request.call else { return [:] }
+        let apps = claimOverdue(for: connection).map { participant, claim in
             DBusValue.fields([
                 "app": .string(participant.app), "user": .uint32(participant.user),
                 "sessions": .array(claim.sessions.sorted().map { .uint64($0) }, of: "t"),
@@ -126,15 +142,16 @@ extension BrokerState {
     }
 
     /// - Returns: those that were not claimed before.
-    private mutating func claimOverdue(for connection: String) -> Set<Participant> {
-        var claimed: Set<Participant> = []
+    private mutating func claimOverdue(for connection: String) -> [(Participant, CleanupLedger.Claim)] {
+        var claimed: [(Participant, CleanupLedger.Claim)] = []
         for (participant, overdue) in deadlines.sorted(by: { $0.key < $1.key })
         where overdue.due <= now.uptime && ledger.claims[participant] == nil
             && enforcement.failures[participant].map({ $0.next <= now.uptime }) ?? true
             && ledger.claims.count < Enforcement.mostClaims
         {
-            ledger.claim(overdue.sessions, of: participant, on: connection)
-            claimed.insert(participant)
+            let claim = CleanupLedger.Claim(connection: connection, sessions: overdue.sessions)
+            ledger.claim(participant, claim)
+            claimed.append((participant, claim))
             needsDisk(within: .zero)
             touch()
         }
@@ -143,7 +160,8 @@ extension BrokerState {
 
     /// Without the part that names the bus: the program is on the same one.
     private func connections(of participant: Participant, _ claim: CleanupLedger.Claim) -> DBusValue {
-        let names = ledger.connections(of: participant, in: claim.sessions)
+        // A broker of an earlier version has listed the program itself.
+        let names = ledger.connections(of: participant, in: claim.sessions).subtracting([claim.connection])
             .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }
         return .array(names.sorted().map { .string($0) }, of: "s")
     }
@@ -180,8 +198,7 @@ extension BrokerState {
             }
         }
         needsDisk(within: .zero)
-        // The app's own processes were refused meanwhile.
-        effects.append(.announce(modeChanged: false))
+        claimEnded(participant)
         touch()
         wait(request, for: .stored([:], nil))
         return nil
@@ -189,11 +206,7 @@ extension BrokerState {
 
     /// The program has left the bus. What it was about is for its successor.
     mutating func enforcerLeft(_ connection: String) {
-        for participant in ledger.claims.filter({ $0.value.connection == connection }).keys.sorted() {
-            ledger.release(participant)
-            needsDisk(within: .zero)
-            effects.append(.announce(modeChanged: false))
-        }
+        release(from: connection)
         guard enforcement.programs.remove(connection) != nil, let problem = enforcementProblem else { return }
         effects.append(.note(.error, "not enforced", ["reason": problem]))
     }

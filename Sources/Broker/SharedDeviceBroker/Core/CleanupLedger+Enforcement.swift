@@ -40,9 +40,7 @@ extension CleanupLedger {
     }
 
     /// The process behind the connection is about to clean up in the app's place.
-    package mutating func claim(_ owed: Set<UInt64>, of participant: Participant, on connection: String) {
-        setClaim(participant, Claim(connection: connection, sessions: owed))
-    }
+    package mutating func claim(_ participant: Participant, _ claim: Claim) { setClaim(participant, claim) }
 
     /// The process does so no longer. The app or the next process cleans up what is left.
     package mutating func release(_ participant: Participant) { setClaim(participant, nil) }

@@ -39,7 +39,7 @@ struct CleanupLedgerTests {
 
     private func move(_ ledger: inout CleanupLedger, _ app: Participant, to progress: Progress) {
         if progress == .enforced {
-            ledger.claim([2], of: app, on: "enforcer")
+            ledger.claim(app, CleanupLedger.Claim(connection: "enforcer", sessions: [2]))
             _ = ledger.enforce(app, detail: nil, at: .at(12))
         } else {
             _ = ledger.report(progress, of: 2, by: app, on: nil, detail: nil, at: .at(12))

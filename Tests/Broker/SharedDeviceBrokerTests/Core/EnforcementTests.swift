@@ -299,13 +299,69 @@ struct EnforcementTests {
         #expect(throws: Refusal.isEnforced) {
             try device.report(.finished, of: scene.session, by: scene.orders)
         }
-        // It may not have had the answer of the broker before.
-        let again = try device.askOverdue(enforcer)
-        #expect(again.map(\.participant) == [Self.orders] && again.first?.sessions == [scene.session])
+        #expect(try device.askOverdue(enforcer, underWay: [Self.orders]).isEmpty)
+        #expect(scene.isHeld())
         device.quit(scene.orders)
         #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
         #expect(try scene.progress() == .enforced)
         #expect(!scene.isHeld())
+    }
+
+    @Test(
+        "what the program is not at is handed over again where that is due still, and otherwise is the app's own again",
+        arguments: [nil, CleanupPolicy.strict, .advisory],
+        [false, true]
+    )
+    func notUnderWay(policy: CleanupPolicy?, restarts: Bool) throws {
+        let scene = try Scene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        try scene.handOver(to: enforcer)
+        if let policy { device.configure { $0.cleanup = policy } }
+        if restarts {
+            device.restart()
+            for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
+        }
+        // It has not had the answer.
+        let again = try device.askOverdue(enforcer)
+        guard policy == nil else {
+            #expect(again.isEmpty)
+            try device.report(.finished, of: scene.session, by: scene.orders)
+            #expect(try scene.progress() == .finished)
+            return #expect(!scene.isHeld())
+        }
+        #expect(again.map(\.participant) == [Self.orders] && again.first?.sessions == [scene.session])
+        #expect(throws: Refusal.isEnforced) {
+            try device.report(.finished, of: scene.session, by: scene.orders)
+        }
+    }
+
+    @Test("the bus starts no app whose data is being deleted, and starts it afterwards where it owes something still")
+    func noStart() throws {
+        let device = VirtualDevice(CleanupPolicy(.enforced))
+        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
+        let name = #""busName": "org.example.Orders""#
+        let text = #"{"id": "org.example.orders", "user": 1000, "executable": "/usr/bin/app", \#(name), \#(cleanup)}"#
+        device.use(
+            try AppManifest(json: Data(text.utf8), file: "app.json"),
+            try AppManifest.enforced("org.example.desk")
+        )
+        device.service = .failed("it hangs")
+        let (desk, orders) = (device.app("org.example.desk"), device.app("org.example.orders"))
+        let session = try device.signIn("ada", by: desk)
+        _ = try device.session(for: orders)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+        device.quit(orders)
+        device.advance(by: .seconds(60))
+        let enforcer = device.app(nil, user: 0, isAdministrator: true)
+        #expect(try device.askOverdue(enforcer).count == 1)
+        let before = device.startedServices.count
+        #expect(before > 0)
+        device.advance(by: .seconds(600))
+        #expect(device.startedServices.count == before)
+        try device.enforced(Self.orders, [session], problem: "the disk is read-only", by: enforcer)
+        device.advance(by: .seconds(1))
+        #expect(device.startedServices.count == before + 1)
     }
 
     @Test("a program that is gone when the broker starts anew holds up nobody")

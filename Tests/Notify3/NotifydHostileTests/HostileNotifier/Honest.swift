@@ -10,9 +10,10 @@ import notify
 final class HonestProcess {
     /// How long one measurement takes, in seconds, where it has rounds enough for a median.
     private static let patience = 5.0
-    private static let leastRounds = 9
-    /// After how many seconds what was posted counts as lost. Machines stand still for some.
-    private static let lost = 30.0
+    /// With fewer rounds, and until so many seconds are over, it goes on: machines stand still for some.
+    private static let (leastRounds, longest) = (9, 60.0)
+    /// After how many seconds what was posted counts as lost.
+    private static let lost = 25.0
     /// Names that this process registers at each measurement, beside those of the rounds.
     private static let names = 200
 
@@ -93,10 +94,10 @@ final class HonestProcess {
     private func measure(_ rounds: Int) {
         (failed, wrong) = (0, 0)
         var figures: [String: [Double]] = ["state": [], "set": [], "post": [], "reserved": [], "bus": []]
-        let deadline = now() + Self.patience
+        let start = now()
         let tokens = register()
         var round = 0
-        while round < min(rounds, Self.leastRounds) || (round < rounds && now() < deadline) {
+        while round < rounds, now() < start + (round < Self.leastRounds ? Self.longest : Self.patience) {
             figures["state"]?.append(timed { readState() })
             figures["set"]?.append(timed { setState(round) })
             figures["post"]?.append(timed { exchangePosts() })
