@@ -61,3 +61,40 @@ extension VirtualDevice {
         return try ask(enforcer, call)["connections"]?.stringsValue ?? []
     }
 }
+
+/// The desk has a receipt for all it owes; the orders app holds the account as well. Ada is signed out.
+struct EnforcementScene {
+    let device: VirtualDevice
+    let desk: VirtualDevice.App
+    let orders: VirtualDevice.App
+    let session: UInt64
+
+    init(_ policy: CleanupPolicy = CleanupPolicy(.enforced), requiresProof: Bool = false) throws {
+        device = VirtualDevice(policy, requiresProof: requiresProof)
+        device.use(
+            try AppManifest.enforced("org.example.desk"),
+            try AppManifest.enforced("org.example.orders")
+        )
+        desk = device.app("org.example.desk")
+        orders = device.app("org.example.orders")
+        session = try device.signIn("ada", by: desk)
+        _ = try device.session(for: orders)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+    }
+
+    var enforcer: VirtualDevice.App { device.app(nil, user: 0, isAdministrator: true) }
+
+    /// The deadline passes, and the program asks who is late.
+    @discardableResult
+    func handOver(to enforcer: VirtualDevice.App) throws -> [Overdue] {
+        device.advance(by: .seconds(60))
+        return try device.askOverdue(enforcer)
+    }
+
+    func isHeld() -> Bool { device.refusalOfSignIn("grace", by: desk)?.code == .cleanupPending }
+
+    func progress() throws -> CleanupReport.Progress? {
+        try device.round(session, by: desk)?.apps.first { $0.identifier == "org.example.orders" }?.progress
+    }
+}

@@ -1,0 +1,187 @@
+import DBusTransport
+import DeviceConfiguration
+import Foundation
+import SharedDevice
+import SharedDeviceSimulation
+import Testing
+
+@testable import SharedDeviceBroker
+
+@Suite("Enforced cleanup: failures, restarts and waivers in the middle of it")
+struct EnforcementFaultTests {
+    private static let orders = Participant(app: "org.example.orders", user: 1000)
+
+    @Test("what cannot be done stays owed, with the reason in status and log, and is tried again at growing intervals")
+    func failure() throws {
+        let scene = try EnforcementScene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        device.advance(by: .seconds(60))
+        for pause in [5, 10, 20, 40, 60, 60] {
+            #expect(try device.askOverdue(enforcer).count == 1)
+            try device.enforced(Self.orders, [scene.session], problem: "the disk is read-only", by: enforcer)
+            #expect(scene.isHeld())
+            device.advance(by: .seconds(pause - 1))
+            #expect(try device.askOverdue(enforcer).isEmpty)
+            device.advance(by: .seconds(1))
+        }
+        let problems = try device.ask(device.administrator, .runningApps)["enforcementProblems"]?.stringsValue
+        #expect(problems == ["org.example.orders the disk is read-only"])
+        #expect(device.disk.entries(.notEnforced, of: scene.session).count == 6)
+        // The app may do it itself between two tries.
+        try device.finish(scene.orders)
+        #expect(!scene.isHeld())
+        #expect(try scene.progress() == .finished)
+    }
+
+    @Test("a program that ends without a report leaves the app to the next one")
+    func killed() throws {
+        let scene = try EnforcementScene()
+        let first = scene.enforcer
+        #expect(try scene.handOver(to: first).count == 1)
+        scene.device.quit(first)
+        #expect(scene.isHeld())
+        #expect(try scene.device.askOverdue(scene.enforcer).count == 1)
+    }
+
+    @Test(
+        "a broker that starts anew, under another policy, too, refuses the app and lets nobody in until the program has reported",
+        arguments: [nil, CleanupPolicy.strict, .advisory]
+    )
+    func brokerRestart(policy: CleanupPolicy?) throws {
+        let scene = try EnforcementScene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        try scene.handOver(to: enforcer)
+        if let policy { device.configure { $0.cleanup = policy } }
+        device.restart()
+        for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
+        #expect(scene.isHeld(), "the program may be deleting")
+        #expect(throws: Refusal.isEnforced) {
+            try device.report(.finished, of: scene.session, by: scene.orders)
+        }
+        #expect(try device.askOverdue(enforcer, underWay: [Self.orders]).isEmpty)
+        #expect(scene.isHeld())
+        device.quit(scene.orders)
+        #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
+        #expect(try scene.progress() == .enforced)
+        #expect(!scene.isHeld())
+    }
+
+    @Test(
+        "what the program is not at is handed over again where that is due still, and otherwise is the app's own again",
+        arguments: [nil, CleanupPolicy.strict, .advisory],
+        [false, true]
+    )
+    func notUnderWay(policy: CleanupPolicy?, restarts: Bool) throws {
+        let scene = try EnforcementScene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        try scene.handOver(to: enforcer)
+        if let policy { device.configure { $0.cleanup = policy } }
+        if restarts {
+            device.restart()
+            for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
+        }
+        // It has not had the answer.
+        let again = try device.askOverdue(enforcer)
+        guard policy == nil else {
+            #expect(again.isEmpty)
+            try device.report(.finished, of: scene.session, by: scene.orders)
+            #expect(try scene.progress() == .finished)
+            return #expect(!scene.isHeld())
+        }
+        #expect(again.map(\.participant) == [Self.orders] && again.first?.sessions == [scene.session])
+        #expect(throws: Refusal.isEnforced) {
+            try device.report(.finished, of: scene.session, by: scene.orders)
+        }
+    }
+
+    @Test("the bus starts no app whose data is being deleted, and starts it afterwards where it owes something still")
+    func noStart() throws {
+        let device = VirtualDevice(CleanupPolicy(.enforced))
+        let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
+        let name = #""busName": "org.example.Orders""#
+        let text = #"{"id": "org.example.orders", "user": 1000, "executable": "/usr/bin/app", \#(name), \#(cleanup)}"#
+        device.use(
+            try AppManifest(json: Data(text.utf8), file: "app.json"),
+            try AppManifest.enforced("org.example.desk")
+        )
+        device.service = .failed("it hangs")
+        let (desk, orders) = (device.app("org.example.desk"), device.app("org.example.orders"))
+        let session = try device.signIn("ada", by: desk)
+        _ = try device.session(for: orders)
+        try device.signOut(by: desk)
+        try device.finish(desk)
+        device.quit(orders)
+        device.advance(by: .seconds(60))
+        let enforcer = device.app(nil, user: 0, isAdministrator: true)
+        #expect(try device.askOverdue(enforcer).count == 1)
+        let before = device.startedServices.count
+        #expect(before > 0)
+        device.advance(by: .seconds(600))
+        #expect(device.startedServices.count == before)
+        try device.enforced(Self.orders, [session], problem: "the disk is read-only", by: enforcer)
+        device.advance(by: .seconds(1))
+        #expect(device.startedServices.count == before + 1)
+    }
+
+    @Test("a program that is gone when the broker starts anew holds up nobody")
+    func goneAtRestart() throws {
+        let scene = try EnforcementScene()
+        let (device, enforcer) = (scene.device, scene.enforcer)
+        try scene.handOver(to: enforcer)
+        device.restart()
+        device.quit(enforcer)
+        for app in [scene.orders, scene.desk] { device.reconnect(app) }
+        try device.report(.finished, of: scene.session, by: scene.orders)
+        #expect(try scene.progress() == .finished)
+        #expect(!scene.isHeld())
+    }
+
+    @Test("an app is handed over only when the disk has it")
+    func disk() throws {
+        let scene = try EnforcementScene()
+        scene.device.advance(by: .seconds(60))
+        scene.device.diskMode = .holds
+        let question = scene.device.send(scene.enforcer, .overdue(patience: .seconds(60)))
+        #expect(scene.device.replies[question] == nil)
+        scene.device.diskMode = .commits
+        scene.device.finishWriting()
+        scene.device.advance(by: .seconds(1))
+        #expect(try scene.device.overdue(question).count == 1)
+    }
+
+    @Test(
+        "a waiver or another policy meanwhile lets nobody in before the report, whether the broker starts anew or not",
+        arguments: [false, true]
+    )
+    func meanwhile(restarts: Bool) throws {
+        let scene = try EnforcementScene()
+        let enforcer = scene.enforcer
+        try scene.handOver(to: enforcer)
+        let waiver = Request.Call.waive(app: "org.example.orders", user: nil, session: nil, reason: "by hand")
+        try scene.device.ask(scene.device.administrator, waiver)
+        scene.device.configure { $0.cleanup = .advisory }
+        if restarts {
+            scene.device.restart()
+            for app in [scene.orders, enforcer, scene.desk] { scene.device.reconnect(app) }
+        }
+        #expect(scene.isHeld())
+        scene.device.quit(scene.orders)
+        #expect(try scene.device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
+        #expect(try scene.progress() == .waived)
+        #expect(scene.device.disk.entries(.completed, of: scene.session).count == 1)
+        try scene.device.signIn("grace", by: scene.desk)
+    }
+
+    @Test("without a program that enforces, the debt stays, and device information and log say so")
+    func noProgram() throws {
+        let scene = try EnforcementScene()
+        scene.device.advance(by: .seconds(3600))
+        #expect(scene.isHeld())
+        let problem = try scene.device.ask(scene.desk, .deviceInformation)["enforcementProblem"]?.stringValue
+        #expect(problem?.contains(AppCleanup.enforcementUnit) == true)
+        #expect(scene.device.notes.contains("not enforced"))
+        let enforcer = scene.enforcer
+        _ = try scene.device.askOverdue(enforcer)
+        #expect(try scene.device.ask(scene.desk, .deviceInformation)["enforcementProblem"] == nil)
+    }
+}
