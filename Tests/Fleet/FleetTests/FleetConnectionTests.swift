@@ -144,7 +144,7 @@ struct FleetConnectionTests {
             ["--bus", stage.bus.address, "--configuration", stage.path("a.json"), "--state", stage.path("a-state")],
             environment: ["OPENSSL_CONF": stage.path("openssl.cnf")]
         )
-        let versions = try tlsVersions(of: try await onThread { server.read() })
+        let versions = try tlsVersions(of: await onThread { server.read() })
         #expect(versions.contains(0x0304) && versions.allSatisfy { $0 >= 0x0303 }, "\(versions)")
         agent.kill()
     }

@@ -52,7 +52,7 @@ struct FleetServicesTests {
         let controller = try Self.controller(in: directory, on: bus)
         let loud = MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: Array("{".utf8))
         let foreign = MQTTMessage(topic: "sd/1/clinic/dev/a/other", payload: [])
-        try await onThread { for _ in 0..<ReportLimiter.most { controller.take(.message(loud)) } }
+        await onThread { for _ in 0..<ReportLimiter.most { controller.take(.message(loud)) } }
         func numbers() -> [UInt64] { controller.read { state, _ in [state.foreignCount, state.revision] } }
         let before = numbers()
         let taken = DispatchSemaphore(value: 0)

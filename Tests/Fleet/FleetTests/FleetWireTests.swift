@@ -45,7 +45,7 @@ struct FleetWireTests {
         // A message with the longest of all lengths, of which all that is sent would be kept until it is whole.
         let greeting: [UInt8] = [0x20, 3, 0, 0, 0] + [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 0x61, 0]
         // Then the server waits: the client reads on as long as there is something to read.
-        let isLeft = try await onThread {
+        let isLeft = await onThread {
             let connection = server.take()
             defer { close(connection) }
             _ = Listener.read(connection)
@@ -68,7 +68,7 @@ struct FleetWireTests {
         let server = try Listener()
         let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
         let client = try MQTTClient(options) { _ in }
-        let said = try await onThread { () -> [UInt8] in
+        let said = await onThread { () -> [UInt8] in
             let connection = server.take()
             defer { close(connection) }
             _ = Listener.read(connection)
@@ -87,14 +87,14 @@ struct FleetWireTests {
         let heard = FleetStage.Heard()
         let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
         let client = try MQTTClient(options) { heard.add($0) }
-        let connection = try await onThread { server.take() }
+        let connection = await onThread { server.take() }
         defer { close(connection) }
-        _ = try await onThread { Listener.read(connection) }
+        _ = await onThread { Listener.read(connection) }
         #expect(Listener.write([0x20, 3, 0, 0, 0], to: connection))
         try await eventually("the client is connected") { heard.isConnected }
         try client.subscribe(to: ["x"])
         // The packet's kind, its length, and the number of the subscription.
-        let request = try await onThread { Listener.read(connection) }
+        let request = await onThread { Listener.read(connection) }
         #expect(request.first == 0x82)
         let number = Array(request.dropFirst(2).prefix(2))
         // 10,000 codes, then 10,000 packets about this subscription and about none.

@@ -45,7 +45,7 @@ struct WorkersTests {
                     }
                 }
             }
-            try await onThread {
+            await onThread {
                 // Two are in, and stay in until they are let out.
                 gate.waitForEntry()
                 gate.waitForEntry()
@@ -62,7 +62,7 @@ struct WorkersTests {
         let workers = Workers(label: "test", count: 1, capacity: 1)
         let gate = Gate()
         async let running: Void = workers.run { gate.pass() }
-        try await onThread { gate.waitForEntry() }
+        await onThread { gate.waitForEntry() }
         let results = await withTaskGroup(of: Bool.self) { group in
             for _ in 0..<3 {
                 group.addTask { (try? await workers.run { gate.pass() }) != nil }
@@ -105,8 +105,8 @@ struct WorkersTests {
                 }
             }
         }
-        try await onThread { last.wait() }
-        try await onThread { while done.withLock({ $0 }) < 200 { DispatchSemaphore(value: 0).wait(milliseconds: 1) } }
+        await onThread { last.wait() }
+        await onThread { while done.withLock({ $0 }) < 200 { DispatchSemaphore(value: 0).wait(milliseconds: 1) } }
         #expect(done.withLock { $0 } == 200)
     }
 

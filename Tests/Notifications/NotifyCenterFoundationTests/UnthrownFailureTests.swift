@@ -103,9 +103,9 @@ struct UnthrownFailureTests {
             let told = failures { sequence = center.notifications(named: .init("other")) }
             return (told, sequence)
         }
-        let added = try await adding
+        let added = await adding
         #expect(added.count == 1 && added.allSatisfy { $0.contains("is kept") }, "\(added)")
-        let (told, sequence) = try await listening
+        let (told, sequence) = await listening
         #expect(told.count == 1)
         let loop = Task { [sequence] in
             for await one in try #require(sequence) { heard.withLock { $0.append(one.name.rawValue) } }

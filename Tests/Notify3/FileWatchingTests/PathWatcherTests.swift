@@ -49,7 +49,7 @@ import Testing
         let path = FilePath("\(silent.directory.path)/directory/file")
         let clock = ContinuousClock()
         let begin = clock.now
-        let outcome = try await onThread { watcher.addAndWait(1, path, .all) }
+        let outcome = await onThread { watcher.addAndWait(1, path, .all) }
         guard case .impossible(let reason) = outcome else {
             Issue.record("\(outcome)")
             return
