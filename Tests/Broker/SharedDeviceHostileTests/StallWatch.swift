@@ -54,7 +54,7 @@ final class StallWatch: Sendable {
             let isDisturbed = shared.state.withLock { $0.stalled.map { $0 > start } ?? false }
             if isDisturbed { disturbed.append(time) } else { times.append(time) }
         }
-        if !disturbed.isEmpty { print("the machine stood still: \(disturbed.sorted()) do not count") }
+        if !disturbed.isEmpty { print("the machine stood still: \(disturbed.sorted()) are measured again") }
         return (times.count < count ? times + disturbed : times).sorted().suffix(count).map(\.self)
     }
 }

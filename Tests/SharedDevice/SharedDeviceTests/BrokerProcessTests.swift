@@ -255,7 +255,7 @@ struct BrokerProcessTests {
     private func judgeLastEntries() async throws {
         // The broker waits two seconds. A machine that stands still so long says nothing of that.
         for _ in 0..<10 where try await lastEntriesAreWritten() { return }
-        Issue.record("the machine stood still all the time")
+        Issue.record("the broker, or the machine, has taken two seconds to end each time")
     }
 
     /// - Returns: whether the broker had the time that it waits.

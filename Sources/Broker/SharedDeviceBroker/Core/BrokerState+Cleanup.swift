@@ -216,6 +216,8 @@ extension BrokerState {
         /// When the next attempt is due; `nil` while one is under way.
         var next: Duration?
         var pause = Duration.milliseconds(500)
+        /// Whether the next one waits for a claim to end.
+        var isPostponed = false
         /// Why the last attempt failed. The same reason is logged once.
         var problem: String?
     }
@@ -234,12 +236,14 @@ extension BrokerState {
             wakes[app] = nil
             return
         }
-        // It is started when its data is gone.
+        // It may start again when nobody deletes its data any more.
         guard !ledger.claims.keys.contains(where: { $0.app == app }) else {
             wakes[app]?.next = now.uptime + Self.longestPause
+            wakes[app]?.isPostponed = true
             return
         }
         wakes[app]?.next = nil
+        wakes[app]?.isPostponed = false
         effects.append(.startService(app: app, busName: name))
     }
 

@@ -96,27 +96,40 @@ extension BrokerState {
         guard case .overdue(let underWay, _) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
-        // It is at none of these: it has not had the answer, of this broker or of one before it. What is still due is handed over again.
-        release(from: caller.connection) { !underWay.contains($0) }
-        return handOver(request, to: caller.connection)
+        abandonQuestions(of: caller.connection)
+        // It is at none of these: an answer, of this broker or of one before it, has not arrived. What is still due is handed over again.
+        let released = claims(of: caller.connection).filter { !underWay.contains($0) }
+        for participant in released { ledger.release(participant) }
+        let answer = handOver(request, to: caller.connection)
+        claimsEnded(released.filter { ledger.claims[$0] == nil })
+        return answer
     }
 
-    /// Ends claims of the program.
-    private mutating func release(from connection: String, where condition: (Participant) -> Bool = { _ in true }) {
-        let released = ledger.claims.filter { $1.connection == connection && condition($0) }.keys.sorted()
-        guard !released.isEmpty else { return }
-        for participant in released {
-            ledger.release(participant)
-            claimEnded(participant)
+    /// The program asks one question at a time: it has given the earlier ones up, and would not hear what they hand over.
+    private mutating func abandonQuestions(of connection: String) {
+        let earlier = waiting.numbers { entry in
+            guard entry.request.connection == connection, case .overdue = entry.request.call else { return false }
+            return true
         }
+        for number in earlier {
+            waiting[number] = nil
+            effects.append(.reply(number, .failure(.requestAbandoned)))
+        }
+    }
+
+    private func claims(of connection: String) -> [Participant] {
+        ledger.claims.filter { $0.value.connection == connection }.keys.sorted()
+    }
+
+    /// The apps' own processes were refused meanwhile, and the bus was not asked to start any.
+    private mutating func claimsEnded(_ participants: [Participant]) {
+        guard !participants.isEmpty else { return }
+        for participant in participants where wakes[participant.app]?.isPostponed == true {
+            wakes[participant.app]?.next = now.uptime
+        }
+        effects.append(.announce(modeChanged: false))
         needsDisk(within: .zero)
         touch()
-    }
-
-    /// The app's own processes were refused meanwhile, and the bus was not asked to start any.
-    private mutating func claimEnded(_ participant: Participant) {
-        effects.append(.announce(modeChanged: false))
-        if wakes[participant.app]?.next != nil { wakes[participant.app]?.next = now.uptime }
     }
 
     /// Looks again for somebody who is late. What was under way when the request came may be reported by now.
@@ -197,16 +210,16 @@ extension BrokerState {
                 noteSettled(.enforced, session, participant, detail: detail)
             }
         }
-        needsDisk(within: .zero)
-        claimEnded(participant)
-        touch()
+        claimsEnded([participant])
         wait(request, for: .stored([:], nil))
         return nil
     }
 
     /// The program has left the bus. What it was about is for its successor.
     mutating func enforcerLeft(_ connection: String) {
-        release(from: connection)
+        let released = claims(of: connection)
+        for participant in released { ledger.release(participant) }
+        claimsEnded(released)
         guard enforcement.programs.remove(connection) != nil, let problem = enforcementProblem else { return }
         effects.append(.note(.error, "not enforced", ["reason": problem]))
     }

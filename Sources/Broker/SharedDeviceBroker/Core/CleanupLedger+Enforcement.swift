@@ -3,8 +3,8 @@ import SharedDevice
 
 /// Cleanups that are done in an app's place, because the app is late.
 ///
-/// From the claim on, until the process behind it has reported or is gone, that process may be deleting the app's data: nobody signs in, and the app's own
-/// calls are refused. Claims are on the disk, so that this holds for a broker that starts anew meanwhile, too.
+/// From the claim on, until the process behind it has reported, says that it is not at it, or is gone, that process may be deleting the app's data: nobody
+/// signs in, and the app's own calls are refused. Claims are on the disk, so that this holds for a broker that starts anew meanwhile, too.
 extension CleanupLedger {
     /// Who cleans up in an app's place.
     package struct Claim: Sendable, Equatable {

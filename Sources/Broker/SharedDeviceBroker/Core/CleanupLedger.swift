@@ -95,7 +95,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package private(set) var sessions: [UInt64: Session] = [:]
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
-    /// Cleanups that are done in an app's place. Whatever becomes of the entries meanwhile, each stays until its process has reported or is gone.
+    /// Cleanups that are done in an app's place. Whatever becomes of the entries meanwhile, each stays until its process has reported, is not at it, or is gone.
     package private(set) var claims: [Participant: Claim] = [:]
     package private(set) var changes = Changes()
     /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.

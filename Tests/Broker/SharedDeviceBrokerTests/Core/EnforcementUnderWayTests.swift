@@ -101,11 +101,25 @@ struct EnforcementUnderWayTests {
         #expect(!scene.isHeld())
     }
 
-    @Test("an app that was handed over in an answer that did not arrive is handed over again")
+    @Test("what was handed over in an answer that did not arrive is handed over again, without a word to the apps")
     func lostAnswer() throws {
         let scene = try Scene()
+        let announcements = scene.device.announcements
         let again = try scene.device.askOverdue(scene.enforcer, underWay: [Self.orders])
         #expect(again.map(\.participant) == [Self.till])
+        #expect(scene.device.announcements == announcements)
+    }
+
+    @Test("a question that the program has given up takes nothing from the one that it asks now")
+    func abandonedQuestion() throws {
+        let scene = try Scene()
+        let device = scene.device
+        try scene.report(Self.till, problem: "the disk is read-only")
+        let call = Request.Call.overdue(underWay: [Self.orders], patience: .seconds(60))
+        let (first, second) = (device.send(scene.enforcer, call), device.send(scene.enforcer, call))
+        #expect(device.refusal(first) == .requestAbandoned)
+        device.advance(by: .seconds(5))
+        #expect(try device.overdue(second).map(\.participant) == [Self.till])
     }
 
     @Test(

@@ -97,7 +97,8 @@ final class HonestProcess {
         let start = now()
         let tokens = register()
         var round = 0
-        while round < rounds, now() < start + (round < Self.leastRounds ? Self.longest : Self.patience) {
+        func isTimeLeft() -> Bool { now() < start + (round < Self.leastRounds ? Self.longest : Self.patience) }
+        while round == 0 || (round < rounds && isTimeLeft()) {
             figures["state"]?.append(timed { readState() })
             figures["set"]?.append(timed { setState(round) })
             figures["post"]?.append(timed { exchangePosts() })
