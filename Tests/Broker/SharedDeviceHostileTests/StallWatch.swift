@@ -55,6 +55,6 @@ final class StallWatch: Sendable {
             if isDisturbed { disturbed.append(time) } else { times.append(time) }
         }
         if !disturbed.isEmpty { print("the machine stood still: \(disturbed.sorted()) are measured again") }
-        return (times.count < count ? times + disturbed : times).sorted().suffix(count).map(\.self)
+        return Array((times.count < count ? times + disturbed : times).sorted().suffix(count))
     }
 }

@@ -70,7 +70,10 @@ enum LedgerRows {
             guard let app: String = row["app"], let user: UInt32 = row["user"],
                 let connection: String = row["connection"], let sessions: String = row["sessions"]
             else { throw DeviceStore.nonsense("a claim's row", path) }
-            let numbers = sessions.split(separator: " ").compactMap { UInt64($0) }
+            let numbers = try sessions.split(separator: " ").map { text in
+                guard let number = UInt64(text) else { throw DeviceStore.nonsense("a claim's row", path) }
+                return number
+            }
             return (
                 Participant(app: app, user: user),
                 CleanupLedger.Claim(connection: connection, sessions: Set(numbers))

@@ -263,7 +263,7 @@ struct DeviceStoreTests {
             "UPDATE session SET number = -1 WHERE number = 2", "UPDATE session SET started_at = 'x'",
             "UPDATE session SET started_at = 1e300", "UPDATE session SET outcome = 'half'",
             "UPDATE session SET outcome = NULL WHERE number = 2", "UPDATE session SET ended_at = NULL",
-            "UPDATE claim SET user = -1", "UPDATE claim SET sessions = x'ff'",
+            "UPDATE claim SET user = -1", "UPDATE claim SET sessions = x'ff'", "UPDATE claim SET sessions = '2 half'",
             "UPDATE session SET ended_at = 'x'",
             "UPDATE part SET progress = 'half'", "UPDATE part SET progress = NULL WHERE session = 2",
             "UPDATE part SET progress = 'owed' WHERE session = 8",
