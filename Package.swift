@@ -6,7 +6,6 @@ import PackageDescription
 /// The packages of others, by the products that targets use.
 let products = [
     "ArgumentParser": "swift-argument-parser", "Logging": "swift-log",
-    "Crypto": "swift-crypto", "CryptoExtras": "swift-crypto",
 ]
 
 /// What many targets need together: `+center` names the whole.
@@ -14,13 +13,13 @@ let groups = [
     "+center": "NotifyCenter DBusTransport",
     "+apple": "AppleNotifications +center",
     "+notify3": "notifyutil notifyd +center",
-    // What a whole broker is made of, for its programs and tests; and without the signatures of its tokens, for the administrator's command.
+    // What a whole broker is made of, for its programs and tests; and without its tokens, for the administrator's command.
     "+broker": "EmbeddedIdentity +store",
     "+store": "SharedDeviceBroker DeviceConfiguration NotifyCenter +people",
     "+people": "EmbeddedDirectory Identity DeviceStorage SharedDevice +database",
     "+service": "ServiceSupport ProjectVersion ArgumentParser Logging",
     // What speaks to an organisation's provider.
-    "+openIDConnect": "OpenIDConnect HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Crypto",
+    "+openIDConnect": "OpenIDConnect HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography",
     "+oidc": "OrganisationIdentity SharedDevice +openIDConnect",
     "+database": "SQLite DBusTransport",
     "+command": "+store CLinux CommandParts DeviceView ProfileConversion ProjectVersion ArgumentParser",
@@ -189,7 +188,7 @@ let sharedDevice = family(
 /// Who people are: the interface of providers, and the directory of a device that has no organisation behind it.
 let identity = family(
     "Identity",
-    library("Identity", "SharedDevice"),
+    library("Identity", "Cryptography SharedDevice"),
     // The project's own four files on SQLite's C functions, because GRDB 7.10 imports Foundation, which brings ICU along: with it the broker
     // had 64 MB on the disk and 25.5 MB in memory (100 apps), without it 17 MB and 18.7 MB.
     systemLibrary("CSQLite", "sqlite3", package: "libsqlite3-dev"),
@@ -198,34 +197,39 @@ let identity = family(
     library("DeviceStorage", "+database"),
     // scrypt, from libxcrypt: every Linux has it, and its "$7$" strings are a form that other tools can check.
     systemLibrary("CCrypt", "libcrypt", package: "libcrypt-dev"),
-    // The device's own people. Apart from their tokens, whose signatures are 6 MB of a program.
-    library("EmbeddedDirectory", "Identity DeviceStorage SharedDevice StrictJSON CCrypt +database"),
+    // The device's own people.
+    library("EmbeddedDirectory", "Cryptography Identity DeviceStorage SharedDevice StrictJSON CCrypt +database"),
     library("EmbeddedIdentity", "JSONWebSignature StrictJSON +people"),
     // JSON, forms and addresses from strangers: bounded, and no member twice. Foundation's decoder takes either of two members of one name.
     library("StrictJSON"),
+    // OpenSSL 3, not swift-crypto: that is BoringSSL compiled anew, 125 s of a debug build and 6 MB of each program. libcrypto is on every Linux, and
+    // its distribution mends it.
+    systemLibrary("COpenSSL", "libcrypto", package: "libssl-dev"),
+    library("Cryptography", "COpenSSL"),
     // Signed tokens, the keys of who signs them, and the device's own.
-    library("JSONWebSignature", "StrictJSON Crypto CryptoExtras"),
+    library("JSONWebSignature", "StrictJSON Cryptography"),
     // Not async-http-client, which would bring a dozen packages and a second BoringSSL along: libcurl is on every Linux, and its flaws are mended
     // by the distribution.
     systemLibrary("CCurl", "libcurl", package: "libcurl4-openssl-dev"),
     library("HTTPClient", "CCurl DBusTransport StrictJSON"),
     // An organisation's provider: what is asked, and what its answers mean.
-    library("OpenIDConnect", "HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Crypto"),
-    // Records of an organisation's provider on the disk: AES-256-GCM, which nobody writes himself.
-    library("RecordVault", "Identity Crypto"),
+    library("OpenIDConnect", "HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography"),
+    // Records of an organisation's provider on the disk: AES-256-GCM, bound to their use.
+    library("RecordVault", "Identity Cryptography"),
     // What the broker asks of a provider, answered by one that speaks OpenID Connect.
     library("OrganisationIdentity", "+openIDConnect SharedDevice"),
     // The same questions over the bus, asked and answered. Without curl and crypto.
     library("IdentityService", "Identity SharedDevice DBusTransport"),
+    tests("CryptographyTests", "Cryptography", exclude: ["vectors.txt"]),
     tests("RecordVaultTests", "RecordVault Identity"),
     tests("HTTPClientTests", "HTTPClient StrictJSON"),
     // A provider that makes mistakes, a real one, and who signs in there.
     library("TestProviders", "+oidc NotifyCenterTestKit", path: "OpenIDConnectTests/TestProviders"),
     tests("OpenIDConnectTests", "+openIDConnect"),
     tests("OrganisationIdentityTests", "TestProviders +oidc"),
-    tests("JSONWebSignatureTests", "JSONWebSignature StrictJSON Crypto CryptoExtras"),
+    tests("JSONWebSignatureTests", "JSONWebSignature StrictJSON Cryptography COpenSSL"),
     tests("DeviceStorageTests", "DeviceStorage DBusTransport SQLite"),
-    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people HTTPClient JSONWebSignature StrictJSON Crypto")
+    tests("EmbeddedIdentityTests", "EmbeddedIdentity +people HTTPClient JSONWebSignature StrictJSON Cryptography")
 )
 
 /// The device's side: the service that holds the account, and its administration.
@@ -365,9 +369,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         // The broker's log, in the form that Swift services share.
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
-        // Signatures and hashes of OpenID Connect: nobody writes these himself. jwt-kit on top of it would add swift-certificates, and accept
-        // kinds of tokens that have to be refused. It is heavy, so only targets that make or verify signatures use it.
-        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
     ],
     targets: bus + notifications + notify3 + notifyCenterCommand + sharedDevice + identity + broker + adapters + signIn
         + microsoft + fleet + testKits + examples,

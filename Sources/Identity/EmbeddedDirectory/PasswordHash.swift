@@ -1,4 +1,5 @@
 import CCrypt
+import Cryptography
 import Glibc
 package import Identity
 

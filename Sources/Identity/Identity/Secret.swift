@@ -1,3 +1,4 @@
+import Cryptography
 import Glibc
 
 /// A password on its way from the person to the check, or another secret. It shows itself in no log, and its bytes are
@@ -58,14 +59,4 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
 
     /// Not the secret either.
     package var customMirror: Mirror { Mirror(self, children: [:]) }
-}
-
-package enum ConstantTime {
-    /// Whether both are the same bytes, in a time that depends on their number only.
-    package static func areEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {
-        guard left.count == right.count else { return false }
-        var difference: UInt8 = 0
-        for (left, right) in zip(left, right) { difference |= left ^ right }
-        return difference == 0
-    }
 }

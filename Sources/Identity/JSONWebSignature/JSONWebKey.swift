@@ -1,20 +1,13 @@
-import Crypto
-import CryptoExtras
+import Cryptography
 import StrictJSON
 
 /// A public key of a signer (RFC 7517).
 package struct JSONWebKey: Sendable {
-    enum Material: Sendable {
-        case rsa(_RSA.Signing.PublicKey)
-        case p256(P256.Signing.PublicKey)
-        case ed25519(Curve25519.Signing.PublicKey)
-    }
-
     /// `kid`, by which tokens name it.
     package let identifier: String?
     /// What tokens may be signed with it by.
     package let algorithms: Set<SignatureAlgorithm>
-    let material: Material
+    private let key: PublicKey
 
     /// RSA keys of fewer bits are too weak; ones of more take long to check, and a stranger chose them.
     package static let rsaSizes = 2048...8192
@@ -50,17 +43,17 @@ package struct JSONWebKey: Sendable {
         let fitting: Set<SignatureAlgorithm>
         switch json["kty"]?.string {
         case "RSA":
-            (material, fitting) = (.rsa(try Self.rsa(json)), [.rs256, .ps256])
+            (key, fitting) = (try Self.rsa(json), [.rs256, .ps256])
         case "EC":
             guard json["crv"]?.string == "P-256" else { throw .otherPurpose }
             let point = try Self.coordinate(json, "x") + Self.coordinate(json, "y")
-            guard let key = try? P256.Signing.PublicKey(rawRepresentation: point) else { throw .weak }
-            (material, fitting) = (.p256(key), [.es256])
+            guard let key = PublicKey(p256: point) else { throw .weak }
+            (self.key, fitting) = (key, [.es256])
         case "OKP":
             guard json["crv"]?.string == "Ed25519" else { throw .otherPurpose }
             let x = try Self.bytes(json, "x")
-            guard x.count == 32, let key = try? Curve25519.Signing.PublicKey(rawRepresentation: x) else { throw .weak }
-            (material, fitting) = (.ed25519(key), [.edDSA])
+            guard let key = PublicKey(ed25519: x) else { throw .weak }
+            (self.key, fitting) = (key, [.edDSA])
         default:
             throw .otherPurpose
         }
@@ -81,13 +74,13 @@ package struct JSONWebKey: Sendable {
         return [UInt8](repeating: 0, count: 32 - bytes.count) + bytes
     }
 
-    private static func rsa(_ json: JSONValue) throws(Flaw) -> _RSA.Signing.PublicKey {
+    private static func rsa(_ json: JSONValue) throws(Flaw) -> PublicKey {
         let (modulus, exponent) = (try bytes(json, "n"), try bytes(json, "e"))
         // Before the library computes with it. A zero in front is no part of the number.
         let digits = modulus.drop { $0 == 0 }
         let size = digits.first.map { digits.count * 8 - $0.leadingZeroBitCount } ?? 0
         guard rsaSizes.contains(size), exponent.count <= 4,
-            let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent)
+            let key = PublicKey(rsaModulus: modulus, exponent: exponent)
         else { throw .weak }
         return key
     }
@@ -99,24 +92,13 @@ package struct JSONWebKey: Sendable {
 
     /// Whether the key made this signature of these bytes.
     func isValid(_ signature: [UInt8], of bytes: [UInt8], by algorithm: SignatureAlgorithm) -> Bool {
-        switch (algorithm, material) {
-        case (.rs256, .rsa(let key)):
-            key.isValidSignature(
-                .init(rawRepresentation: signature),
-                for: SHA256.hash(data: bytes),
-                padding: .insecurePKCS1v1_5
-            )
-        case (.ps256, .rsa(let key)):
-            key.isValidSignature(.init(rawRepresentation: signature), for: SHA256.hash(data: bytes), padding: .PSS)
-        case (.es256, .p256(let key)):
-            (try? P256.Signing.ECDSASignature(rawRepresentation: signature)).map {
-                key.isValidSignature($0, for: bytes)
+        let scheme: PublicKey.Scheme =
+            switch algorithm {
+            case .rs256: .rsaPKCS1
+            case .ps256: .rsaPSS
+            case .es256: .p256
+            case .edDSA: .ed25519
             }
-                ?? false
-        case (.edDSA, .ed25519(let key)):
-            key.isValidSignature(signature, for: bytes)
-        case (.rs256, _), (.ps256, _), (.es256, _), (.edDSA, _):
-            false
-        }
+        return key.isValid(signature, of: bytes, by: scheme)
     }
 }

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import FoundationEssentials
 import HTTPClient
 package import OpenIDConnect
@@ -59,10 +59,8 @@ package struct AccountMapping: Sendable {
 
     /// The UUID of a name in a namespace (RFC 4122, section 4.3, version 5).
     static func uuid(_ name: String, in namespace: UUID) -> UUID {
-        let digest = withUnsafeBytes(of: namespace.uuid) { bytes in
-            Array(Insecure.SHA1.hash(data: Data(bytes) + Data(name.utf8)))
-        }
-        var bytes = digest.prefix(16).map { $0 }
+        let digest = withUnsafeBytes(of: namespace.uuid) { Digest.sha1.hash(Array($0) + Array(name.utf8)) }
+        var bytes = Array(digest.prefix(16))
         bytes[6] = bytes[6] & 0x0F | 0x50
         bytes[8] = bytes[8] & 0x3F | 0x80
         return bytes.withUnsafeBytes { UUID(uuid: $0.loadUnaligned(as: uuid_t.self)) }

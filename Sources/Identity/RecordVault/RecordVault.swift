@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import FoundationEssentials
 package import Identity
 
@@ -11,7 +11,7 @@ package struct RecordVault: RecordSealer {
     /// The longest file that is read for it.
     private static let longestSecret = 4096
 
-    private let key: SymmetricKey
+    private let key: SealingKey
 
     /// - Throws: ``RecordUnreadable``, where the secret is too short to be a key.
     package init(secret: [UInt8]) throws(RecordUnreadable) {
@@ -21,11 +21,11 @@ package struct RecordVault: RecordSealer {
                     + "head -c 32 /dev/urandom | systemd-creds encrypt --name=\(Self.credential) - FILE"
             )
         }
-        key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: SymmetricKey(data: secret),
-            info: Array("notify-center records 1".utf8),
-            outputByteCount: 32
-        )
+        do {
+            key = try SealingKey(secret: secret, info: Array("notify-center records 1".utf8))
+        } catch {
+            throw RecordUnreadable("the credential \(Self.credential) cannot be used: \(error)")
+        }
     }
 
     /// The vault with the key that systemd gave to this service; `nil` where it gave none.
@@ -54,27 +54,17 @@ package struct RecordVault: RecordSealer {
             throw RecordUnreadable("the provider's record has \(record.content.count) bytes, which is too long to keep")
         }
         do {
-            let box = try AES.GCM.seal(record.bytes, using: key, authenticating: use.associatedData)
-            // There, because the nonce has the usual length.
-            guard let sealed = box.combined else { throw CryptoKitError.incorrectParameterSize }
-            return Array(sealed)
+            return try key.seal(record.bytes, for: use.associatedData)
         } catch {
             throw RecordUnreadable("the provider's record cannot be sealed: \(error)")
         }
     }
 
     package func open(_ sealed: [UInt8], for use: RecordUse) throws(RecordUnreadable) -> ProviderRecord {
-        do {
-            let bytes = try AES.GCM.open(
-                try AES.GCM.SealedBox(combined: sealed),
-                using: key,
-                authenticating: use.associatedData
-            )
-            guard let record = ProviderRecord(bytes: bytes) else { throw CryptoKitError.incorrectParameterSize }
-            return record
-        } catch {
+        guard let bytes = key.open(sealed, for: use.associatedData), let record = ProviderRecord(bytes: bytes) else {
             throw RecordUnreadable("the record is damaged, or was sealed by another key or for another session")
         }
+        return record
     }
 }
 
@@ -89,8 +79,8 @@ private func joined(_ fields: [[UInt8]]) -> [UInt8] {
 }
 
 /// - Returns: the fields; `nil` where the bytes are not made of fields.
-private func fields(of bytes: Data) -> [Data]? {
-    var (rest, fields) = (bytes, [Data]())
+private func fields(of bytes: [UInt8]) -> [ArraySlice<UInt8>]? {
+    var (rest, fields) = (bytes[...], [ArraySlice<UInt8>]())
     while !rest.isEmpty {
         guard rest.count >= 4 else { return nil }
         let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
@@ -109,7 +99,7 @@ extension ProviderRecord {
         return joined(texts + [content.withBytes { Array($0) }] + (session.map { [Array($0.utf8)] } ?? []))
     }
 
-    fileprivate init?(bytes: Data) {
+    fileprivate init?(bytes: [UInt8]) {
         guard let fields = fields(of: bytes), (3...4).contains(fields.count) else { return nil }
         self.init(
             person: Person(

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import DBusTransport
 import DeviceStorage
 import Foundation
@@ -124,7 +124,7 @@ struct TokenTests {
     func thumbprint() throws {
         let json = SigningKey().publicKey
         let members = ["crv", "kty", "x", "y"].map { "\"\($0)\":\"\(json[$0]?.string ?? "")\"" }
-        let digest = SHA256.hash(data: Data("{\(members.joined(separator: ","))}".utf8))
+        let digest = Digest.sha256.hash(Array("{\(members.joined(separator: ","))}".utf8))
         #expect(json["kid"]?.string == Base64URL.encode(digest))
     }
 }

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import FoundationEssentials
 import Glibc
 import JSONWebSignature
@@ -149,8 +149,8 @@ struct JSONWebSignatureTests {
     func zerosInFront() throws {
         var signer = signer
         // One key in 256.
-        while signer.p256.publicKey.rawRepresentation.first != 0 { signer.p256 = P256.Signing.PrivateKey() }
-        let point = [UInt8](signer.p256.publicKey.rawRepresentation)
+        while signer.p256.publicPoint.first != 0 { signer.p256 = P256PrivateKey() }
+        let point = signer.p256.publicPoint
         let key = signer.key("ES256").with("kid", "1").with("x", Base64URL.encode(point[1..<32]))
         #expect(refusal(of: try signer.token(), by: try keySet(key)) == nil)
     }

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import FoundationEssentials
 import HTTPClient
 import Identity
@@ -46,11 +46,11 @@ func form(_ request: HTTPRequest) -> [String: String] {
 
 /// Signs claims, and checks them, so that they count as verified.
 func verified(_ claims: String, type: String? = nil) throws -> VerifiedToken {
-    let key = P256.Signing.PrivateKey()
-    let point = [UInt8](key.publicKey.rawRepresentation)
+    let key = P256PrivateKey()
+    let point = key.publicPoint
     let header = #"{"alg":"ES256"\#(type.map { #","typ":"\#($0)""# } ?? "")}"#
     let signed = Base64URL.encode(header.utf8) + "." + Base64URL.encode(claims.utf8)
-    let signature = try key.signature(for: Data(signed.utf8)).rawRepresentation
+    let signature = try key.signature(of: Array(signed.utf8))
     let keys = try JSONWebKeySet(
         parsing: Array(
             #"{"keys":[{"kty":"EC","crv":"P-256","x":"\#(Base64URL.encode(point[..<32]))","y":"\#(Base64URL.encode(point[32...]))"}]}"#

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 import FoundationEssentials
 package import HTTPClient
 import Identity
@@ -29,7 +29,7 @@ package struct AuthorizationCodeFlow: Sendable {
         }
 
         /// RFC 7636, section 4.2.
-        var challenge: String { Base64URL.encode(SHA256.hash(data: Data(verifier.utf8))) }
+        var challenge: String { Base64URL.encode(Digest.sha256.hash(Array(verifier.utf8))) }
     }
 
     package enum Event: Sendable {

@@ -1,4 +1,4 @@
-import Crypto
+import Cryptography
 package import FoundationEssentials
 package import JSONWebSignature
 package import StrictJSON
@@ -153,10 +153,10 @@ extension IDToken {
 
     /// The left half of the hash that goes with the algorithm; Ed25519 goes with SHA-512.
     private static func hash(of accessToken: String, for algorithm: SignatureAlgorithm) -> String {
-        let bytes = Data(accessToken.utf8)
+        let bytes = Array(accessToken.utf8)
         return switch algorithm {
-        case .rs256, .ps256, .es256: Base64URL.encode(Array(SHA256.hash(data: bytes)).prefix(16))
-        case .edDSA: Base64URL.encode(Array(SHA512.hash(data: bytes)).prefix(32))
+        case .rs256, .ps256, .es256: Base64URL.encode(Digest.sha256.hash(bytes).prefix(16))
+        case .edDSA: Base64URL.encode(Digest.sha512.hash(bytes).prefix(32))
         }
     }
 }

@@ -1,0 +1,20 @@
+import COpenSSL
+
+/// OpenSSL refused an operation that does not depend on a stranger's input: memory is exhausted, or openssl.cnf
+/// disables the algorithm.
+package struct CryptographyError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// What was attempted, and OpenSSL's reason.
+    package let description: String
+
+    init(_ operation: String) { description = "\(operation): \(Self.reasonOfThisThread())" }
+
+    /// The latest entry of this thread's error queue, which is emptied.
+    static func reasonOfThisThread() -> String {
+        var text = [CChar](repeating: 0, count: 256)
+        let code = ERR_peek_last_error()
+        ERR_clear_error()
+        guard code != 0 else { return "OpenSSL gives no reason" }
+        ERR_error_string_n(code, &text, text.count)
+        return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}
