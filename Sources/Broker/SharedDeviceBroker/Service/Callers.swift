@@ -25,17 +25,19 @@ final class Callers: Sendable {
     ///   - left: a connection that had arrived, or that is followed, is gone. Called on the reading thread.
     ///   - leaves: the broker leaves the bus, for this reason, and comes back. Called on the reading thread.
     ///   - look: what is seen of a process. It may never return.
+    ///   - busPatience: how long the bus may read nothing before the broker leaves it.
     init(
         connection: DBusConnection,
         looks: ProcessLooks = ProcessLooks(),
         look: @escaping @Sendable (DBusConnection.PeerCredentials) -> AppCredentials = Callers.look,
+        busPatience: Duration = UnreadAnswerGuard.busPatience,
         arrived: @escaping @Sendable (Caller) -> Void,
         left: @escaping @Sendable (String) -> Void,
         leaves: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.connection = connection
         (self.looks, self.look) = (looks, look)
-        unread = UnreadAnswerGuard(connection)
+        unread = UnreadAnswerGuard(connection, busPatience: busPatience)
         self.arrived = arrived
         self.left = left
         self.leaves = leaves

@@ -154,8 +154,6 @@ struct BusQuestions {
     static let pause = Duration.seconds(1)
     /// How long an answer may take.
     static let patience = Duration.seconds(10)
-    /// When to look once more: the service itself may have stood still, and the answer may have come meanwhile.
-    static let secondLook = Duration.seconds(2)
 
     enum Step {
         /// When to look again; `nil` for after the next event.
@@ -169,8 +167,13 @@ struct BusQuestions {
     private var askedAt: SuspendingClock.Instant?
     private var isOpen = false
     private var lateSince: SuspendingClock.Instant?
+    private let patience: Duration
+    /// When to look once more: the service itself may have stood still, and the answer may have come meanwhile.
+    private var secondLook: Duration { patience / 5 }
     /// Whether the question under way is late, and the bus is tried because of it.
     private(set) var isProbing = false
+
+    init(patience: Duration = Self.patience) { self.patience = patience }
 
     /// The service has sent something. Returns whether it is the first thing since the last question.
     mutating func sent() -> Bool {
@@ -187,12 +190,12 @@ struct BusQuestions {
             return .ask
         }
         guard !isProbing else { return .wait(nil) }
-        guard now - askedAt >= Self.patience else { return .wait(Self.patience - (now - askedAt)) }
+        guard now - askedAt >= patience else { return .wait(patience - (now - askedAt)) }
         guard let lateSince else {
             self.lateSince = now
-            return .wait(Self.secondLook)
+            return .wait(secondLook)
         }
-        guard now - lateSince >= Self.secondLook else { return .wait(Self.secondLook - (now - lateSince)) }
+        guard now - lateSince >= secondLook else { return .wait(secondLook - (now - lateSince)) }
         isProbing = true
         return .probe
     }
@@ -213,10 +216,20 @@ package final class UnreadAnswerGuard: Sendable {
 
     private weak let connection: DBusConnection?
     private let unread = Locked(UnreadAnswers())
-    private let bus = Locked(BusQuestions())
+    private let bus: Locked<BusQuestions>
+    private let busPatience: Duration
 
-    /// - Parameter connection: the service's own, by which it asks. It is not kept alive.
-    package init(_ connection: DBusConnection) { self.connection = connection }
+    /// How long the bus may take to answer.
+    package static let busPatience = BusQuestions.patience
+
+    /// - Parameters:
+    ///   - connection: the service's own, by which it asks. It is not kept alive.
+    ///   - busPatience: how long the bus may take to answer.
+    package init(_ connection: DBusConnection, busPatience: Duration = UnreadAnswerGuard.busPatience) {
+        self.connection = connection
+        self.busPatience = busPatience
+        bus = Locked(BusQuestions(patience: busPatience))
+    }
 
     /// Those that have something unread.
     package var connections: [String] { unread.withLock { Array($0.connections) } }
@@ -248,7 +261,7 @@ package final class UnreadAnswerGuard: Sendable {
     /// The bus is gone, and all connections with it.
     package func forgetAll() {
         unread.withLock { $0 = UnreadAnswers() }
-        bus.withLock { $0 = BusQuestions() }
+        bus.withLock { $0 = BusQuestions(patience: busPatience) }
     }
 
     /// Something was sent to nobody in particular.
@@ -272,12 +285,12 @@ package final class UnreadAnswerGuard: Sendable {
                 return nil
             }
             connection.call(question, timeout: nil) { [weak self] _ in self?.bus.withLock { $0.answered() } }
-            return .now + BusQuestions.patience
+            return .now + busPatience
         case .probe:
             connection?.probeBus { [weak self] isServed in
                 guard let self, let connection = self.connection, bus.withLock({ $0.isProbing }) else { return }
                 guard isServed else { return bus.withLock { $0.probedInVain(now: .now) } }
-                let seconds = BusQuestions.patience.components.seconds
+                let seconds = busPatience.components.seconds
                 leaves("the bus has read nothing for \(seconds) s: somebody does not read what is sent to all")
                 connection.leaveBus()
             }
