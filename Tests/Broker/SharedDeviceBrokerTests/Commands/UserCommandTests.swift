@@ -29,14 +29,17 @@ struct UserCommandTests {
         )
     }
 
-    private func add(_ name: String, _ password: String = "correct horse") async throws {
-        let outcome = try await run("add", name, "--password-stdin", input: password + "\n")
-        try #require(outcome.status == 0, "\(outcome.errors)")
+    private func users() throws -> UserDirectory {
+        UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0), passwordCost: .minimal)
+    }
+
+    /// Adds a user without the program, for which a hash would take its time.
+    private func add(_ name: String) throws {
+        _ = try users().add(username: name, password: Secret("correct horse"))
     }
 
     private func isPassword(_ text: String, of name: String) throws -> Bool {
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
-        let stored = try #require(try users.credentials(ofUserNamed: name)).passwordHash
+        let stored = try #require(try users().credentials(ofUserNamed: name)).passwordHash
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
 
@@ -50,23 +53,15 @@ struct UserCommandTests {
             "--password-stdin",
             input: "correct horse\nsecond line\n"
         )
-        #expect(outcome.status == 0)
-        #expect(outcome.errors == "")
-        let users = try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users()
+        #expect(outcome.status == 0 && outcome.errors == "")
+        let users = try users().users()
         #expect(users.map(\.account.displayName) == ["Ada Lovelace"])
         let identifier = try #require(users.first).account.identifier
         #expect(outcome.output == "added ada@example.com (\(identifier))\n")
         #expect(try isPassword("correct horse", of: "ada@example.com"))
     }
 
-    @Test("a password needs no line end")
-    func passwordWithoutLineEnd() async throws {
-        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse")
-        #expect(outcome.status == 0)
-        #expect(try isPassword("correct horse", of: "ada"))
-    }
-
-    @Test("whatever the umask, the state is the owner's alone and can be used", arguments: ["000", "022", "777"])
+    @Test("whatever the umask, the state is the owner's alone and can be used", arguments: ["000", "777"])
     func umask(_ umask: String) async throws {
         let outcome = try await run(
             "add",
@@ -82,15 +77,15 @@ struct UserCommandTests {
         for name in names { #expect(mode(of: directory.state + "/" + name) == 0o600, "\(name)") }
     }
 
-    @Test("the list is for people, and for programs with --json")
+    @Test("the list is for people, and for programs with --json, and says who is disabled")
     func list() async throws {
-        try await add("grace")
-        try await add("ada@example.com")
-        #expect(try await run("disable", "grace").status == 0)
+        try add("grace")
+        try add("ada@example.com")
+        // A name in another case is the same user's.
+        #expect(try await run("disable", "GRACE").status == 0)
         let table = try await run("list").output.split(separator: "\n")
-        #expect(table.count == 3)
-        #expect(table[1].hasPrefix("ada@example.com  "))
-        #expect(table[1].contains("  enabled  "))
+        try #require(table.count == 3)
+        #expect(table[1].hasPrefix("ada@example.com  ") && table[1].contains("  enabled  "))
         #expect(table[2].contains("  disabled  "))
 
         struct User: Decodable {
@@ -104,56 +99,49 @@ struct UserCommandTests {
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
         let users = try decoder.decode([User].self, from: Data(try await run("list", "--json").output.utf8))
-        #expect(users.map(\.username) == ["ada@example.com", "grace"])
-        #expect(users.map(\.disabled) == [false, true])
+        #expect(users.map { "\($0.username) \($0.disabled)" } == ["ada@example.com false", "grace true"])
         #expect(users.allSatisfy { !$0.signedIn && abs($0.createdAt.timeIntervalSinceNow) < 600 })
+        #expect(try await run("enable", "grace").status == 0)
+        #expect(try await !run("list").output.contains("disabled"))
     }
 
-    @Test("disable and enable take effect, and name in another case is the same user")
-    func disable() async throws {
-        try await add("ada")
-        let users = UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0))
-        #expect(try await run("disable", "ADA").status == 0)
-        #expect(try users.user(named: "ada")?.isDisabled == true)
-        #expect(try await run("enable", "ada").status == 0)
-        #expect(try users.user(named: "ada")?.isDisabled == false)
-    }
-
-    @Test("a new password replaces the old one")
+    @Test("a new password replaces the old one, and needs no line end")
     func password() async throws {
-        try await add("ada")
-        #expect(try await run("password", "ada", "--password-stdin", input: "battery staple\n").status == 0)
-        #expect(try isPassword("battery staple", of: "ada"))
-        #expect(try !isPassword("correct horse", of: "ada"))
+        try add("ada")
+        #expect(try await run("password", "ada", "--password-stdin", input: "battery staple").status == 0)
+        #expect(try isPassword("battery staple", of: "ada") && !isPassword("correct horse", of: "ada"))
     }
 
-    @Test("a removed user is gone")
+    @Test("a removed user is gone, also where the environment names the state directory")
     func remove() async throws {
-        try await add("ada.lovelace")
-        #expect(try await run("remove", "ada.lovelace").output == "removed ada.lovelace\n")
+        try add("ada.lovelace")
+        let outcome = try await Program.sharedDevice.run(
+            ["user", "remove", "ada.lovelace"],
+            environment: ["SHARED_DEVICE_STATE": directory.state]
+        )
+        #expect(outcome.output == "removed ada.lovelace\n", "\(outcome.errors)")
         #expect(try !directory.contains("ada.lovelace"))
     }
 
     @Test("who is signed in is not removed, and disabled only with a warning")
     func signedIn() async throws {
-        try await add("ada")
+        try add("ada")
         let database = try DeviceDatabase(directory: directory.state)
         let account = try #require(try UserDirectory(database: database).user(named: "ada")).account
         let epoch = try database.device().epoch
         try database.save(DeviceState(mode: .shared, account: nil, epoch: epoch + 1))
         try database.save(DeviceState(mode: .shared, account: account, epoch: epoch + 2))
         let removal = try await run("remove", "ada")
-        #expect(removal.status == EX_TEMPFAIL)
-        #expect(removal.errors.contains("ada is signed in on this device; sign the account out first"))
+        let remedy = "ada is signed in on this device; sign the account out first"
+        #expect(removal.status == EX_TEMPFAIL && removal.errors.contains(remedy), "\(removal)")
         #expect(try await run("list").output.contains("enabled, signed in"))
         let disabling = try await run("disable", "ada")
-        #expect(disabling.status == 0)
-        #expect(disabling.errors.contains("ada is signed in on this device"))
+        #expect(disabling.status == 0 && disabling.errors.contains("ada is signed in on this device"))
     }
 
     @Test("each failure has its exit status, one line on standard error, and nothing on standard output")
     func failures() async throws {
-        try await add("ada")
+        try add("ada")
         let outcomes: [(Program.Outcome, CInt)] = [
             (try await run("add", "ADA", "--password-stdin", input: "correct horse\n"), EX_CANTCREAT),
             (try await run("add", "grace", "--password-stdin", input: "short\n"), EX_DATAERR),
@@ -166,24 +154,21 @@ struct UserCommandTests {
             (try await run("enable", "grace"), EX_NOUSER),
         ]
         for (number, (outcome, status)) in outcomes.enumerated() {
-            #expect(outcome.status == status, "number \(number): \(outcome.errors)")
-            #expect(outcome.output == "", "number \(number)")
-            #expect(outcome.errors.hasPrefix("shared-device: "), "number \(number)")
-            #expect(outcome.errors.count { $0 == "\n" } == 1, "number \(number): \(outcome.errors)")
+            #expect(outcome.status == status && outcome.output == "", "number \(number): \(outcome)")
+            let isOneLine = outcome.errors.hasPrefix("shared-device: ") && outcome.errors.count { $0 == "\n" } == 1
+            #expect(isOneLine, "number \(number): \(outcome.errors)")
         }
-        #expect(
-            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).users().count == 1
-        )
-        #expect(try await run("add").status == EX_USAGE)
-        #expect(try await run("rename", "ada", "grace").status == EX_USAGE)
+        #expect(try users().users().count == 1)
+        for words in [["add"], ["rename", "ada", "grace"]] {
+            #expect(try await Program.sharedDevice.run(["user"] + words).status == EX_USAGE)
+        }
     }
 
     @Test("without a state there is nothing to list, and none is made")
     func noState() async throws {
         for arguments in [["list"], ["remove", "ada"]] {
             let outcome = try await Program.sharedDevice.run(["user"] + arguments + ["--state", directory.state])
-            #expect(outcome.status == EX_NOINPUT)
-            #expect(outcome.errors.contains(directory.state))
+            #expect(outcome.status == EX_NOINPUT && outcome.errors.contains(directory.state))
         }
         #expect(mode(of: directory.state) == nil)
     }
@@ -193,13 +178,12 @@ struct UserCommandTests {
         mkdir(directory.state, 0o700)
         chmod(directory.state, 0o777)
         let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse\n")
-        #expect(outcome.status == EX_NOPERM)
-        #expect(outcome.errors.contains("chmod 700"))
+        #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"))
     }
 
     @Test("another user's state is refused", .enabled(if: geteuid() == 0, "only root can be two users"))
     func anotherUser() async throws {
-        try await add("ada")
+        try add("ada")
         // So that only what the program itself checks is in the way.
         chmod(directory.path, 0o755)
         chmod(directory.state, 0o755)
@@ -213,39 +197,15 @@ struct UserCommandTests {
                 preparation:
                     "cp -f \"$0\" '\(program)'; exec setpriv --reuid=65534 --clear-groups -- '\(program)' \"$@\""
             )
-            #expect(outcome.status == EX_NOPERM, "\(outcome.errors)")
-            #expect(outcome.errors.contains("it belongs to user 0"))
+            #expect(outcome.status == EX_NOPERM && outcome.errors.contains("it belongs to user 0"), "\(outcome)")
         }
-    }
-
-    @Test("a damaged file is refused and left alone")
-    func damaged() async throws {
-        mkdir(directory.state, 0o700)
-        try directory.write(String(repeating: "not a database ", count: 500), to: "state/" + DeviceDatabase.fileName)
-        let outcome = try await run("add", "ada", "--password-stdin", input: "correct horse\n")
-        #expect(outcome.status == EX_DATAERR)
-        #expect(try directory.contains("not a database not a database"))
-    }
-
-    @Test("the environment names the state directory where no option does")
-    func environment() async throws {
-        let outcome = try await Program.sharedDevice.run(
-            ["user", "add", "ada", "--password-stdin"],
-            input: "correct horse\n",
-            environment: ["SHARED_DEVICE_STATE": directory.state]
-        )
-        #expect(outcome.status == 0)
-        #expect(
-            try UserDirectory(database: DeviceDatabase(directory: directory.state, firstEpoch: 0)).user(named: "ada")
-                != nil
-        )
     }
 
     @Test("commands at the same time on a new device all take effect")
     func atTheSameTime() async throws {
         let state = directory.state
         let statuses = try await withThrowingTaskGroup(of: Program.Outcome.self) { group in
-            for number in 0..<6 {
+            for number in 0..<3 {
                 group.addTask {
                     try await Program.sharedDevice.run(
                         ["user", "add", "user\(number)", "--password-stdin", "--state", state],
@@ -255,10 +215,9 @@ struct UserCommandTests {
             }
             return try await group.reduce(into: []) { $0.append("\($1.status)\($1.errors)") }
         }
-        #expect(statuses == Array(repeating: "0", count: 6))
+        #expect(statuses == Array(repeating: "0", count: 3))
         let users = try UserDirectory(database: DeviceDatabase(directory: state, firstEpoch: 0)).users()
-        #expect(users.count == 6)
-        #expect(Set(users.map(\.account.tenantIdentifier)).count == 1)
+        #expect(users.count == 3 && Set(users.map(\.account.tenantIdentifier)).count == 1)
     }
 }
 
@@ -269,17 +228,5 @@ struct ProgramTests {
         let child = try ChildProcess(ChildProcess.built(program), ["--version"])
         #expect(await child.exitStatus() == 0)
         #expect(try await child.line { _ in true } == ProjectVersion.line(of: program))
-    }
-
-    // Several times: the program may end before the first byte is written or after the pipe is full.
-    @Test("one that ends without reading its input is no matter", arguments: 1...10)
-    func unreadInput(_ round: Int) async throws {
-        let outcome = try await Program.sharedDevice.run(
-            ["--help"],
-            input: String(repeating: "x", count: 1 << 20),
-            preparation: "exec true"
-        )
-        #expect(outcome.status == 0)
-        #expect(outcome.output == "")
     }
 }
