@@ -52,7 +52,7 @@ struct AdapterTests {
         try device.signOut(by: again)
         try device.finish(again)
         let helper = helper(user: 0)
-        #expect(try device.owed(by: helper) == [session])
+        try device.expectOwed([session], by: helper)
         try device.report(.finished, of: session, by: helper, detail: "removed 3 files")
         #expect(try device.round(session, by: helper)?.outcome == .complete)
         #expect(device.heldFor.isEmpty)

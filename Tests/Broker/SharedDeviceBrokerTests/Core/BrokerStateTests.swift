@@ -21,12 +21,12 @@ struct BrokerStateTests {
         let announced = device.announcements
         let request = device.send(desk, VirtualDevice.signIn("ada"))
         #expect(device.held?.device?.account?.username == "ada")
-        #expect(device.state.device.account == nil)
-        #expect(device.announcements == announced)
-        #expect(throws: VirtualDevice.NotAnswered.self) { try device.answer(request) }
+        device.expectSignedOut()
+        device.expectAnnouncements(announced)
+        device.expectUnanswered(request)
         device.finishWriting()
         #expect(device.disk.device.account?.username == "ada")
-        #expect(device.announcements == announced + 1)
+        device.expectAnnouncements(announced + 1)
         #expect(try device.answer(request)["epoch"]?.unsignedValue == device.disk.device.epoch)
         #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "whoever signs in holds the data, too")
     }
@@ -36,10 +36,10 @@ struct BrokerStateTests {
         let desk = device.app("desk")
         let announced = device.announcements
         device.diskMode = .fails("no space")
-        #expect(device.refusalOfSignIn("ada", by: desk) == .failed("no space"))
-        #expect(device.state.device.account == nil)
-        #expect(device.announcements == announced)
-        #expect(try device.session(for: desk).session.account == nil)
+        device.expectRefused(device.send(desk, VirtualDevice.signIn("ada")), .failed("no space"))
+        device.expectSignedOut()
+        device.expectAnnouncements(announced)
+        try device.expectAccount(nil, for: desk)
         #expect(device.state.ledger.sessions.isEmpty && device.state.ledger.parts.isEmpty)
         device.diskMode = .commits
         device.advance(by: .seconds(2))
@@ -56,17 +56,18 @@ struct BrokerStateTests {
         let (a, b) = (device.app("a"), device.app("b"))
         let account = device.send(a, .currentAccount)
         let token = device.send(b, device.acquireToken(for: "ada"))
-        #expect(device.replies[account] == nil && device.replies[token] == nil)
+        device.expectUnanswered(account)
+        device.expectUnanswered(token)
         // The first batch has “a”; “b” comes with the next.
         device.finishWriting()
         #expect(device.disk.part("a", of: session) != nil)
         #expect(try SessionAnswer(device.answer(account)).session.account?.username == "ada")
-        #expect(device.replies[token] == nil)
+        device.expectUnanswered(token)
         device.finishWriting()
         #expect(device.disk.part("b", of: session) != nil)
         #expect(try device.answer(token)["token"] != nil)
         // From here on the app is answered at once.
-        #expect(try device.session(for: a).session.account?.username == "ada")
+        try device.expectAccount("ada", for: a)
     }
 
     @Test("a disk that does not take the hold keeps the account from the app, which gets it when the disk does again")
@@ -76,12 +77,12 @@ struct BrokerStateTests {
         let app = device.app("a")
         #expect(throws: Refusal.failed("no space")) { try device.session(for: app) }
         let again = device.send(app, .currentAccount)
-        #expect(device.replies[again] == nil, "the next attempt is a second away")
+        device.expectUnanswered(again, "the next attempt is a second away")
         device.advance(by: .seconds(1))
-        #expect(device.refusal(again) == .failed("no space"))
+        device.expectRefused(again, .failed("no space"))
         device.diskMode = .commits
         device.advance(by: .seconds(1))
-        #expect(try device.session(for: app).session.account?.username == "ada")
+        try device.expectAccount("ada", for: app)
         #expect(device.disk.part("a", of: session) != nil)
     }
 
@@ -92,14 +93,14 @@ struct BrokerStateTests {
         try device.signOut(by: desk)
         device.diskMode = .holds
         let receipt = device.send(desk, .report(.finished, session: session, detail: nil))
-        #expect(device.replies[receipt] == nil)
+        device.expectUnanswered(receipt)
         // So is one that comes again meanwhile.
         let again = device.send(desk, .report(.finished, session: session, detail: nil))
-        #expect(device.replies[again] == nil)
+        device.expectUnanswered(again)
         device.finishWriting()
         #expect(device.disk.part("desk", of: session)?.progress == .finished)
-        #expect(throws: Never.self) { try device.answer(receipt) }
-        #expect(throws: Never.self) { try device.answer(again) }
+        _ = try device.answer(receipt)
+        _ = try device.answer(again)
     }
 
     @Test("a receipt that the disk does not take is refused, and taken with the app's next attempt")
@@ -139,7 +140,7 @@ struct BrokerStateTests {
         let app = device.app("a")
         _ = try device.session(for: app)
         try device.signOut(by: app)
-        #expect(try device.owed(by: app) == [2])
+        try device.expectOwed([2], by: app)
     }
 
     // MARK: Changes
@@ -164,8 +165,8 @@ struct BrokerStateTests {
             try device.signIn("ada", by: desk)
             let (announced, epoch) = (device.announcements, device.state.device.epoch)
             try way()
-            #expect(device.announcements == announced + 1)
-            #expect(device.state.device.account == nil)
+            device.expectAnnouncements(announced + 1)
+            device.expectSignedOut()
             #expect(device.state.device.epoch == epoch + 1)
             #expect(device.disk.device == device.state.device)
         }
@@ -186,9 +187,9 @@ struct BrokerStateTests {
     func refusal() throws {
         let (announced, state) = (device.announcements, device.state.device)
         let desk = device.app("desk")
-        #expect(throws: Refusal.noCurrentAccount) { try device.ask(desk, .signOut(identifier: "ada.t", session: nil)) }
-        #expect(throws: Refusal.notPermitted) { try device.ask(desk, .signOutAnyone(identifier: nil, reason: "x")) }
-        #expect(device.announcements == announced)
+        device.expectRefused(device.send(desk, .signOut(identifier: "ada.t", session: nil)), .noCurrentAccount)
+        device.expectRefused(device.send(desk, .signOutAnyone(identifier: nil, reason: "x")), .notPermitted)
+        device.expectAnnouncements(announced)
         #expect(device.state.device == state)
     }
 
@@ -199,12 +200,13 @@ struct BrokerStateTests {
         let signOut = { (session: UInt64) in
             Request.Call.signOutAnyone(identifier: nil, session: session, reason: "x")
         }
-        #expect(throws: Refusal.currentAccountMismatch) {
-            try self.device.ask(self.device.administrator, signOut(session - 1))
-        }
-        #expect(device.state.device.account != nil)
+        self.device.expectRefused(
+            self.device.send(self.device.administrator, signOut(session - 1)),
+            .currentAccountMismatch
+        )
+        device.expectSignedIn()
         try device.ask(device.administrator, signOut(session))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("a restart keeps the account, and asks the provider for tokens anew")
@@ -214,7 +216,7 @@ struct BrokerStateTests {
         let token = try device.token(for: "ada", by: desk)
         #expect(try device.token(for: "ADA", by: desk) == token, "the case of an identifier does not matter")
         device.restart()
-        #expect(device.state.device.account?.username == "ada")
+        device.expectPerson("ada")
         let other = device.app("desk")
         #expect(try device.token(for: "ada", by: other) != token)
         try device.signOut(by: other)
@@ -229,9 +231,9 @@ struct BrokerStateTests {
         device.holdsProvider = true
         let requests = ["ada", "grace"].map { device.send(device.app($0), VirtualDevice.signIn($0)) }
         device.letProviderAnswer()
-        #expect(throws: Never.self) { try device.answer(requests[0]) }
-        #expect(device.refusal(requests[1])?.code == .accountAlreadySignedIn)
-        #expect(device.state.device.account?.username == "ada")
+        _ = try device.answer(requests[0])
+        device.expectRefused(requests[1], code: .accountAlreadySignedIn)
+        device.expectPerson("ada")
     }
 
     @Test("while one sign-in is written to the disk, another is told to try again")
@@ -239,9 +241,9 @@ struct BrokerStateTests {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         let first = device.send(device.app("a"), VirtualDevice.signIn("ada"))
-        #expect(device.refusalOfSignIn("grace", by: device.app("b")) == .signInUnderWay)
+        device.expectRefused(device.send(device.app("b"), VirtualDevice.signIn("grace")), .signInUnderWay)
         device.finishWriting()
-        #expect(throws: Never.self) { try device.answer(first) }
+        _ = try device.answer(first)
     }
 
     @Test("a session that was abandoned on its way to the disk leaves nothing of itself to the next one")
@@ -276,7 +278,7 @@ struct BrokerStateTests {
         device.holdsProvider = false
         try device.signIn("ada", by: desk)
         for answer in answers { device.feed(answer) }
-        #expect(device.refusal(request) == .currentAccountMismatch)
+        device.expectRefused(request, .currentAccountMismatch)
     }
 
     // E14
@@ -289,9 +291,9 @@ struct BrokerStateTests {
         let request = device.send(late, device.acquireToken(for: "ada", ["x"], refresh: true))
         try device.signOut(by: desk)
         device.letProviderAnswer()
-        #expect(device.refusal(request) == .noCurrentAccount)
+        device.expectRefused(request, .noCurrentAccount)
         #expect(try device.round(session, by: desk)?.apps.map(\.identifier) == [VirtualDevice.key("desk")])
-        #expect(try device.owed(by: late).isEmpty)
+        try device.expectOwed([], by: late)
     }
 
     @Test("apps that ask while somebody signs out hear of the account only if they are in its round")
@@ -304,7 +306,7 @@ struct BrokerStateTests {
         let signOut = device.send(desk, .signOut(identifier: "ada.t", session: nil))
         device.diskMode = .commits
         device.finishWriting()
-        #expect(throws: Never.self) { try device.answer(signOut) }
+        _ = try device.answer(signOut)
         let listed = Set(try device.round(session, by: desk)?.apps.map(\.identifier) ?? [])
         for (number, request) in requests.enumerated() {
             let heard = try SessionAnswer(device.answer(request)).session.account != nil

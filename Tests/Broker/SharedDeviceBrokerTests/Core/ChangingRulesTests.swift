@@ -20,8 +20,8 @@ struct ChangingRulesTests {
         device.configure { $0.cleanup = .strict }
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.refusal(request)?.code == .cleanupPending)
-        #expect(device.state.device.account == nil)
+        device.expectRefused(request, code: .cleanupPending)
+        device.expectSignedOut()
     }
 
     @Test("a policy that becomes strict while the provider makes a token keeps it back from an app that owes a cleanup")
@@ -40,7 +40,7 @@ struct ChangingRulesTests {
         )
         device.configure { $0.cleanup = .strict }
         device.letProviderAnswer()
-        #expect(device.refusal(request)?.code == .cleanupRequired)
+        device.expectRefused(request, code: .cleanupRequired)
     }
 
     @Test("whom the own directory has checked does not sign in where the organisation's provider decides by now")
@@ -51,7 +51,8 @@ struct ChangingRulesTests {
         let request = device.send(desk, VirtualDevice.signIn("ada"))
         try device.useOrganisation()
         device.letProviderAnswer()
-        #expect(device.refusal(request) != nil && device.state.device.account == nil)
+        device.expectSignedOut()
+        #expect(device.refusal(request) != nil)
     }
 
     @Test(
@@ -72,8 +73,8 @@ struct ChangingRulesTests {
         }
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.refusal(request) == .noSuchPrompt)
-        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+        device.expectRefused(request, .noSuchPrompt)
+        device.expectSignedOutOnDisk()
     }
 
     @Test("an administrator of the own directory joins no device whose people another provider knows by now")
@@ -86,7 +87,7 @@ struct ChangingRulesTests {
         let request = device.send(root, .join(credentials))
         try device.useOrganisation()
         device.letProviderAnswer()
-        #expect(device.refusal(request) == .noJoinByPage)
+        device.expectRefused(request, .noJoinByPage)
         #expect(device.state.membership == nil)
     }
 
@@ -100,7 +101,7 @@ struct ChangingRulesTests {
         device.configure { $0.lists.blocked = ["stranger"] }
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.refusal(question)?.code == .appNotEligible)
+        device.expectRefused(question, code: .appNotEligible)
     }
 
     @Test("an app that a new configuration keeps out signs nobody in with the request that it made before")
@@ -112,8 +113,8 @@ struct ChangingRulesTests {
         device.configure { $0.lists.blocked = ["stranger"] }
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.refusal(request)?.code == .appNotEligible)
-        #expect(device.state.device.account == nil)
+        device.expectRefused(request, code: .appNotEligible)
+        device.expectSignedOut()
     }
 
     @Test("a session that a jump of the clock ends as it begins gives nobody its account")
@@ -128,7 +129,7 @@ struct ChangingRulesTests {
         device.setClock(forwardBy: 86_400)
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.state.device.account == nil)
-        #expect(device.refusal(request)?.code == .noCurrentAccount)
+        device.expectSignedOut()
+        device.expectRefused(request, code: .noCurrentAccount)
     }
 }

@@ -16,42 +16,50 @@ struct CleanupLedgerConnectionsTests {
         return ledger
     }
 
+    /// Reports on this connection that app “a” has cleaned up, and expects this to come of it.
     private func finish(
         _ ledger: inout CleanupLedger,
         on connection: String?,
-        mark: UInt64 = 0
-    ) -> CleanupLedger.Effect {
-        ledger.report(.finished, of: 2, by: "a", on: connection, mark: mark, detail: nil, at: .at(20))
+        mark: UInt64 = 0,
+        expecting expected: CleanupLedger.Effect? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let effect = ledger.report(.finished, of: 2, by: "a", on: connection, mark: mark, detail: nil, at: .at(20))
+        if let expected { #expect(effect == expected, sourceLocation: sourceLocation) }
+    }
+
+    /// Expects that app “a” has come so far.
+    private func expect(
+        _ progress: CleanupReport.Progress,
+        in ledger: CleanupLedger,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(ledger.parts[2]?["a"]?.progress == progress, sourceLocation: sourceLocation)
     }
 
     @Test("each process that was given the account has to report; what one has done the others still owe")
     func eachReports() {
         var ledger = ended(":1", ":2")
         #expect(ledger.owed(by: "a", on: ":1").map(\.isShared) == [true], "the second one may store something still")
-        let first = finish(&ledger, on: ":1")
-        #expect(first == .recorded)
-        #expect(ledger.parts[2]?["a"]?.progress == .begun)
-        #expect(ledger.parts[2]?["a"]?.finishedAt == nil)
-        #expect(ledger.owed(by: "a", on: ":1").isEmpty)
+        finish(&ledger, on: ":1", expecting: .recorded)
+        expect(.begun, in: ledger)
+        #expect(ledger.parts[2]?["a"]?.finishedAt == nil && ledger.owed(by: "a", on: ":1").isEmpty)
         #expect(ledger.owed(by: "a", on: ":2") == [OwedSession(epoch: 2, account: .ada)])
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
-        let again = finish(&ledger, on: ":1")
-        #expect(again == .none, "a receipt that comes again says nothing new")
-        let second = finish(&ledger, on: ":2")
-        #expect(second == .completed)
-        #expect(ledger.parts[2]?["a"]?.progress == .finished)
+        // A receipt that comes again says nothing new.
+        finish(&ledger, on: ":1", expecting: CleanupLedger.Effect.none)
+        finish(&ledger, on: ":2", expecting: .completed)
+        expect(.finished, in: ledger)
     }
 
     @Test("a process that was not given the account does not settle it for those that were")
     func stranger() {
         var ledger = ended(":1")
-        let early = finish(&ledger, on: ":9")
-        #expect(early == .recorded)
-        #expect(ledger.parts[2]?["a"]?.progress == .begun)
+        finish(&ledger, on: ":9", expecting: .recorded)
+        expect(.begun, in: ledger)
         #expect(ledger.owed(by: "a", on: ":9").isEmpty, "the data on the disk is gone, and it has none in memory")
         #expect(ledger.owed(by: "a", on: ":1").map(\.epoch) == [2])
-        let last = finish(&ledger, on: ":1")
-        #expect(last == .completed)
+        finish(&ledger, on: ":1", expecting: .completed)
     }
 
     @Test(
@@ -59,27 +67,25 @@ struct CleanupLedgerConnectionsTests {
     )
     func connectionEnded() {
         var ledger = ended(":1", ":2")
-        _ = finish(&ledger, on: ":1")
+        finish(&ledger, on: ":1")
         let ended = ledger.connectionEnded(":2", mark: 1)
         #expect(ended.map(\.session) == [2] && ended.map(\.participant) == ["a"])
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        expect(.owed, in: ledger)
         #expect(ledger.owed(by: "a", on: ":1") == [OwedSession(epoch: 2, account: .ada, mark: 1)])
-        let again = finish(&ledger, on: ":1", mark: 1)
-        #expect(again == .completed)
+        finish(&ledger, on: ":1", mark: 1, expecting: .completed)
     }
 
     @Test("a receipt that was on its way when another process ended does not count: its sender has to look again")
     func receiptOnItsWay() {
         var ledger = ended(":1", ":2")
         _ = ledger.connectionEnded(":2", mark: 1)
-        _ = finish(&ledger, on: ":1")
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        finish(&ledger, on: ":1")
+        expect(.owed, in: ledger)
         // A question of another part of that process does not change when its cleanup began.
         ledger.ask("a", on: ":1")
-        _ = finish(&ledger, on: ":1")
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
-        let again = finish(&ledger, on: ":1", mark: 1)
-        #expect(again == .completed)
+        finish(&ledger, on: ":1")
+        expect(.owed, in: ledger)
+        finish(&ledger, on: ":1", mark: 1, expecting: .completed)
     }
 
     @Test("a second process that ends during a cleanup has it done once more, as the first has")
@@ -89,21 +95,19 @@ struct CleanupLedgerConnectionsTests {
         ledger.ask("a", on: ":1")
         _ = ledger.connectionEnded(":3", mark: 2)
         ledger.ask("a", on: ":1")
-        _ = finish(&ledger, on: ":1", mark: 1)
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
-        let again = finish(&ledger, on: ":1", mark: 2)
-        #expect(again == .completed)
+        finish(&ledger, on: ":1", mark: 1)
+        expect(.owed, in: ledger)
+        finish(&ledger, on: ":1", mark: 2, expecting: .completed)
     }
 
     @Test("what one process has reported stays so when it leaves, and the ledger forgets its connection")
     func reportedAndLeft() {
         var ledger = ended(":1", ":2", ":3")
         _ = ledger.connectionEnded(":3", mark: 1)
-        _ = finish(&ledger, on: ":1", mark: 1)
+        finish(&ledger, on: ":1", mark: 1)
         let reopened = ledger.connectionEnded(":1", mark: 2)
         #expect(reopened.isEmpty && ledger.parts[2]?["a"]?.reported.isEmpty == true)
-        let last = finish(&ledger, on: ":2", mark: 1)
-        #expect(last == .completed)
+        finish(&ledger, on: ":2", mark: 1, expecting: .completed)
     }
 
     @Test("where a process had ended before a start of the broker, each process that asks has to report")
@@ -115,13 +119,11 @@ struct CleanupLedgerConnectionsTests {
         )
         ledger.ask("a", on: ":1")
         ledger.ask("a", on: ":2")
-        let first = finish(&ledger, on: ":1", mark: 1)
-        #expect(first == .recorded)
+        finish(&ledger, on: ":1", mark: 1, expecting: .recorded)
         #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2])
         ledger.ask("a", on: ":1")
         #expect(ledger.owed(by: "a", on: ":1").isEmpty, "it has reported, and is not asked for it again")
-        let second = finish(&ledger, on: ":2", mark: 1)
-        #expect(second == .completed)
+        finish(&ledger, on: ":2", mark: 1, expecting: .completed)
     }
 
     @Test(
@@ -132,13 +134,11 @@ struct CleanupLedgerConnectionsTests {
         var ledger = CleanupLedger(sessions: before.sessions, parts: before.parts)
         #expect(ledger.connections == [":1", ":2", ":3"])
         _ = ledger.connectionEnded(":3", mark: 1)
-        let first = finish(&ledger, on: ":1", mark: 1)
-        #expect(first == .recorded)
+        finish(&ledger, on: ":1", mark: 1, expecting: .recorded)
         #expect(ledger.owed(by: "a", on: ":2").map(\.epoch) == [2], "it has not asked yet")
         _ = ledger.connectionEnded(":2", mark: 2)
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
-        let last = finish(&ledger, on: ":1", mark: 2)
-        #expect(last == .completed)
+        expect(.owed, in: ledger)
+        finish(&ledger, on: ":1", mark: 2, expecting: .completed)
     }
 
     @Test("the end of all processes settles nothing where none has reported: the data is on the disk")
@@ -149,11 +149,10 @@ struct CleanupLedgerConnectionsTests {
             #expect(ended.isEmpty)
         }
         #expect(ledger.sessions[2]?.outcome == .open)
-        #expect(ledger.parts[2]?["a"]?.progress == .owed)
+        expect(.owed, in: ledger)
         // One process that starts later does it for all.
         ledger.ask("a", on: ":4")
-        let effect = finish(&ledger, on: ":4", mark: 2)
-        #expect(effect == .completed)
+        finish(&ledger, on: ":4", mark: 2, expecting: .completed)
     }
 
     @Test("the end of a process in an open session takes nothing from the list")
@@ -185,8 +184,7 @@ struct CleanupLedgerConnectionsTests {
         ledger.end(2, at: .at(10))
         let first = ledger.report(.finished, of: 2, by: ada, on: ":1", detail: nil, at: .at(20))
         #expect(first == .recorded)
-        #expect(ledger.debtors == [grace])
-        #expect(ledger.report(of: 2)?.apps.map(\.user) == [1, 2])
+        #expect(ledger.debtors == [grace] && ledger.report(of: 2)?.apps.map(\.user) == [1, 2])
         let second = ledger.report(.finished, of: 2, by: grace, on: ":2", detail: nil, at: .at(20))
         #expect(second == .completed)
     }
@@ -200,10 +198,9 @@ struct CleanupLedgerConnectionsTests {
         _ = ledger.rename("old", to: "a")
         ledger.end(2, at: .at(10))
         #expect(ledger.parts[2]?["a"]?.connections == [":1", ":2"])
-        _ = finish(&ledger, on: ":1")
+        finish(&ledger, on: ":1")
         #expect(ledger.sessions[2]?.outcome == .open)
-        let last = finish(&ledger, on: ":2")
-        #expect(last == .completed)
+        finish(&ledger, on: ":2", expecting: .completed)
     }
 
     @Test("what changes is named for the disk, and what could not be written is named again")
@@ -212,7 +209,7 @@ struct CleanupLedgerConnectionsTests {
         let changes = ledger.takeChanges()
         #expect(changes.sessions == [2] && changes.parts == [2: ["a"]])
         #expect(ledger.changes == CleanupLedger.Changes())
-        _ = finish(&ledger, on: ":1")
+        finish(&ledger, on: ":1")
         ledger.putBack(changes)
         #expect(ledger.changes == changes)
     }

@@ -46,6 +46,23 @@ struct CleanupLedgerTests {
         }
     }
 
+    private func expect(
+        _ expected: CleanupLedger.Effect,
+        of effect: CleanupLedger.Effect,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(effect == expected, sourceLocation: sourceLocation)
+    }
+
+    private func expectExpired(
+        _ expected: [UInt64],
+        of expired: [UInt64],
+        _ comment: Comment? = nil,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(expired == expected, comment, sourceLocation: sourceLocation)
+    }
+
     private func progress(_ ledger: CleanupLedger, _ app: Participant = "a", of epoch: UInt64 = 2) -> Progress? {
         ledger.parts[epoch]?[app]?.progress
     }
@@ -56,16 +73,13 @@ struct CleanupLedgerTests {
     func hold() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
-        let (first, second) = (ledger.hold(2, by: "a", on: nil), ledger.hold(2, by: "a", on: nil))
-        #expect(first && !second)
-        let unknown = ledger.hold(3, by: "a", on: nil)
-        #expect(!unknown)
+        // The second time, and in a session that is unknown.
+        let inTime = [2, 2, 3].map { ledger.hold($0, by: "a", on: nil) }
         #expect(ledger.owed(by: "a").isEmpty, "nothing is owed while the session is open")
         #expect(ledger.report(of: 2) == nil)
         ledger.end(2, at: .at(1))
         let late = ledger.hold(2, by: "b", on: nil)
-        #expect(!late)
-        #expect(ledger.parts[2]?.keys.sorted() == ["a"])
+        #expect(inTime == [true, false, false] && !late && ledger.parts[2]?.keys.sorted() == ["a"])
     }
 
     @Test("a session that ends leaves each of its apps with a duty, in its report and in what each owes")
@@ -73,23 +87,18 @@ struct CleanupLedgerTests {
         let ledger = ended("b", "a")
         #expect(ledger.openRounds.map(\.number) == [2])
         #expect(ledger.awaited == ["a", "b"])
-        #expect(ledger.debtors == ["a", "b"])
-        #expect(ledger.idle == ["a", "b"])
+        #expect(ledger.debtors == ["a", "b"] && ledger.idle == ["a", "b"])
         #expect(ledger.owed(by: "a") == [OwedSession(epoch: 2, account: .ada)])
         let report = ledger.report(of: 2) { $0 == "b" }
-        #expect(report?.outcome == .open)
-        #expect(report?.endedAt == Moment.at(10).wall)
-        #expect(report?.apps.map(\.identifier) == ["a", "b"])
-        #expect(report?.apps.map(\.user) == [1000, 1000])
-        #expect(report?.apps.map(\.progress) == [.owed, .owed])
-        #expect(report?.apps.map(\.isRunning) == [false, true])
+        #expect(report?.outcome == .open && report?.endedAt == Moment.at(10).wall)
+        #expect(report?.apps.map(\.identifier) == ["a", "b"] && report?.apps.map(\.user) == [1000, 1000])
+        #expect(report?.apps.map(\.progress) == [.owed, .owed] && report?.apps.map(\.isRunning) == [false, true])
     }
 
     @Test("a session that no app was told of is complete at once, and its name is gone")
     func endWithoutApps() {
         let ledger = ended()
-        #expect(ledger.report(of: 2)?.isComplete == true)
-        #expect(ledger.sessions[2]?.account == nil)
+        #expect(ledger.report(of: 2)?.isComplete == true && ledger.sessions[2]?.account == nil)
         #expect(ledger.openRounds.isEmpty)
     }
 
@@ -149,8 +158,7 @@ struct CleanupLedgerTests {
     func reservedProgress(_ progress: Progress) {
         var ledger = ledger(.begun)
         let before = ledger
-        let effect = ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
-        #expect(effect == .none)
+        expect(.none, of: ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20)))
         #expect(ledger == before)
     }
 
@@ -158,8 +166,7 @@ struct CleanupLedgerTests {
     func repeated(_ progress: Progress) {
         var ledger = ledger(progress)
         let before = ledger
-        let effect = ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20))
-        #expect(effect == .none)
+        expect(.none, of: ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20)))
         #expect(ledger == before)
     }
 
@@ -170,8 +177,7 @@ struct CleanupLedgerTests {
         _ = ledger.hold(4, by: "a", on: nil)
         let before = ledger
         for (app, epoch) in [("stranger", 2), ("a", 4), ("a", 77)] as [(Participant, UInt64)] {
-            let effect = ledger.report(.finished, of: epoch, by: app, on: nil, detail: nil, at: .at(21))
-            #expect(effect == .none)
+            expect(.none, of: ledger.report(.finished, of: epoch, by: app, on: nil, detail: nil, at: .at(21)))
         }
         #expect(ledger == before)
     }
@@ -182,17 +188,13 @@ struct CleanupLedgerTests {
     )
     func completion(_ last: Progress) {
         var ledger = ended("a", "b")
-        let first = ledger.report(.finished, of: 2, by: "b", on: nil, detail: "3 files", at: .at(11))
-        #expect(first == .recorded)
+        expect(.recorded, of: ledger.report(.finished, of: 2, by: "b", on: nil, detail: "3 files", at: .at(11)))
         #expect(ledger.sessions[2]?.account == .ada)
-        let second = ledger.report(last, of: 2, by: "a", on: nil, detail: nil, at: .at(12))
-        #expect(second == .completed)
+        expect(.completed, of: ledger.report(last, of: 2, by: "a", on: nil, detail: nil, at: .at(12)))
         #expect(ledger.sessions[2]?.account == nil)
         let report = ledger.report(of: 2)
-        #expect(report?.isComplete == true)
-        #expect(report?.owing.isEmpty == true)
-        #expect(report?.apps.last?.finishedAfter == 1)
-        #expect(report?.apps.last?.detail == "3 files")
+        #expect(report?.isComplete == true && report?.owing.isEmpty == true)
+        #expect(report?.apps.last?.finishedAfter == 1 && report?.apps.last?.detail == "3 files")
         #expect(ledger.debtors.isEmpty && ledger.openRounds.isEmpty && ledger.awaited.isEmpty)
     }
 
@@ -221,7 +223,7 @@ struct CleanupLedgerTests {
             var now = Moment.at(uptime)
             now.wall += jump
             let expired = ledger.expire(timeout: .seconds(10), at: now)
-            #expect(expired == (isLate ? [2] : []), "at \(uptime), with the wall clock set by \(jump)")
+            expectExpired(isLate ? [2] : [], of: expired, "at \(uptime), with the wall clock set by \(jump)")
             #expect(ledger.sessions[2]?.outcome == (isLate ? .expired : .open))
             #expect(ledger.owed(by: "a").map(\.account) == [.ada])
         }
@@ -233,13 +235,10 @@ struct CleanupLedgerTests {
     func expireTwice() {
         var ledger = ended("a")
         _ = ledger.expire(timeout: .seconds(1), at: .at(100))
-        let again = ledger.expire(timeout: .seconds(1), at: .at(200))
-        #expect(again.isEmpty)
+        expectExpired([], of: ledger.expire(timeout: .seconds(1), at: .at(200)))
         #expect(ledger.awaited.isEmpty)
-        let effect = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(201))
-        #expect(effect == .completed)
-        let complete = ledger.expire(timeout: .seconds(1), at: .at(300))
-        #expect(complete.isEmpty)
+        expect(.completed, of: ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(201)))
+        expectExpired([], of: ledger.expire(timeout: .seconds(1), at: .at(300)))
         #expect(ledger.sessions[2]?.outcome == .complete)
     }
 
@@ -247,8 +246,7 @@ struct CleanupLedgerTests {
     func openSessionDoesNotExpire() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
-        let expired = ledger.expire(timeout: .seconds(0), at: .at(1000))
-        #expect(expired.isEmpty)
+        expectExpired([], of: ledger.expire(timeout: .seconds(0), at: .at(1000)))
     }
 
     // MARK: Names and memory
@@ -281,8 +279,7 @@ struct CleanupLedgerTests {
         #expect(!same && !unknown)
         _ = ledger.rename("old", to: "new")
         ledger.end(2, at: .at(1))
-        #expect(ledger.owed(by: "new").map(\.epoch) == [2])
-        #expect(ledger.owed(by: "old").isEmpty)
+        #expect(ledger.owed(by: "new").map(\.epoch) == [2] && ledger.owed(by: "old").isEmpty)
     }
 
     @Test("pruning forgets the oldest complete rounds, never one that somebody still owes")
@@ -296,8 +293,7 @@ struct CleanupLedgerTests {
         }
         ledger.begin(7, account: .grace, at: .at(3))
         ledger.prune(keeping: 2, namesSince: .distantPast)
-        #expect(ledger.sessions.keys.sorted() == [2, 5, 6, 7])
-        #expect(ledger.parts.keys.sorted() == [2, 5, 6])
+        #expect(ledger.sessions.keys.sorted() == [2, 5, 6, 7] && ledger.parts.keys.sorted() == [2, 5, 6])
     }
 
     @Test("rounds that an app never completes go on in later ones of the same account, and no debt is lost")
@@ -313,8 +309,7 @@ struct CleanupLedgerTests {
         #expect(ledger.sessions.keys.sorted() == [50] + (91...100))
         #expect(ledger.unfinished == Set(ledger.sessions.keys))
         #expect(ledger.owed(by: "a").map(\.epoch) == [50] + (91...100), "of Grace there is no later round")
-        #expect(ledger.owed(by: "b").map(\.epoch) == [91])
-        #expect(ledger.connections == ["b1"])
+        #expect(ledger.owed(by: "b").map(\.epoch) == [91] && ledger.connections == ["b1"])
         let changes = ledger.takeChanges()
         #expect(changes.sessions.isSuperset(of: 1...100))
         for epoch: UInt64 in [50] + (91...100) {

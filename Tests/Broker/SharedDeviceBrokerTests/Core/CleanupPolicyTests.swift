@@ -51,7 +51,7 @@ struct CleanupPolicyTests {
         let device = VirtualDevice(.strict)
         let desk = device.app("desk")
         device.feed(.manifests([], problems: ["bad"], unknown: ["/apps/bad.json"]))
-        #expect(device.refusalOfSignIn("ada", by: desk) == .manifestUnknown("/apps/bad.json"))
+        device.expectRefused(device.send(desk, VirtualDevice.signIn("ada")), .manifestUnknown("/apps/bad.json"))
         device.configure { $0.cleanup = .advisory }
         try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
@@ -69,10 +69,10 @@ struct CleanupPolicyTests {
         let checks = device.passwordChecks
         let first = device.refusalOfSignIn("grace", by: scene.desk)
         #expect(first == .cleanupPending([scene.key("a"), scene.key("desk")]))
-        #expect(device.passwordChecks == checks, "the password is not looked at before")
+        device.expectPasswordChecks(checks, "the password is not looked at before")
         try device.finish(scene.desk)
-        #expect(device.refusalOfSignIn("grace", by: scene.desk) == .cleanupPending([scene.key("a")]))
-        #expect(device.state.device.account == nil)
+        device.expectRefused(device.send(scene.desk, VirtualDevice.signIn("grace")), .cleanupPending([scene.key("a")]))
+        device.expectSignedOut()
         try device.finish(scene.a)
         try device.signIn("grace", by: scene.desk)
         #expect(device.heldFor.isEmpty)
@@ -84,10 +84,11 @@ struct CleanupPolicyTests {
         let device = scene.device
         let waiting = device.send(scene.desk, VirtualDevice.signIn("grace", patience: .seconds(60)))
         try device.finish(scene.desk)
-        #expect(device.replies[waiting] == nil && device.state.device.account == nil)
+        device.expectUnanswered(waiting)
+        device.expectSignedOut()
         try device.finish(scene.a)
         #expect(try #require(device.answer(waiting)["epoch"]?.unsignedValue) > scene.session)
-        #expect(device.state.device.account?.username == "grace")
+        device.expectPerson("grace")
     }
 
     @Test("a sign-in that is patient is refused when its time is over")
@@ -95,9 +96,9 @@ struct CleanupPolicyTests {
         let scene = try Scene(.strict)
         let waiting = scene.device.send(scene.desk, VirtualDevice.signIn("grace", patience: .seconds(60)))
         scene.device.advance(by: .seconds(59))
-        #expect(scene.device.replies[waiting] == nil)
+        scene.device.expectUnanswered(waiting)
         scene.device.advance(by: .seconds(1))
-        #expect(scene.device.refusal(waiting)?.code == .cleanupPending)
+        scene.device.expectRefused(waiting, code: .cleanupPending)
     }
 
     @Test("a round that opens while the password is looked at is in the way, too")
@@ -111,7 +112,7 @@ struct CleanupPolicyTests {
         try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         for answer in answers { device.feed(answer) }
-        #expect(device.refusal(late) == .cleanupPending([VirtualDevice.key("desk")]))
+        device.expectRefused(late, .cleanupPending([VirtualDevice.key("desk")]))
     }
 
     @Test("when the time is over the next user gets in, but not to the app that still owes")
@@ -119,7 +120,7 @@ struct CleanupPolicyTests {
         let scene = try Scene(Self.halfMinute)
         let (device, session) = (scene.device, scene.session)
         try device.finish(scene.desk)
-        #expect(device.refusalOfSignIn("grace", by: scene.desk) == .cleanupPending([scene.key("a")]))
+        device.expectRefused(device.send(scene.desk, VirtualDevice.signIn("grace")), .cleanupPending([scene.key("a")]))
         device.advance(by: .seconds(31))
         #expect(try device.round(session, by: scene.desk)?.outcome == .expired)
         try device.signIn("grace", by: scene.desk)
@@ -127,9 +128,9 @@ struct CleanupPolicyTests {
         #expect(answer.isWithheld && answer.isStrict && answer.session.account == nil)
         #expect(answer.owed.map(\.epoch) == [session])
         #expect(throws: Refusal.cleanupRequired) { try device.token(for: "grace", by: scene.a) }
-        #expect(try device.session(for: device.app("b")).session.account?.username == "grace")
+        try device.expectAccount("grace", for: device.app("b"))
         try device.finish(scene.a)
-        #expect(try device.session(for: scene.a).session.account?.username == "grace")
+        try device.expectAccount("grace", for: scene.a)
         #expect(try device.round(session, by: scene.desk)?.outcome == .complete)
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.expired).map(\.detail) == ["still owing: \(scene.key("a"))"])
@@ -140,7 +141,7 @@ struct CleanupPolicyTests {
     func quarantinedSignIn() throws {
         let scene = try Scene(Self.halfMinute)
         scene.device.advance(by: .seconds(31))
-        #expect(scene.device.refusalOfSignIn("grace", by: scene.a) == .cleanupRequired)
+        scene.device.expectRefused(scene.device.send(scene.a, VirtualDevice.signIn("grace")), .cleanupRequired)
     }
 
     @Test("a policy that waits without end waits for what expired under another one, too")
@@ -151,7 +152,7 @@ struct CleanupPolicyTests {
         #expect(device.heldFor.isEmpty)
         device.configure { $0.cleanup = .strict }
         #expect(device.heldFor == [scene.key("a"), scene.key("desk")])
-        #expect(device.refusalOfSignIn("grace", by: scene.desk)?.code == .cleanupPending)
+        device.expectRefused(device.send(scene.desk, VirtualDevice.signIn("grace")), code: .cleanupPending)
         for app in [scene.a, scene.desk] { try device.report(.finished, of: scene.session, by: app) }
         try device.signIn("grace", by: scene.desk)
     }
@@ -169,7 +170,7 @@ struct CleanupPolicyTests {
             #expect(device.state.ledger.sessions[session]?.outcome == .open, "set by \(jump)")
             device.advance(by: .seconds(1))
             #expect(device.state.ledger.sessions[session]?.outcome == .expired, "set by \(jump)")
-            #expect(device.replies[waiting] == nil, "who waits for the end waits on: the round is not complete")
+            device.expectUnanswered(waiting, "who waits for the end waits on: the round is not complete")
             try device.finish(scene.desk, scene.a)
             #expect(try CleanupReport(device.answer(waiting)["round"]).isComplete)
         }
@@ -211,11 +212,11 @@ struct CleanupPolicyTests {
         try device.report(.finished, of: session, by: root)
         #expect(device.heldFor == ["org.example.app"])
         try device.report(.finished, of: session, by: ada)
-        #expect(device.refusalOfSignIn("grace", by: root)?.code == .cleanupPending)
-        #expect(try device.owed(by: ada).isEmpty)
-        #expect(try device.owed(by: second) == [session])
+        device.expectRefused(device.send(root, VirtualDevice.signIn("grace")), code: .cleanupPending)
+        try device.expectOwed([], by: ada)
+        try device.expectOwed([session], by: second)
         device.quit(second)
-        #expect(try device.owed(by: ada) == [session], "the other process may have stored something since")
+        try device.expectOwed([session], by: ada, "the other process may have stored something since")
         try device.report(.finished, of: session, by: ada)
         #expect(try device.round(session, by: ada)?.isComplete == true)
         try device.signIn("grace", by: root)

@@ -45,15 +45,13 @@ struct CleanupRoundTests {
         }
         #expect(try waive(sessions[0], user: 7).isEmpty, "another user's")
         #expect(try waive(sessions[0]) == [sessions[0]])
-        #expect(try device.owed(by: a) == [sessions[1]])
-        #expect(try waive(nil) == [sessions[1]])
-        #expect(try waive(nil) == [])
-        #expect(try device.owed(by: a).isEmpty)
+        try device.expectOwed([sessions[1]], by: a)
+        #expect(try waive(nil) == [sessions[1]] && waive(nil) == [])
+        try device.expectOwed([], by: a)
         let entries = device.disk.entries(.waived, app: VirtualDevice.key("a"))
-        #expect(entries.map(\.session) == sessions)
-        #expect(entries.map(\.detail) == ["was removed", "was removed"])
+        #expect(entries.map(\.session) == sessions && entries.map(\.detail) == ["was removed", "was removed"])
         let call = Request.Call.waive(app: "a", user: nil, session: nil, reason: "mine")
-        #expect(throws: Refusal.notPermitted) { try device.ask(a, call) }
+        device.expectRefused(device.send(a, call), .notPermitted)
     }
 
     @Test("a receipt that comes again, or for nothing, is taken and changes nothing")
@@ -88,7 +86,7 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.apps.first?.progress == .owed)
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.interrupted).map(\.session) == [session])
-        #expect(try device.owed(by: device.app("a")) == [session])
+        try device.expectOwed([session], by: device.app("a"))
     }
 
     @Test("what apps owe is there after a restart, and they are told to ask")
@@ -97,9 +95,9 @@ struct CleanupRoundTests {
         try device.report(.finished, of: session, by: desk)
         let announced = device.announcements
         device.restart()
-        #expect(device.announcements == announced + 1)
-        #expect(try device.owed(by: device.app("a")) == [session])
-        #expect(try device.owed(by: device.app("desk")).isEmpty)
+        device.expectAnnouncements(announced + 1)
+        try device.expectOwed([session], by: device.app("a"))
+        try device.expectOwed([], by: device.app("desk"))
     }
 
     @Test("an app that runs and has not begun is reminded, at growing intervals, until it begins")
@@ -108,9 +106,9 @@ struct CleanupRoundTests {
         try device.report(.finished, of: session, by: desk)
         let announced = device.announcements
         device.advance(by: .seconds(2))
-        #expect(device.announcements == announced + 1)
+        device.expectAnnouncements(announced + 1)
         device.advance(by: .seconds(4))
-        #expect(device.announcements == announced + 2)
+        device.expectAnnouncements(announced + 2)
         device.advance(by: .seconds(3600))
         #expect((announced + 50...announced + 70).contains(device.announcements), "about once a minute")
         // What it was told may have been the answer to a question that leads to no cleanup.
@@ -121,7 +119,7 @@ struct CleanupRoundTests {
         last = device.announcements
         try device.report(.begun, of: session, by: a)
         device.advance(by: .seconds(3600))
-        #expect(device.announcements == last)
+        device.expectAnnouncements(last)
     }
 
     @Test("a process that has cleaned up, and owes it again because another one of its app has ended, is reminded")
@@ -137,7 +135,7 @@ struct CleanupRoundTests {
         device.advance(by: .seconds(3))
         #expect(device.announcements > announced, "the other process has not reported")
         device.quit(other)
-        #expect(try device.owed(by: a) == [session])
+        try device.expectOwed([session], by: a)
         let last = device.announcements
         device.advance(by: .seconds(3))
         #expect(device.announcements > last)
@@ -169,16 +167,16 @@ struct CleanupRoundTests {
         try device.signOut(by: desk)
         try device.report(.finished, of: session, by: desk)
         // It was not given the account, and begins all the same.
-        #expect(try device.owed(by: late) == [session])
+        try device.expectOwed([session], by: late)
         device.quit(second)
-        #expect(try device.owed(by: third) == [session])
+        try device.expectOwed([session], by: third)
         try device.report(.finished, of: session, by: third)
         // An answer that named no debt would have it clean up and report without end.
         let receipt = Request.Call.report(.finished, session: session, detail: nil)
         for _ in 0..<2 { #expect(try device.ask(late, receipt) == ["again": .boolean(true)]) }
         let entries = device.journal.filter { $0.detail?.contains("does not count") == true }
         #expect(entries.map(\.event) == [.interrupted] && entries.map(\.session) == [session])
-        #expect(try device.owed(by: late) == [session])
+        try device.expectOwed([session], by: late)
         for app in [late, a] { try device.finish(app) }
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
@@ -190,7 +188,7 @@ struct CleanupRoundTests {
         #expect(try CleanupReport(first["round"]).session == session)
         let revision = try #require(first["revision"]?.unsignedValue)
         let waiting = device.send(desk, round(session, after: revision, patience: .seconds(60)))
-        #expect(device.replies[waiting] == nil)
+        device.expectUnanswered(waiting)
         try device.report(.begun, of: session, by: a)
         let second = try #require(device.answer(waiting)["revision"]?.unsignedValue)
         #expect(second > revision)
@@ -206,9 +204,9 @@ struct CleanupRoundTests {
         let revision = try device.ask(desk, round())["revision"]?.unsignedValue
         let waiting = device.send(desk, round(session, after: revision, patience: .seconds(10)))
         device.advance(by: .seconds(9))
-        #expect(device.replies[waiting] == nil)
+        device.expectUnanswered(waiting)
         device.advance(by: .seconds(1))
-        #expect(throws: Never.self) { try device.answer(waiting) }
+        _ = try device.answer(waiting)
     }
 
     @Test("the log has each step, in order and once")
@@ -237,12 +235,11 @@ struct CleanupRoundTests {
         let new = device.app(nil, executable: "/usr/bin/new")
         try device.signIn("grace", by: new)
         let answer = try device.session(for: a)
-        #expect(answer.session.account == nil && answer.isWithheld)
-        #expect(answer.owed.map(\.epoch) == [session])
-        #expect(device.refusal(device.send(a, device.acquireToken(for: "grace")))?.code == .appNotEligible)
+        #expect(answer.session.account == nil && answer.isWithheld && answer.owed.map(\.epoch) == [session])
+        device.expectRefused(device.send(a, device.acquireToken(for: "grace")), code: .appNotEligible)
         try device.report(.finished, of: session, by: a)
         #expect(device.disk.part("a", of: session)?.progress == .finished)
-        #expect(device.refusal(device.send(a, .currentAccount))?.code == .appNotEligible)
+        device.expectRefused(device.send(a, .currentAccount), code: .appNotEligible)
     }
 
     @Test("an app that gets a manifest takes what it owes along")
@@ -251,7 +248,7 @@ struct CleanupRoundTests {
         let session = try device.signIn("ada", by: early)
         try device.signOut(by: early)
         device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))
-        #expect(try device.owed(by: early) == [session])
+        try device.expectOwed([session], by: early)
         #expect(try device.round(session, by: early)?.apps.map(\.identifier) == ["org.example.app"])
         try device.report(.finished, of: session, by: early)
         #expect(device.disk.parts[session]?.keys.map(\.app) == ["org.example.app"])

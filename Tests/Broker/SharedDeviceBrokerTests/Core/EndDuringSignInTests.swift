@@ -38,10 +38,10 @@ struct EndDuringSignInTests {
 
     private func expectNobody(_ number: UInt64) {
         let refusal = device.refusal(number)
-        #expect(refusal?.code == .interactionRequired)
-        #expect(refusal?.description.contains("has ended") == true)
-        #expect(device.state.device.account == nil && device.state.prompts.isEmpty)
-        #expect(device.provider.ends.map(\.person.subject) == ["ada"])
+        #expect(refusal?.code == .interactionRequired && refusal?.description.contains("has ended") == true)
+        device.expectSignedOut()
+        #expect(device.state.prompts.isEmpty)
+        device.expectEnds(of: ["ada"])
         device.advance(by: .seconds(1))
         #expect(device.disk.device.account == nil)
     }
@@ -84,7 +84,7 @@ struct EndDuringSignInTests {
         )
         device.letProviderAnswer()
         #expect(try device.answer(number)["username"] == .string("ada"))
-        #expect(device.provider.renewals.isEmpty)
+        device.expectRenewals(0)
     }
 
     @Test("an end from before the sign-in has the provider asked as soon as the person is signed in")
@@ -93,7 +93,7 @@ struct EndDuringSignInTests {
         try report(ended("ada", now - 61))
         device.letProviderAnswer()
         #expect(try device.answer(number)["username"] == .string("ada"))
-        #expect(device.provider.renewals.count == 1)
+        device.expectRenewals(1)
     }
 
     @Test("a doubt that comes during the sign-in has the provider asked afterwards", arguments: ["ada", nil, "grace"])
@@ -140,7 +140,7 @@ struct EndDuringSignInTests {
         let number = try exchange()
         try report(ended("ada", session: "second", now))
         device.letProviderAnswer()
-        #expect(device.refusal(number)?.code == .interactionRequired)
+        device.expectRefused(number, code: .interactionRequired)
         #expect(device.state.device.epoch == epoch && device.state.provider.needsPerson)
         #expect(device.provider.ends.map(\.session) == ["second"])
     }
@@ -165,7 +165,7 @@ struct EndDuringSignInTests {
             device.letProviderAnswer()
         }
         #expect(try device.answer(number)["username"] == .string("ada"))
-        #expect(device.state.provider.needsPerson && device.state.device.account != nil)
+        device.expectPersonWanted()
     }
 
     @Test("the next sign-in is not held to what was told during the last one")
@@ -181,7 +181,7 @@ struct EndDuringSignInTests {
         try report(ended("ada", now))
         device.advance(by: .seconds(1))
         try device.signInAtProvider("ada", by: prompt)
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
     }
 
     @Test("what is remembered is bounded; where something was forgotten, nobody is signed in who may have been meant")
@@ -193,7 +193,8 @@ struct EndDuringSignInTests {
         }
         #expect(device.state.provider.heard.count <= 1000)
         device.letProviderAnswer()
-        #expect(device.refusal(number)?.code == .interactionRequired && device.state.device.account == nil)
+        device.expectRefused(number, code: .interactionRequired)
+        device.expectSignedOut()
         try device.signInAtProvider("ada", by: prompt)
         #expect(device.state.provider.heard.count == 0)
     }
@@ -218,6 +219,6 @@ struct EndDuringSignInTests {
         for round in 0..<100 { try report(ended(String(repeating: "x", count: 10_000) + "\(round)", now)) }
         #expect(device.state.provider.heard.bytes <= 256 << 10)
         device.letProviderAnswer()
-        #expect(device.refusal(number)?.code == .interactionRequired)
+        device.expectRefused(number, code: .interactionRequired)
     }
 }

@@ -14,14 +14,14 @@ struct EndingLoginsTests {
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         // No app held anything.
-        #expect(device.endedLogins == [["1"]])
+        device.expectEndedLogins([["1"]])
         device.sit()
         device.sit(.of(1000, "2", began: 1_000_500))
         _ = try device.session(for: desk)
         try device.signOut(by: desk)
         #expect(device.endedLogins.count == 1)
         try device.finish(desk)
-        #expect(device.endedLogins == [["1"], ["2"]])
+        device.expectEndedLogins([["1"], ["2"]])
     }
 
     @Test("while logind is away nobody looks at what is due again and again; when it is back the login is ended")
@@ -34,9 +34,9 @@ struct EndingLoginsTests {
         device.feed(.seat(nil))
         device.advance(by: .seconds(30))
         #expect(device.state.nextDeadline.map { $0 > device.now.uptime } ?? true)
-        #expect(device.endedLogins == [])
+        device.expectEndedLogins([])
         device.sit(.of())
-        #expect(device.endedLogins == [["1"]])
+        device.expectEndedLogins([["1"]])
     }
 
     @Test("it is ended after ten seconds without receipts, and asked for again while it is still there")
@@ -47,9 +47,9 @@ struct EndingLoginsTests {
         _ = try device.session(for: desk)
         try device.signOut(by: desk)
         device.advance(by: .milliseconds(9900))
-        #expect(device.endedLogins == [])
+        device.expectEndedLogins([])
         device.advance(by: .milliseconds(200))
-        #expect(device.endedLogins == [["1"]])
+        device.expectEndedLogins([["1"]])
         device.feed(.loginsEnded(["1"], nil))
         device.advance(by: .seconds(5))
         #expect(device.endedLogins.count == 2)
@@ -82,14 +82,14 @@ struct EndingLoginsTests {
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         device.feed(.loginsEnded(["1"], "not permitted"))
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
-        #expect(device.state.device.account?.username == "bea")
+        device.expectPerson("bea")
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
-        #expect(device.endedLogins == [["1"], ["2"]])
+        device.expectEndedLogins([["1"], ["2"]])
         device.feed(.loginsEnded(["2"], nil))
         #expect(device.loginProblem == "login session 1 cannot be ended: not permitted")
         device.sit(.of(isActive: false))
         device.advance(by: .seconds(5))
-        #expect(device.endedLogins == [["1"], ["2"], ["1"]])
+        device.expectEndedLogins([["1"], ["2"], ["1"]])
         device.sit()
         #expect(device.loginProblem == nil)
     }
@@ -103,12 +103,12 @@ struct EndingLoginsTests {
         _ = try device.session(for: desk)
         try device.signOut(by: desk)
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
-        #expect(device.state.device.account?.username == "bea")
+        device.expectPerson("bea")
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
         // Nobody held anything of Bea's; the desk still cleans up what it holds of Ada's.
-        #expect(device.endedLogins == [["2"]])
+        device.expectEndedLogins([["2"]])
         try device.finish(desk)
-        #expect(device.endedLogins == [["2"], ["1"]])
+        device.expectEndedLogins([["2"], ["1"]])
     }
 
     @Test("a log-out and a switch of users end no login session")
@@ -118,7 +118,7 @@ struct EndingLoginsTests {
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
         device.sit(.of())
         device.advance(by: .seconds(60))
-        #expect(device.endedLogins == [])
+        device.expectEndedLogins([])
     }
 
     @Test(
@@ -134,7 +134,7 @@ struct EndingLoginsTests {
         device.restart()
         device.sit(.of())
         device.advance(by: .seconds(11))
-        #expect(device.endedLogins == [["1"]])
+        device.expectEndedLogins([["1"]])
 
         let other = VirtualDevice()
         try other.signIn("ada", by: other.app("desk"))
@@ -145,7 +145,7 @@ struct EndingLoginsTests {
         }
         other.sit(.of(began: 900_000))
         other.advance(by: .seconds(60))
-        #expect(other.endedLogins == [])
+        other.expectEndedLogins([])
     }
 
     @Test("with passwords, too: all graphical sessions at the seat, and no text console")
@@ -156,9 +156,9 @@ struct EndingLoginsTests {
         let desk = device.app("desk")
         try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
-        #expect(device.endedLogins == [])
+        device.expectEndedLogins([])
         try device.finish(desk)
-        #expect(device.endedLogins == [["1"]])
+        device.expectEndedLogins([["1"]])
     }
 }
 
@@ -171,13 +171,13 @@ struct ShutdownTests {
         device.sit(.of())
         _ = try device.session(for: desk)
         device.feed(.login(.shutdown))
-        #expect(device.person == nil && device.signOutCauses == ["shutdown"])
+        device.expectPerson(nil, signedOutBy: ["shutdown"])
         #expect(device.allowedShutdowns == 0)
         try device.finish(desk)
         device.advance(by: .seconds(1))
         #expect(device.allowedShutdowns == 1)
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
     }
 
     @Test("where nobody is signed in it does not wait; after it was cancelled a new login signs in")
@@ -187,8 +187,8 @@ struct ShutdownTests {
         device.advance(by: .seconds(1))
         #expect(device.allowedShutdowns == 1)
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.feed(.login(.shutdownCancelled))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 }

@@ -17,11 +17,11 @@ struct EnforcementFaultTests {
         let (device, enforcer) = (scene.device, scene.enforcer)
         device.advance(by: .seconds(60))
         for pause in [5, 10, 20, 40, 60, 60] {
-            #expect(try device.askOverdue(enforcer).count == 1)
+            try device.expectOverdue(1, by: enforcer)
             try device.enforced(Self.orders, [scene.session], problem: "the disk is read-only", by: enforcer)
-            #expect(scene.isHeld())
+            scene.expectHeld()
             device.advance(by: .seconds(pause - 1))
-            #expect(try device.askOverdue(enforcer).isEmpty)
+            try device.expectOverdue(0, by: enforcer)
             device.advance(by: .seconds(1))
         }
         let problems = try device.ask(device.administrator, .runningApps)["enforcementProblems"]?.stringsValue
@@ -29,8 +29,8 @@ struct EnforcementFaultTests {
         #expect(device.disk.entries(.notEnforced, of: scene.session).count == 6)
         // The app may do it itself between two tries.
         try device.finish(scene.orders)
-        #expect(!scene.isHeld())
-        #expect(try scene.progress() == .finished)
+        scene.expectFree()
+        try scene.expectProgress(.finished)
     }
 
     @Test("a program that ends without a report leaves the app to the next one")
@@ -39,8 +39,8 @@ struct EnforcementFaultTests {
         let first = scene.enforcer
         #expect(try scene.handOver(to: first).count == 1)
         scene.device.quit(first)
-        #expect(scene.isHeld())
-        #expect(try scene.device.askOverdue(scene.enforcer).count == 1)
+        scene.expectHeld()
+        try scene.device.expectOverdue(1, by: scene.enforcer)
     }
 
     @Test(
@@ -54,16 +54,16 @@ struct EnforcementFaultTests {
         if let policy { device.configure { $0.cleanup = policy } }
         device.restart()
         for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
-        #expect(scene.isHeld(), "the program may be deleting")
+        scene.expectHeld("the program may be deleting")
         #expect(throws: Refusal.isEnforced) {
             try device.report(.finished, of: scene.session, by: scene.orders)
         }
         #expect(try device.askOverdue(enforcer, underWay: [Self.orders]).isEmpty)
-        #expect(scene.isHeld())
+        scene.expectHeld()
         device.quit(scene.orders)
         #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
-        #expect(try scene.progress() == .enforced)
-        #expect(!scene.isHeld())
+        try scene.expectProgress(.enforced)
+        scene.expectFree()
     }
 
     @Test(
@@ -85,7 +85,7 @@ struct EnforcementFaultTests {
         guard policy == nil else {
             #expect(again.isEmpty)
             try device.report(.finished, of: scene.session, by: scene.orders)
-            #expect(try scene.progress() == .finished)
+            try scene.expectProgress(.finished)
             return #expect(!scene.isHeld())
         }
         #expect(again.map(\.participant) == [Self.orders] && again.first?.sessions == [scene.session])
@@ -113,7 +113,7 @@ struct EnforcementFaultTests {
         device.quit(orders)
         device.advance(by: .seconds(60))
         let enforcer = device.app(nil, user: 0, isAdministrator: true)
-        #expect(try device.askOverdue(enforcer).count == 1)
+        try device.expectOverdue(1, by: enforcer)
         let before = device.startedServices.count
         #expect(before > 0)
         device.advance(by: .seconds(600))
@@ -140,8 +140,8 @@ struct EnforcementFaultTests {
         device.quit(enforcer)
         for app in [scene.orders, scene.desk] { device.reconnect(app) }
         try device.report(.finished, of: scene.session, by: scene.orders)
-        #expect(try scene.progress() == .finished)
-        #expect(!scene.isHeld())
+        try scene.expectProgress(.finished)
+        scene.expectFree()
     }
 
     @Test("an app is handed over only when the disk has it")
@@ -150,7 +150,7 @@ struct EnforcementFaultTests {
         scene.device.advance(by: .seconds(60))
         scene.device.diskMode = .holds
         let question = scene.device.send(scene.enforcer, .overdue(patience: .seconds(60)))
-        #expect(scene.device.replies[question] == nil)
+        scene.device.expectUnanswered(question)
         scene.device.diskMode = .commits
         scene.device.finishWriting()
         scene.device.advance(by: .seconds(1))
@@ -172,10 +172,10 @@ struct EnforcementFaultTests {
             scene.device.restart()
             for app in [scene.orders, enforcer, scene.desk] { scene.device.reconnect(app) }
         }
-        #expect(scene.isHeld())
+        scene.expectHeld()
         scene.device.quit(scene.orders)
         #expect(try scene.device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
-        #expect(try scene.progress() == .waived)
+        try scene.expectProgress(.waived)
         #expect(scene.device.disk.entries(.completed, of: scene.session).count == 1)
         try scene.device.signIn("grace", by: scene.desk)
     }
@@ -184,7 +184,7 @@ struct EnforcementFaultTests {
     func noProgram() throws {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(3600))
-        #expect(scene.isHeld())
+        scene.expectHeld()
         let problem = try scene.device.ask(scene.desk, .deviceInformation)["enforcementProblem"]?.stringValue
         #expect(problem?.contains(AppCleanup.enforcementUnit) == true)
         #expect(scene.device.notes.contains("not enforced"))

@@ -20,15 +20,15 @@ struct EnforcementTests {
         let (device, enforcer) = (scene.device, scene.enforcer)
         let question = device.send(enforcer, .overdue(patience: .seconds(600)))
         device.advance(by: .seconds(59))
-        #expect(device.replies[question] == nil)
+        device.expectUnanswered(question)
         device.advance(by: .seconds(1))
         let overdue = try device.overdue(question)
         #expect(overdue.map(\.participant) == [Self.orders] && overdue.first?.sessions == [scene.session])
         #expect(overdue.first?.connections == [scene.orders.connection])
-        #expect(scene.isHeld())
+        scene.expectHeld()
         device.quit(scene.orders)
         #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
-        #expect(try scene.progress() == .enforced)
+        try scene.expectProgress(.enforced)
         try device.signIn("grace", by: scene.desk)
     }
 
@@ -38,11 +38,11 @@ struct EnforcementTests {
         scene.device.advance(by: .seconds(4))
         try scene.device.report(.begun, of: scene.session, by: scene.orders)
         try scene.device.report(.failed, of: scene.session, by: scene.orders)
-        #expect(try scene.device.askOverdue(scene.enforcer).isEmpty)
+        try scene.device.expectOverdue(0, by: scene.enforcer)
         scene.device.advance(by: .seconds(1))
-        #expect(try scene.device.askOverdue(scene.enforcer).count == 1)
+        try scene.device.expectOverdue(1, by: scene.enforcer)
         scene.device.advance(by: .seconds(3600))
-        #expect(scene.isHeld())
+        scene.expectHeld()
         #expect(scene.device.disk.entries(.expired).isEmpty)
     }
 
@@ -50,7 +50,7 @@ struct EnforcementTests {
     func strict() throws {
         let scene = try EnforcementScene(.strict)
         scene.device.advance(by: .seconds(3600))
-        #expect(try scene.device.askOverdue(scene.enforcer).isEmpty)
+        try scene.device.expectOverdue(0, by: scene.enforcer)
     }
 
     @Test("a deadline counts on through a restart of the broker")
@@ -60,9 +60,9 @@ struct EnforcementTests {
         scene.device.restart()
         let enforcer = scene.enforcer
         scene.device.advance(by: .seconds(9))
-        #expect(try scene.device.askOverdue(enforcer).isEmpty)
+        try scene.device.expectOverdue(0, by: enforcer)
         scene.device.advance(by: .seconds(1))
-        #expect(try scene.device.askOverdue(enforcer).count == 1)
+        try scene.device.expectOverdue(1, by: enforcer)
     }
 
     @Test("while somebody is signed in nobody is handed over: the data of the present user would go, too")
@@ -71,10 +71,10 @@ struct EnforcementTests {
         try scene.device.signIn("grace", by: scene.desk)
         scene.device.configure { $0.cleanup = CleanupPolicy(.enforced) }
         scene.device.advance(by: .seconds(3600))
-        #expect(try scene.device.askOverdue(scene.enforcer).isEmpty)
+        try scene.device.expectOverdue(0, by: scene.enforcer)
         try scene.device.signOut(by: scene.desk)
         try scene.device.finish(scene.desk)
-        #expect(try scene.device.askOverdue(scene.enforcer).count == 1)
+        try scene.device.expectOverdue(1, by: scene.enforcer)
     }
 
     // MARK: Who enforces
@@ -97,7 +97,7 @@ struct EnforcementTests {
         }
         #expect(try scene.progress() == .owed || scene.progress() == .told)
         let enforcer = device.app(nil, user: 0, unit: unit, isAdministrator: true)
-        #expect(try device.askOverdue(enforcer).count == 1)
+        try device.expectOverdue(1, by: enforcer)
     }
 
     @Test("on a bus of one user an app is not handed its own cleanup")
@@ -116,15 +116,14 @@ struct EnforcementTests {
         #expect(throws: Refusal.notHandedOver) { try device.enforced(Self.orders, [scene.session], by: one) }
         device.advance(by: .seconds(60))
         #expect(throws: Refusal.notHandedOver) { try device.enforced(Self.orders, [scene.session], by: one) }
-        #expect(try device.askOverdue(one).count == 1)
-        #expect(try device.askOverdue(other).isEmpty)
+        #expect(try device.askOverdue(one).count == 1 && device.askOverdue(other).isEmpty)
         device.quit(scene.orders)
         for (sessions, reporter) in [([scene.session], other), ([scene.session + 2], one), ([], one)] {
             #expect(throws: Refusal.notHandedOver) { try device.enforced(Self.orders, Set(sessions), by: reporter) }
         }
-        #expect(scene.isHeld())
+        scene.expectHeld()
         #expect(try device.enforced(Self.orders, [scene.session], by: one).isEmpty)
-        #expect(try scene.progress() == .enforced)
+        try scene.expectProgress(.enforced)
     }
 
     // MARK: The app
@@ -137,10 +136,11 @@ struct EnforcementTests {
         #expect(
             try scene.device.enforced(Self.orders, [scene.session], by: enforcer) == [scene.orders.connection]
         )
-        #expect(try scene.progress() != .enforced && scene.isHeld())
+        scene.expectHeld()
+        #expect(try scene.progress() != .enforced)
         scene.device.quit(scene.orders)
         #expect(try scene.device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("a receipt before the app is handed over counts as any other")
@@ -148,8 +148,8 @@ struct EnforcementTests {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(60))
         try scene.device.finish(scene.orders)
-        #expect(try scene.device.askOverdue(scene.enforcer).isEmpty)
-        #expect(try scene.progress() == .finished)
+        try scene.device.expectOverdue(0, by: scene.enforcer)
+        try scene.expectProgress(.finished)
         #expect(scene.device.disk.entries(.enforced).isEmpty)
     }
 
@@ -170,7 +170,7 @@ struct EnforcementTests {
         #expect(try device.enforced(Self.orders, [scene.session], by: enforcer).isEmpty)
         #expect(device.announcements > announcements, "the app hears that it may ask again")
         try device.report(.finished, of: scene.session, by: again)
-        #expect(try scene.progress() == .enforced)
+        try scene.expectProgress(.enforced)
         let answer = try device.session(for: again)
         #expect(answer.owed.isEmpty && answer.session.account == nil)
         device.advance(by: .seconds(1))
@@ -189,7 +189,10 @@ struct EnforcementTests {
             #expect(refusal?.code == .appNotEligible && refusal?.description.contains("\"cleanup\"") == true)
         }
         #expect(device.state.eligibility.warnings.count == 1)
-        #expect(device.refusalOfSignIn("ada", by: device.app("org.example.bare"))?.code == .appNotEligible)
+        device.expectRefused(
+            device.send(device.app("org.example.bare"), VirtualDevice.signIn("ada")),
+            code: .appNotEligible
+        )
     }
 
     @Test("an adapter that is late is handed over, although no process of it was ever there")

@@ -48,6 +48,14 @@ struct EnforcementUnderWayTests {
 
         func isHeld() -> Bool { device.refusalOfSignIn("grace", by: desk)?.code == .cleanupPending }
 
+        func expectHeld(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+            #expect(isHeld(), comment, sourceLocation: sourceLocation)
+        }
+
+        func expectFree(sourceLocation: SourceLocation = #_sourceLocation) {
+            #expect(!isHeld(), sourceLocation: sourceLocation)
+        }
+
         func progress(_ participant: Participant) throws -> CleanupReport.Progress? {
             try device.round(session, by: desk)?.apps.first { $0.identifier == participant.app }?.progress
         }
@@ -67,14 +75,14 @@ struct EnforcementUnderWayTests {
         try scene.report(Self.till, problem: "the disk is read-only")
         let question = device.send(scene.enforcer, .overdue(underWay: [Self.orders], patience: .seconds(60)))
         device.advance(by: .seconds(4))
-        #expect(device.replies[question] == nil)
+        device.expectUnanswered(question)
         device.advance(by: .seconds(1))
         #expect(try device.overdue(question).map(\.participant) == [Self.till])
         try scene.report(Self.till)
         #expect(try scene.progress(Self.till) == .enforced)
-        #expect(scene.isHeld())
+        scene.expectHeld()
         try scene.report(Self.orders)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("an app whose report comes while the question waits is handed over again once it is tried again")
@@ -95,10 +103,10 @@ struct EnforcementUnderWayTests {
         let both: Set = [Self.orders, Self.till]
         let question = device.send(scene.enforcer, .overdue(underWay: both, patience: .seconds(60)))
         for participant in both { try scene.report(participant) }
-        #expect(device.replies[question] == nil)
+        device.expectUnanswered(question)
         // It was asked before the answer to the report was read.
         #expect(try device.askOverdue(scene.enforcer, underWay: both).isEmpty)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("what was handed over in an answer that did not arrive is handed over again, without a word to the apps")
@@ -107,7 +115,7 @@ struct EnforcementUnderWayTests {
         let announcements = scene.device.announcements
         let again = try scene.device.askOverdue(scene.enforcer, underWay: [Self.orders])
         #expect(again.map(\.participant) == [Self.till])
-        #expect(scene.device.announcements == announcements)
+        scene.device.expectAnnouncements(announcements)
     }
 
     @Test("a question that the program has given up takes nothing from the one that it asks now")
@@ -117,7 +125,7 @@ struct EnforcementUnderWayTests {
         try scene.report(Self.till, problem: "the disk is read-only")
         let call = Request.Call.overdue(underWay: [Self.orders], patience: .seconds(60))
         let (first, second) = (device.send(scene.enforcer, call), device.send(scene.enforcer, call))
-        #expect(device.refusal(first) == .requestAbandoned)
+        device.expectRefused(first, .requestAbandoned)
         device.advance(by: .seconds(5))
         #expect(try device.overdue(second).map(\.participant) == [Self.till])
     }
@@ -135,9 +143,9 @@ struct EnforcementUnderWayTests {
         #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders]).map(\.participant) == [Self.till])
         #expect(throws: Refusal.isEnforced) { try device.session(for: orders) }
         try scene.report(Self.till)
-        #expect(scene.isHeld(), "the program is still at the orders app")
+        scene.expectHeld("the program is still at the orders app")
         try scene.report(Self.orders)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("what was waived while it was under way is not taken for under way after its report")
@@ -149,7 +157,7 @@ struct EnforcementUnderWayTests {
         try scene.report(Self.orders)
         #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
         try scene.report(Self.till)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test(
@@ -163,16 +171,16 @@ struct EnforcementUnderWayTests {
             .overdue(underWay: [Self.orders, Self.till], patience: .seconds(60))
         )
         device.feed(.busLost(mark: CleanupLedger.newMark()))
-        #expect(device.refusal(question) == .requestAbandoned)
+        device.expectRefused(question, .requestAbandoned)
         device.feed(.busRestored)
         for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
         // The app is there again, and cleans up by itself: the program may still delete.
         let orders = device.app("org.example.orders")
         #expect(throws: Refusal.isEnforced) { try device.report(.finished, of: scene.session, by: orders) }
-        #expect(scene.isHeld())
+        scene.expectHeld()
         #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
         for participant in [Self.orders, Self.till] { try scene.report(participant) }
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("an outage after a start of the broker, before the program has asked, lets go of nothing")
@@ -188,10 +196,10 @@ struct EnforcementUnderWayTests {
             let app = device.app(name)
             #expect(throws: Refusal.isEnforced) { try device.report(.finished, of: scene.session, by: app) }
         }
-        #expect(scene.isHeld(), "the program may still delete")
+        scene.expectHeld("the program may still delete")
         #expect(try device.askOverdue(scene.enforcer, underWay: [Self.orders, Self.till]).isEmpty)
         for participant in [Self.orders, Self.till] { try scene.report(participant) }
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test(
@@ -211,7 +219,7 @@ struct EnforcementUnderWayTests {
         device.feed(.arrived(unseen))
         for participant in [Self.orders, Self.till] { try scene.report(participant) }
         device.reconnect(scene.desk)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 
     @Test("where the program is gone after an outage, the apps clean up by themselves or are for the next one")
@@ -224,7 +232,7 @@ struct EnforcementUnderWayTests {
         device.feed(.busRestored)
         #expect(device.state.ledger.claims.isEmpty)
         device.reconnect(scene.desk)
-        #expect(scene.isHeld())
+        scene.expectHeld()
         #expect(try device.askOverdue(device.app(nil, user: 0, isAdministrator: true)).count == 2)
     }
 
@@ -235,13 +243,13 @@ struct EnforcementUnderWayTests {
         device.restart()
         let second = device.app(nil, user: 0, isAdministrator: true)
         for app in [scene.desk, scene.enforcer, second] { device.reconnect(app) }
-        #expect(try device.askOverdue(second).isEmpty)
+        try device.expectOverdue(0, by: second)
         #expect(throws: Refusal.notHandedOver) { try device.enforced(Self.orders, [scene.session], by: second) }
         try scene.report(Self.orders)
-        #expect(scene.isHeld())
+        scene.expectHeld()
         device.quit(scene.enforcer)
         #expect(try device.askOverdue(second).map(\.participant) == [Self.till])
         try device.enforced(Self.till, [scene.session], by: second)
-        #expect(!scene.isHeld())
+        scene.expectFree()
     }
 }

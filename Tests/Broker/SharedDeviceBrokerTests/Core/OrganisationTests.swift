@@ -27,8 +27,9 @@ struct OrganisationTests {
         wish.redirect = "http://127.0.0.1:1234/callback"
         wish.loginHint = "ada"
         let begun = try device.ask(prompt, .beginSignIn(wish))
-        #expect(begun["method"] == .string("browser"))
-        #expect(begun["authorizationURL"] == .string("https://login.example/page"))
+        #expect(
+            begun["method"] == .string("browser") && begun["authorizationURL"] == .string("https://login.example/page")
+        )
         #expect(device.provider.starts == [SignInStart(.browser, redirect: wish.redirect, loginHint: "ada")])
         let name = try #require(begun["request"]?.stringValue)
         let answer = try device.ask(prompt, device.answerPage(name, "ada"))
@@ -44,8 +45,8 @@ struct OrganisationTests {
         #expect(refusal?.code == .interactionRequired)
         #expect(refusal?.description.contains("https://login.example's own page") == true)
         let name = try device.beginPage(prompt)
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .invalidRequest)
-        #expect(device.passwordChecks == 0)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .invalidRequest)
+        device.expectPasswordChecks(0)
     }
 
     @Test("on another device: the prompt asks until the person has finished, or its time to wait is over")
@@ -54,8 +55,8 @@ struct OrganisationTests {
         #expect(begun["method"] == .string("deviceCode") && begun["userCode"] == .string("ABCD"))
         let name = try #require(begun["request"]?.stringValue)
         let first = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(5)))
-        #expect(device.replies[first] == nil)
-        #expect(device.refusal(device.send(prompt, .awaitSignIn(name: name, patience: .zero))) == .promptIsAnswered)
+        device.expectUnanswered(first)
+        device.expectRefused(device.send(prompt, .awaitSignIn(name: name, patience: .zero)), .promptIsAnswered)
         device.advance(by: .seconds(6))
         #expect(try device.answer(first)["pending"] == .boolean(true))
         #expect((3...5).contains(device.provider.polls))
@@ -69,19 +70,20 @@ struct OrganisationTests {
     func failures() throws {
         device.provider.error = IdentityError(.providerUnavailable, "no network")
         var wish = Request.PromptWish()
-        #expect(device.refusal(device.send(prompt, .beginSignIn(wish)))?.code == .providerUnavailable)
+        device.expectRefused(device.send(prompt, .beginSignIn(wish)), code: .providerUnavailable)
         device.provider.error = nil
         wish.redirect = "http://127.0.0.1:1/callback"
         let cancelled = try device.beginPage(prompt)
-        #expect(device.refusal(device.send(prompt, device.answerPage(cancelled, "cancel")))?.code == .userCanceled)
+        device.expectRefused(device.send(prompt, device.answerPage(cancelled, "cancel")), code: .userCanceled)
         #expect(device.state.prompts.isEmpty)
         let name = try device.beginPage(prompt)
         device.holdsProvider = true
         device.send(prompt, device.answerPage(name, "ada"))
         device.quit(prompt)
         device.letProviderAnswer()
-        #expect(device.state.device.account == nil && device.provider.cancelled.count == 1)
-        #expect(device.provider.ends.map(\.person.subject) == ["ada"])
+        device.expectSignedOut()
+        #expect(device.provider.cancelled.count == 1)
+        device.expectEnds(of: ["ada"])
     }
 
     @Test("a prompt that leaves before its page is there ends the sign-in at the provider")
@@ -97,7 +99,7 @@ struct OrganisationTests {
     func refusedPersons() throws {
         device.configure { $0.tenantIdentifier = "contoso" }
         let first = try device.beginPage(prompt)
-        #expect(device.refusal(device.send(prompt, device.answerPage(first, "eve@other")))?.code == .tenantMismatch)
+        device.expectRefused(device.send(prompt, device.answerPage(first, "eve@other")), code: .tenantMismatch)
         let (one, two) = (try device.beginPage(prompt), try device.beginPage(prompt))
         device.holdsProvider = true
         let requests = [
@@ -106,8 +108,8 @@ struct OrganisationTests {
         ]
         device.letProviderAnswer()
         #expect(try device.answer(requests[0])["username"] == .string("ada@contoso"))
-        #expect(device.refusal(requests[1])?.code == .accountAlreadySignedIn)
-        #expect(device.provider.ends.map(\.person.subject) == ["eve@other", "grace@contoso"])
+        device.expectRefused(requests[1], code: .accountAlreadySignedIn)
+        device.expectEnds(of: ["eve@other", "grace@contoso"])
         device.advance(by: .seconds(1))
         #expect(device.disk.outbox.isEmpty)
     }
@@ -116,15 +118,16 @@ struct OrganisationTests {
     func configuration() throws {
         try device.signInAtProvider("ada", by: prompt)
         try device.useOrganisation(", \"remoteCheckInterval\": 60")
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         try device.useOrganisation(", \"oidcScopes\": [\"openid\"]")
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         device.configure {
             $0.identity = .embedded
             $0.organisation = nil
         }
-        #expect(device.state.device.account == nil)
-        #expect(device.provider.ends.count == 1 && device.disk.provider == nil)
+        device.expectSignedOut()
+        device.expectEnds(1)
+        #expect(device.disk.provider == nil)
     }
 
     @Test("the device's own directory joins no device to the organisation of a provider")
@@ -132,7 +135,8 @@ struct OrganisationTests {
         device.administrators = ["ada"]
         let credentials = Request.Credentials(username: "ada", password: Secret("right"))
         let number = device.send(device.administrator, .join(credentials))
-        #expect(device.refusal(number) == .noJoinByPage && device.passwordChecks == 0)
+        device.expectRefused(number, .noJoinByPage)
+        device.expectPasswordChecks(0)
     }
 
     // MARK: Tokens
@@ -143,7 +147,7 @@ struct OrganisationTests {
         let checks = device.provider.renewals.count
         let first = try device.token(for: "ada", ["orders"], by: till)
         #expect(try device.token(for: "ada", ["orders"], by: till) == first)
-        #expect(device.provider.renewals.count == checks + 1)
+        device.expectRenewals(checks + 1)
         #expect(device.provider.renewals.last?.scopes == ["orders"])
         #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != first)
         // That of the sign-in serves who may have all that it permits.
@@ -152,7 +156,7 @@ struct OrganisationTests {
         #expect(try device.token(for: "ada", ["orders"], by: till) != first)
         for (app, scopes) in [("org.example.notes", []), ("org.example.till", ["orders", "mail"])] {
             let number = device.send(device.app(app), device.acquireToken(for: "ada", Set(scopes)))
-            #expect(device.refusal(number)?.code == .notPermitted)
+            device.expectRefused(number, code: .notPermitted)
         }
     }
 
@@ -163,11 +167,11 @@ struct OrganisationTests {
         let before = device.provider.renewals.count
         let other = device.app("org.example.till", user: 1001)
         let numbers = [till, till, other].map { device.send($0, device.acquireToken(for: "ada", ["orders"])) }
-        #expect(device.provider.renewals.count == before + 1)
+        device.expectRenewals(before + 1)
         device.letProviderAnswer()
         let tokens = try numbers.map { try WireToken(device.answer($0)["token"]).value }
         #expect(tokens[0] == tokens[1] && tokens[0] != tokens[2])
-        #expect(device.provider.renewals.count == before + 2)
+        device.expectRenewals(before + 2)
         // Each with the record that the one before has brought.
         let records = device.provider.renewals.suffix(2).map(\.0.content.text)
         #expect(Set(records).count == 2)
@@ -179,19 +183,20 @@ struct OrganisationTests {
         try device.ask(till, .currentAccount)
         device.diskMode = .holds
         let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        #expect(device.replies[number] == nil)
+        device.expectUnanswered(number)
         // Not from the vault either.
         let second = device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        #expect(device.replies[second] == nil)
+        device.expectUnanswered(second)
         device.diskMode = .fails("full")
         device.finishWriting()
-        #expect(device.refusal(number)?.code == .brokerFailed && device.refusal(second)?.code == .brokerFailed)
+        device.expectRefused(number, code: .brokerFailed)
+        device.expectRefused(second, code: .brokerFailed)
         let before = device.provider.renewals.count
         #expect(device.refusal(device.send(till, device.acquireToken(for: "ada", ["profile", "orders"]))) != nil)
-        #expect(device.provider.renewals.count == before)
+        device.expectRenewals(before)
         device.diskMode = .commits
         device.advance(by: .seconds(2))
-        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
+        try device.expectToken(for: "ada", ["orders"], by: till)
         #expect(device.disk.provider?.record == device.state.provider.session?.record)
     }
 
@@ -209,41 +214,52 @@ struct OrganisationTests {
         device.restart(afterPowerCut: true)
         let last = try #require(device.provider.renewals.last)
         #expect(last.0 == old && last.mayBeUsed)
-        #expect(device.state.device.account != nil && device.state.provider.needsPerson)
+        device.expectPersonWanted()
     }
 
     // MARK: Outcomes
 
-    private func refusalOfToken(_ outcome: RenewalOutcome) throws -> Refusal? {
+    /// Expects that a token is refused with this code where a renewal comes to this.
+    @discardableResult
+    private func expectRefused(
+        _ outcome: RenewalOutcome,
+        code: SharedDeviceError.Code,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) -> Refusal? {
         device.provider.outcome = outcome
         let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
+        device.expectRefused(number, code: code, sourceLocation: sourceLocation)
         return device.refusal(number)
+    }
+
+    /// Expects that the last renewal told whether its record may be used up.
+    private func expectDoubt(_ mayBeUsed: Bool, sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(device.provider.renewals.last?.mayBeUsed == mayBeUsed, sourceLocation: sourceLocation)
     }
 
     @Test("each outcome of a renewal has its meaning")
     func outcomes() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
-        let away = try refusalOfToken(.unavailable(network, mayBeUsed: true))
-        #expect(away?.code == .providerUnavailable)
+        let away = expectRefused(.unavailable(network, mayBeUsed: true), code: .providerUnavailable)
         #expect(away?.description.contains("(time-out); who is signed in stays so until ") == true)
         device.advance(by: .seconds(3))
         let client = IdentityError(.providerMisconfigured, "https://login.example does not know this client")
-        #expect(try refusalOfToken(.misconfigured(client))?.code == .providerMisconfigured)
-        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        expectRefused(.misconfigured(client), code: .providerMisconfigured)
+        expectDoubt(true)
         device.advance(by: .seconds(5))
-        #expect(try refusalOfToken(.scopeRefused)?.code == .scopesDeclined)
+        expectRefused(.scopeRefused, code: .scopesDeclined)
         // Neither has looked at the token.
-        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        expectDoubt(true)
         device.provider.outcome = nil
-        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
-        #expect(device.provider.renewals.last?.mayBeUsed == true)
+        try device.expectToken(for: "ada", ["orders"], by: till)
+        expectDoubt(true)
         #expect(device.state.device.epoch == epoch)
         device.provider.outcome = .sessionOver
         let over = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
-        #expect(device.refusal(over)?.code == .noCurrentAccount)
-        #expect(device.provider.renewals.last?.mayBeUsed == false)
-        #expect(device.state.device.account == nil)
+        device.expectRefused(over, code: .noCurrentAccount)
+        expectDoubt(false)
+        device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
     }
 
@@ -253,12 +269,12 @@ struct OrganisationTests {
         device.provider.granted = ["profile"]
         for _ in 1...2 {
             let refusal = device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders", "openid"])))
-            #expect(refusal?.code == .scopesDeclined)
             #expect(refusal?.description.contains("does not grant orders, and grants profile;") == true)
-            #expect(refusal?.declinedScopes == ["orders"] && refusal?.grantedScopes == ["profile"])
+            let scopes = [refusal?.declinedScopes, refusal?.grantedScopes]
+            #expect(refusal?.code == .scopesDeclined && scopes == [["orders"], ["profile"]])
         }
         // The provider is not asked again for what it has declined, unless the app wants it so.
-        #expect(device.provider.renewals.count == 1)
+        device.expectRenewals(1)
         // An app that names nothing gets what there is, and reads what that is.
         let fields = try device.ask(till, device.acquireToken(for: "ada", []))
         #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
@@ -297,48 +313,55 @@ struct OrganisationTests {
 
     @Test("scopes are compared as providers name them")
     func scopeNames() {
-        let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
-        #expect(AccessToken.scopes(["openid", "User.read", all], notIn: [read]).isEmpty)
-        #expect(AccessToken.scopes([".Default", all.uppercased()], notIn: [read]).isEmpty)
-        #expect(AccessToken.scopes([read.uppercased()], beyond: [all]).isEmpty)
-        #expect(AccessToken.scopes([read, "Read"], notIn: ["User.Read"]) == [read, "Read"])
-        #expect(AccessToken.scopes([read, "email", "User.Read"], beyond: [all]).isEmpty)
-        #expect(AccessToken.scopes(["https://graph.example.com/User.Read"], beyond: [all]).count == 1)
-        #expect(AccessToken.scopes([read, "Mail.Read"], beyond: ["user.read"]) == ["Mail.Read"])
         // A scope of no service is Microsoft Graph's, where the provider is Microsoft's.
         let graph = "https://graph.microsoft.com/User.Read"
-        #expect(AccessToken.scopes([graph], notIn: ["user.Read"]).isEmpty)
-        #expect(AccessToken.scopes([graph], notIn: [read, "Mail.Read"]) == [graph])
-        #expect(AccessToken.scopes(["User.Read"], beyond: [graph]).isEmpty)
-        #expect(AccessToken.scopes([read, "Mail.Read"], beyond: [graph]) == [read, "Mail.Read"])
+        let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
+        let missing: [(wanted: Set<String>, granted: Set<String>, expected: Set<String>)] = [
+            (["openid", "User.read", all], [read], []), ([".Default", all.uppercased()], [read], []),
+            ([read, "Read"], ["User.Read"], [read, "Read"]), ([graph], ["user.Read"], []),
+            ([graph], [read, "Mail.Read"], [graph]),
+        ]
+        for (wanted, granted, expected) in missing {
+            #expect(AccessToken.scopes(wanted, notIn: granted) == expected, "\(wanted), \(granted)")
+        }
+        let elsewhere = "https://graph.example.com/User.Read"
+        let excess: [(granted: Set<String>, allowed: Set<String>, expected: Set<String>)] = [
+            ([read.uppercased()], [all], []), ([read, "email", "User.Read"], [all], []),
+            ([elsewhere], [all], [elsewhere]), ([read, "Mail.Read"], ["user.read"], ["Mail.Read"]),
+            (["User.Read"], [graph], []), ([read, "Mail.Read"], [graph], [read, "Mail.Read"]),
+        ]
+        for (granted, allowed, expected) in excess {
+            #expect(AccessToken.scopes(granted, beyond: allowed) == expected, "\(granted), \(allowed)")
+        }
     }
 
     @Test("the provider wants the person: the session stays, and only the same person goes on with it")
     func signsInAgain() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
-        #expect(try refusalOfToken(.reauthenticationNeeded)?.code == .interactionRequired)
+        expectRefused(.reauthenticationNeeded, code: .interactionRequired)
         // The vault is empty, and the provider is not asked in vain.
         let before = device.provider.renewals.count
-        #expect(try refusalOfToken(.reauthenticationNeeded)?.code == .interactionRequired)
-        #expect(device.provider.renewals.count == before)
+        expectRefused(.reauthenticationNeeded, code: .interactionRequired)
+        device.expectRenewals(before)
         device.provider.outcome = nil
         let grace = try device.beginPage(prompt)
-        #expect(device.provider.starts.last?.only?.subject == "ada")
-        #expect(device.provider.starts.last?.loginHint == "ada")
+        let start = device.provider.starts.last
+        #expect(start?.only?.subject == "ada" && start?.loginHint == "ada")
         let refused = device.send(prompt, device.answerPage(grace, "grace"))
-        #expect(device.refusal(refused)?.code == .currentAccountMismatch)
-        #expect(device.provider.ends.map(\.person.subject) == ["grace"])
+        device.expectRefused(refused, code: .currentAccountMismatch)
+        device.expectEnds(of: ["grace"])
         let ada = try device.beginPage(prompt)
         #expect(try device.ask(prompt, device.answerPage(ada, "ada"))["epoch"] == .uint64(epoch))
-        #expect(try !device.token(for: "ada", ["orders"], by: till).isEmpty)
-        #expect(device.state.device.epoch == epoch && device.provider.ends.count == 1)
+        try device.expectToken(for: "ada", ["orders"], by: till)
+        device.expectEnds(1)
+        #expect(device.state.device.epoch == epoch)
     }
 
     @Test("onProviderSessionEnd reauthenticate keeps the session where the provider has ended its own")
     func keepsSession() throws {
         try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
         let epoch = try device.signInAtProvider("ada", by: prompt)
-        #expect(try refusalOfToken(.sessionOver)?.code == .interactionRequired)
+        expectRefused(.sessionOver, code: .interactionRequired)
         #expect(device.state.device.epoch == epoch)
     }
 }

@@ -21,12 +21,12 @@ struct PromptTests {
         let name = try #require(begun["request"]?.stringValue)
         let answer = try device.ask(prompt, device.complete(name, "ada"))
         #expect(answer == ["username": .string("ada"), "epoch": .uint64(2)])
-        #expect(device.state.device.account?.username == "ada")
+        device.expectPerson("ada")
         #expect(device.disk.parts[2] == nil && device.disk.sessions[2] != nil)
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .loginExpired)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .loginExpired)
         // The app that has started it goes on by itself.
         let app = device.app("app")
-        #expect(try device.session(for: app).session.account?.username == "ada")
+        try device.expectAccount("ada", for: app)
         #expect(try !device.token(for: "ada", by: app).isEmpty)
     }
 
@@ -36,20 +36,20 @@ struct PromptTests {
         let name = try device.begin(prompt)
         for _ in 0..<5 {
             let number = device.send(prompt, device.complete(name, "ada", password: "wrong"))
-            #expect(device.refusal(number)?.code == .authenticationFailed)
+            device.expectRefused(number, code: .authenticationFailed)
         }
         let number = device.send(prompt, device.complete(name, "ada"))
-        #expect(device.refusal(number)?.code == .tooManyAttempts)
+        device.expectRefused(number, code: .tooManyAttempts)
         device.advance(by: .seconds(31))
         try device.ask(prompt, device.complete(name, "ada"))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
     }
 
     @Test("a sign-in belongs to the connection that has begun it, and ends with that connection")
     func connections() throws {
         let (prompt, other) = (device.app("prompt"), device.app("prompt"))
         let name = try device.begin(prompt)
-        #expect(device.refusal(device.send(other, device.complete(name, "ada"))) == .noSuchPrompt)
+        device.expectRefused(device.send(other, device.complete(name, "ada")), .noSuchPrompt)
         try device.ask(other, .cancelSignIn(label: name))
         #expect(device.state.prompts[name] != nil)
         device.quit(prompt)
@@ -64,7 +64,7 @@ struct PromptTests {
         device.send(prompt, device.complete(name, "ada"))
         device.quit(prompt)
         device.letProviderAnswer()
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("at most two of one user and eight of the device are begun at a time, and each ends after 600 s")
@@ -73,10 +73,10 @@ struct PromptTests {
             let prompt = device.app("prompt", user: user)
             for _ in 0..<2 { _ = try device.begin(prompt) }
             let third = device.send(prompt, .beginSignIn(Request.PromptWish()))
-            #expect(device.refusal(third) == .tooManyPrompts)
+            device.expectRefused(third, .tooManyPrompts)
         }
         let late = device.app("prompt", user: 2000)
-        #expect(device.refusal(device.send(late, .beginSignIn(Request.PromptWish()))) == .tooManyPrompts)
+        device.expectRefused(device.send(late, .beginSignIn(Request.PromptWish())), .tooManyPrompts)
         device.advance(by: .seconds(600))
         #expect(device.state.prompts.isEmpty)
         _ = try device.begin(late)
@@ -90,19 +90,19 @@ struct PromptTests {
         try device.signOut(by: desk)
         let prompt = device.app("prompt")
         var wish = Request.PromptWish()
-        #expect(device.refusal(device.send(prompt, .beginSignIn(wish)))?.code == .cleanupPending)
+        device.expectRefused(device.send(prompt, .beginSignIn(wish)), code: .cleanupPending)
         wish.patience = .seconds(60)
         let waiting = device.send(prompt, .beginSignIn(wish))
-        #expect(device.replies[waiting] == nil)
+        device.expectUnanswered(waiting)
         try device.finish(desk)
         let name = try #require(try device.answer(waiting)["request"]?.stringValue)
         try device.signIn("grace", by: desk)
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada"))) == .accountAlreadySignedIn)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), .accountAlreadySignedIn)
         try device.signOut(by: desk)
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .cleanupPending)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .cleanupPending)
         try device.finish(desk)
         try device.ask(prompt, device.complete(name, "ada"))
-        #expect(device.state.device.account?.username == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("a cancellation ends the sign-in, also one that was completed and is not known to be")
@@ -110,25 +110,25 @@ struct PromptTests {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
         try device.ask(prompt, .cancelSignIn(label: name))
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada"))) == .noSuchPrompt)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), .noSuchPrompt)
         let second = try device.begin(prompt)
         try device.ask(prompt, device.complete(second, "ada"))
         try device.ask(prompt, .cancelSignIn(label: second))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("where apps hand over no passwords, SignIn names the prompt, and the prompt goes on")
     func noPasswords() throws {
         device.configure { $0.passwordSignIn = false }
         let app = device.app("app")
-        #expect(device.refusalOfSignIn("ada", by: app)?.code == .interactionRequired)
-        #expect(device.passwordChecks == 0)
+        device.expectRefused(device.send(app, VirtualDevice.signIn("ada")), code: .interactionRequired)
+        device.expectPasswordChecks(0)
         // Nor by way of a prompt of its own.
         #expect(throws: Refusal.otherMethod([.password])) { try device.begin(app) }
         let prompt = device.app(BrokerProtocol.promptIdentifier)
         let name = try device.begin(prompt)
         try device.ask(prompt, device.complete(name, "ada"))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
     }
 
     @Test("a session that a full disk does not take signs nobody in, and the sign-in may be completed again")
@@ -136,12 +136,12 @@ struct PromptTests {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
         device.diskMode = .fails("full")
-        #expect(device.refusal(device.send(prompt, device.complete(name, "ada")))?.code == .brokerFailed)
-        #expect(device.state.device.account == nil)
+        device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .brokerFailed)
+        device.expectSignedOut()
         device.diskMode = .commits
         device.advance(by: .seconds(2))
         try device.ask(prompt, device.complete(name, "ada"))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
     }
 
     @Test("the prompt that comes with the broker needs a manifest and no cleanup under an enforced policy")
@@ -151,10 +151,11 @@ struct PromptTests {
         let device = VirtualDevice(CleanupPolicy(.enforced, timeout: .seconds(60)), requiresProof: true)
         let prompt = device.app(BrokerProtocol.promptIdentifier, executable: "/usr/bin/shared-device-sign-in")
         let refused = device.send(prompt, .beginSignIn(Request.PromptWish()))
-        #expect(device.refusal(refused)?.code == .appNotEligible)
+        device.expectRefused(refused, code: .appNotEligible)
         device.use(manifest)
         try device.ask(prompt, device.complete(try device.begin(prompt), "ada"))
-        #expect(device.state.device.account != nil && device.state.eligibility.warnings.isEmpty)
+        device.expectSignedIn()
+        #expect(device.state.eligibility.warnings.isEmpty)
     }
 }
 

@@ -64,7 +64,7 @@ struct ProviderPromptTests {
             scene.becomeStrict()
             number = device.send(scene.till, device.answerPage(page, "grace"))
         }
-        #expect(device.refusal(number) == .cleanupRequired)
+        device.expectRefused(number, .cleanupRequired)
         #expect(device.state.provider.needsPerson)
     }
 
@@ -89,13 +89,13 @@ struct ProviderPromptTests {
             device.quit(prompt)
         }
         let next = device.app("org.example.prompt")
-        #expect(device.refusal(device.send(next, .beginSignIn(Self.page))) == .tooManyPrompts)
+        device.expectRefused(device.send(next, .beginSignIn(Self.page)), .tooManyPrompts)
         let other = device.app("org.example.prompt", user: 2000)
         device.send(other, .beginSignIn(Self.page))
         device.quit(other)
         device.letProviderAnswer()
         #expect(device.state.prompts.isEmpty)
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
         #expect(device.provider.cancelled.count == 3)
         #expect(try !device.beginPage(next).isEmpty)
     }

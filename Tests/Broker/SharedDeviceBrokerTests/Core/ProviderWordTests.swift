@@ -22,7 +22,6 @@ struct ProviderWordTests {
         service = device.app(nil, user: 0, isAdministrator: true)
     }
 
-    private var isSignedIn: Bool { device.state.device.account != nil }
     private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
 
     private func demandPerson() throws {
@@ -50,11 +49,12 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = outcome
         device.advance(by: .seconds(3590))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         let status = try device.ask(till, .deviceInformation)["providerProblem"]?.stringValue
         #expect(status?.contains("who is signed in stays so until ") == true)
         device.advance(by: .seconds(12))
-        #expect(!isSignedIn && lastEnd?.hasPrefix("offline for 360") == true)
+        device.expectSignedOut()
+        #expect(lastEnd?.hasPrefix("offline for 360") == true)
     }
 
     @Test("a disk that takes no record keeps the provider from being asked, and the session ends with its grace")
@@ -62,9 +62,11 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         device.diskMode = .fails("the disk is full")
         device.advance(by: .seconds(3540))
-        #expect(isSignedIn && device.provider.renewals.isEmpty)
+        device.expectSignedIn()
+        device.expectRenewals(0)
         device.advance(by: .seconds(400))
-        #expect(!isSignedIn && lastEnd?.contains("the disk is full") == true)
+        device.expectSignedOut()
+        #expect(lastEnd?.contains("the disk is full") == true)
     }
 
     @Test(
@@ -75,9 +77,9 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         if ofDisk { device.diskMode = .holds } else { device.provider.hangs = true }
         device.advance(by: .seconds(3590))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.advance(by: .seconds(400))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     @Test("without any grace a question has its time, and its failure ends the session")
@@ -85,18 +87,18 @@ struct ProviderWordTests {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(3600))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.provider.hangs = true
         device.advance(by: device.state.nextCheck - device.now.uptime + .seconds(89))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.advance(by: .seconds(2))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
         device.provider.hangs = false
         device.feed(.renewed(device.state.provider.lastNumber, .unavailable(Self.away, mayBeUsed: true)))
         try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.advance(by: .seconds(331))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     @Test("a device that was off for longer than the grace asks before it ends the session")
@@ -105,14 +107,16 @@ struct ProviderWordTests {
         device.feed(.ending)
         device.pause(for: .seconds(50_000))
         device.restart()
-        #expect(device.state.device.epoch == epoch && isSignedIn)
+        device.expectSignedIn()
+        #expect(device.state.device.epoch == epoch)
         device.advance(by: .seconds(600))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         // One that slept does, too.
         device.pause(for: .seconds(50_000))
         device.feed(.time)
         device.advance(by: .seconds(1))
-        #expect(isSignedIn && device.state.provider.problem == nil)
+        device.expectSignedIn()
+        #expect(device.state.provider.problem == nil)
     }
 
     // MARK: The person is wanted
@@ -124,11 +128,12 @@ struct ProviderWordTests {
         device.advance(by: .seconds(2000))
         try demandPerson()
         device.advance(by: .seconds(1590))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         // A demand that is told again gives no more time.
         try demandPerson()
         device.advance(by: .seconds(12))
-        #expect(!isSignedIn && lastEnd?.contains("has not signed in again") == true)
+        device.expectSignedOut()
+        #expect(lastEnd?.contains("has not signed in again") == true)
     }
 
     @Test("they have the time of a prompt in any case, and a start gives no more of it")
@@ -137,10 +142,10 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         try demandPerson()
         device.advance(by: .seconds(590))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.restart()
         device.advance(by: .seconds(1))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     @Test("a token that is renewed while the person is wanted is given to nobody, and its record is the one that ends")
@@ -155,7 +160,7 @@ struct ProviderWordTests {
         device.letProviderAnswer()
         #expect(device.state.providerRecord == newest && device.state.tokens.common(at: device.now) == nil)
         let number = device.send(till, device.acquireToken(for: "ada", ["openid"]))
-        #expect(device.refusal(number)?.code == .interactionRequired)
+        device.expectRefused(number, code: .interactionRequired)
         try device.signOut(by: device.app("org.example.notes"))
         #expect(device.provider.ends == [newest])
     }
@@ -168,7 +173,7 @@ struct ProviderWordTests {
         device.advance(by: .seconds(331))
         try demandPerson()
         device.letProviderAnswer()
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     // MARK: Starts
@@ -190,7 +195,7 @@ struct ProviderWordTests {
         device.provider.outcome = .sessionOver
         device.restart()
         #expect(device.provider.renewals.map(\.mayBeUsed) == [false, false])
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     @Test("a broker that was killed while the provider was asked does not know, until there is an answer")
@@ -205,7 +210,7 @@ struct ProviderWordTests {
         device.advance(by: .seconds(1))
         device.restart()
         #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true, true, false])
-        #expect(isSignedIn)
+        device.expectSignedIn()
     }
 
     @Test("the provider is not asked before the disk has it that it is")
@@ -214,10 +219,11 @@ struct ProviderWordTests {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         device.send(till, device.acquireToken(for: "ada", ["orders"]))
-        #expect(device.provider.renewals.isEmpty && device.held?.provider??.isSettled == false)
+        device.expectRenewals(0)
+        #expect(device.held?.provider??.isSettled == false)
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.provider.renewals.count == 1)
+        device.expectRenewals(1)
     }
 
     @Test(
@@ -232,7 +238,7 @@ struct ProviderWordTests {
         #expect(device.provider.renewals.map(\.mayBeUsed) == [false, true])
         device.feed(.ending)
         device.advance(by: .seconds(400))
-        #expect(device.provider.renewals.count == 2)
+        device.expectRenewals(2)
     }
 
     @Test("while the broker has no name on the bus it asks nothing, because nobody would answer, and the grace goes on")
@@ -240,14 +246,16 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         device.feed(.busLost(mark: 1))
         device.advance(by: .seconds(3000))
-        #expect(device.provider.renewals.isEmpty && isSignedIn)
+        device.expectRenewals(0)
+        device.expectSignedIn()
         device.feed(.busRestored)
-        #expect(device.provider.renewals.count == 1)
+        device.expectRenewals(1)
         device.feed(.busLost(mark: 1))
         device.advance(by: .seconds(4000))
-        #expect(!isSignedIn && device.provider.ends.isEmpty)
+        device.expectSignedOut()
+        device.expectEnds(0)
         device.feed(.busRestored)
-        #expect(device.provider.ends.count == 1)
+        device.expectEnds(1)
     }
 
     // MARK: Pauses
@@ -262,10 +270,10 @@ struct ProviderWordTests {
         let before = device.provider.renewals.count
         for _ in 1...100 {
             let refused = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
-            #expect(device.refusal(refused)?.code == .providerUnavailable)
+            device.expectRefused(refused, code: .providerUnavailable)
         }
         #expect(try device.token(for: "ada", ["orders"], by: till) == token)
-        #expect(device.provider.renewals.count == before + 2)
+        device.expectRenewals(before + 2)
         for _ in 1...600 {
             device.advance(by: .seconds(1))
             device.send(till, device.acquireToken(for: "ada", ["orders", "profile"], refresh: true))
@@ -277,7 +285,7 @@ struct ProviderWordTests {
         #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
         let after = device.provider.renewals.count
         #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != token)
-        #expect(device.provider.renewals.count == after + 1)
+        device.expectRenewals(after + 1)
     }
 
     @Test("a pause that the provider asks for is kept, to five minutes")
@@ -291,9 +299,9 @@ struct ProviderWordTests {
             device.advance(by: .seconds(10))
             device.send(till, device.acquireToken(for: "ada", ["orders"]))
         }
-        #expect(device.provider.renewals.count == before)
+        device.expectRenewals(before)
         device.advance(by: .seconds(50))
-        #expect(device.provider.renewals.count == before + 1)
+        device.expectRenewals(before + 1)
     }
 
     // MARK: What nobody wants any more
@@ -305,7 +313,8 @@ struct ProviderWordTests {
         try demandPerson()
         device.provider.session = "second"
         try device.signInAtProvider("ada", by: prompt)
-        #expect(device.provider.revocations == [first] && device.provider.ends.isEmpty)
+        device.expectEnds(0)
+        #expect(device.provider.revocations == [first])
         #expect(device.state.device.epoch == epoch)
         // Tokens of the same session end with it: to revoke them might end it.
         try demandPerson()
@@ -350,7 +359,8 @@ struct ProviderWordTests {
         device.provider.session = session
         device.provider.hangs = false
         device.feed(.renewed(number, answer))
-        #expect(device.provider.revocations == [newest] && device.provider.ends.isEmpty)
+        device.expectEnds(0)
+        #expect(device.provider.revocations == [newest])
         #expect(device.state.providerRecord?.session == "second")
     }
 
@@ -362,7 +372,7 @@ struct ProviderWordTests {
         device.provider.hangs = true
         device.send(till, device.acquireToken(for: "ada", ["orders"]))
         try device.signOut(by: till)
-        #expect(device.provider.ends.isEmpty)
+        device.expectEnds(0)
         let answer = device.provider.renewed(device.provider.record(of: "ada"), ["orders"], at: device.now)
         device.feed(.renewed(device.state.provider.lastNumber, answer))
         device.restart()
@@ -380,7 +390,8 @@ struct ProviderWordTests {
         try device.ask(prompt, device.answerPage(name, "ada"))
         #expect(device.provider.revocations.count == 1)
         device.restart()
-        #expect(device.provider.revocations.count == 2 && device.provider.ends.isEmpty)
+        device.expectEnds(0)
+        #expect(device.provider.revocations.count == 2)
         // As long as it is tried, it may have been done.
         #expect(device.provider.renewals.last?.mayBeUsed == true)
     }

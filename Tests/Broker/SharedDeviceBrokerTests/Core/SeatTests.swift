@@ -39,12 +39,12 @@ struct SeatTests {
     func loginAndLogout() throws {
         let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
-        #expect(try device.session(for: desk).session.account == nil)
+        try device.expectAccount(nil, for: desk)
         device.sit(.of())
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         #expect(try device.session(for: desk).session.account?.identifier == "uid-1000.login-session")
         device.sit()
-        #expect(device.person == nil && device.signOutCauses == ["logout"])
+        device.expectPerson(nil, signedOutBy: ["logout"])
         #expect(try device.owed(by: desk).count == 1)
     }
 
@@ -53,15 +53,15 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.diskMode = .holds
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         // She has gone before the disk has it.
         device.sit()
         device.finishWriting()
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.diskMode = .commits
         device.finishWriting()
         device.sit(.of(1000, "2"))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("a disk that fails signs nobody in; the reason is in the status, and she is signed in when it works again")
@@ -69,11 +69,12 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.diskMode = .fails("no space")
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         #expect(device.loginProblem?.contains("no space") == true)
         device.diskMode = .commits
         device.advance(by: .seconds(3))
-        #expect(device.person == "ada" && device.loginProblem == nil)
+        device.expectPerson("ada")
+        #expect(device.loginProblem == nil)
     }
 
     @Test("a password is refused, with the reason, before it is looked at; so are tokens")
@@ -82,7 +83,7 @@ struct SeatTests {
         let desk = device.app("desk")
         let refusal = try #require(device.refusalOfSignIn("ada", by: desk))
         #expect(refusal.code == .notPermitted && refusal.description.contains("logging in at the machine"))
-        #expect(device.passwordChecks == 0)
+        device.expectPasswordChecks(0)
         device.sit(.of())
         let call = Request.Call.acquireToken(
             identifier: "uid-1000.login-session",
@@ -101,10 +102,11 @@ struct SeatTests {
         device.sit(.of())
         _ = try device.session(for: desk)
         device.sit(.of(1001, "2", name: "bea"))
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         #expect(device.loginProblem?.contains("not yet gone from desk") == true)
         try device.finish(desk)
-        #expect(device.person == "bea" && device.loginProblem == nil)
+        device.expectPerson("bea")
+        #expect(device.loginProblem == nil)
     }
 
     @Test("a second session of the same person changes nothing, whichever of the two ends first")
@@ -117,7 +119,7 @@ struct SeatTests {
         device.sit(.of(1000, "2", isLocked: true))
         #expect(device.state.device.epoch == session)
         device.sit()
-        #expect(device.person == nil)
+        device.expectPerson(nil)
     }
 
     @Test("a person who has logged out and in again between two looks has another session")
@@ -125,10 +127,10 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
         device.sit(.of(1000, "2", began: 1_000_500))
-        #expect(device.person == "ada" && device.signOutCauses == ["logout"])
+        device.expectPerson("ada", signedOutBy: ["logout"])
         // logind counts anew after its restart, and the name is the same.
         device.sit(.of(1000, "2", began: 1_000_900))
-        #expect(device.person == "ada" && device.signOutCauses == ["logout", "logout"])
+        device.expectPerson("ada", signedOutBy: ["logout", "logout"])
     }
 
     @Test(
@@ -138,13 +140,13 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
         device.sit(.of(isActive: false))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        #expect(device.person == "bea" && device.signOutCauses == ["switch of users"])
+        device.expectPerson("bea", signedOutBy: ["switch of users"])
         device.sit(.of(isActive: false))
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.sit(.of())
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("whom an administrator has signed out is signed in again by a new login alone")
@@ -154,11 +156,11 @@ struct SeatTests {
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
         device.sit(.of(isLocked: true))
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         #expect(device.loginProblem?.contains("has been signed out") == true)
         device.sit()
         device.sit(.of(1000, "2"))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("where a locked screen signs out, unlocking it signs in again")
@@ -168,14 +170,14 @@ struct SeatTests {
         device.sit(.of())
         device.feed(.login(.locked(LoginSessions.Session.of().name)))
         device.sit(.of(isLocked: true))
-        #expect(device.person == nil && device.signOutCauses == ["screen lock"])
+        device.expectPerson(nil, signedOutBy: ["screen lock"])
         device.sit(.of())
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         // One that was locked from the start waits for that, too.
         device.sit(.of(1001, "2", name: "bea", isLocked: true))
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.sit(.of(1001, "2", name: "bea"))
-        #expect(device.person == "bea")
+        device.expectPerson("bea")
     }
 
     @Test("the lock of a session in the background signs nobody out; nobody is signed in behind a lock")
@@ -185,14 +187,14 @@ struct SeatTests {
         let ada = LoginSessions.Session.of(isActive: false, isLocked: true)
         let bea = LoginSessions.Session.of(1001, "2", name: "bea")
         device.sit(ada, bea)
-        #expect(device.person == "bea")
+        device.expectPerson("bea")
         device.feed(.login(.locked(ada.name)))
-        #expect(device.person == "bea" && device.signOutCauses == [])
+        device.expectPerson("bea", signedOutBy: [])
         // The watch tells the seat first.
         device.sit(ada, .of(1001, "2", name: "bea", isLocked: true))
         device.feed(.login(.locked(bea.name)))
         device.feed(.time)
-        #expect(device.person == nil && device.signOutCauses == ["screen lock"])
+        device.expectPerson(nil, signedOutBy: ["screen lock"])
     }
 
     @Test("the lock of a second session that came while the first one's sign-in was being written ends that")
@@ -207,7 +209,7 @@ struct SeatTests {
         device.feed(.login(.locked(second.name)))
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.person == nil)
+        device.expectPerson(nil)
     }
 
     @Test("after a start beside somebody's session, nobody else is signed in who may have been signed out before")
@@ -216,14 +218,14 @@ struct SeatTests {
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        #expect(device.person == "bea")
+        device.expectPerson("bea")
         device.restart(afterPowerCut: false)
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea"))
-        #expect(device.person == "bea")
+        device.expectPerson("bea")
         device.sit(.of(), .of(1001, "2", name: "bea", isActive: false))
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.sit(.of(1000, "3", began: 1_002_000))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("a broker that was started anew keeps the session of a login that goes on, and ends that of one that is over")
@@ -232,17 +234,17 @@ struct SeatTests {
         device.sit(.of())
         let session = device.state.device.epoch
         device.restart()
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         device.sit(.of())
         #expect(device.state.device.epoch == session)
         device.restart()
         device.sit()
-        #expect(device.person == nil && device.signOutCauses == ["logout"])
+        device.expectPerson(nil, signedOutBy: ["logout"])
         device.sit(.of(1000, "2", began: 1_000_500))
         device.restart()
         // She has logged out and in again meanwhile.
         device.sit(.of(1000, "3", began: 1_002_000))
-        #expect(device.person == "ada" && device.signOutCauses == ["logout", "logout"])
+        device.expectPerson("ada", signedOutBy: ["logout", "logout"])
     }
 
     @Test("a broker that was started anew does not sign in again whom somebody has signed out")
@@ -253,9 +255,9 @@ struct SeatTests {
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
         device.restart()
         device.sit(.of())
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.sit(.of(1000, "2", began: 1_000_100))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("nor where the clock was set back between the login and the sign-in")
@@ -264,15 +266,15 @@ struct SeatTests {
         let login = LoginSessions.Session.of(began: 1_007_200, beganAwake: device.now.uptime)
         device.advance(by: .seconds(60))
         device.sit(login)
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         device.advance(by: .seconds(60))
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "the shift is over"))
         device.advance(by: .seconds(9000))
         device.restart()
         device.sit(login)
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.sit(.of(1000, "2", began: device.now.wall.timeIntervalSince1970, beganAwake: device.now.uptime))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 
     @Test("a logind that is away for a moment ends nothing; after a minute without it nobody is signed in")
@@ -289,7 +291,7 @@ struct SeatTests {
         device.advance(by: .seconds(30))
         device.feed(.seat(nil))
         device.advance(by: .seconds(31))
-        #expect(device.person == nil && device.signOutCauses == ["logind does not answer"])
+        device.expectPerson(nil, signedOutBy: ["logind does not answer"])
     }
 
     @Test("whoever asks first after a minute without logind, as after a sleep, is given no account")
@@ -300,7 +302,7 @@ struct SeatTests {
         #expect(try device.session(for: desk).session.account != nil)
         device.feed(.seat(nil))
         device.sleep(for: .seconds(3700))
-        #expect(try device.session(for: desk).session.account == nil)
+        try device.expectAccount(nil, for: desk)
     }
 
     @Test("a change of the identity signs out whoever signed in the other way")
@@ -308,12 +310,12 @@ struct SeatTests {
         let device = VirtualDevice()
         try device.signIn("ada", by: device.app("desk"))
         device.configure { $0.identity = .loginSession }
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         device.advance(by: .seconds(10))
         device.sit(.of(began: 1_000_005))
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
         device.configure { $0.identity = .embedded }
-        #expect(device.person == nil)
+        device.expectPerson(nil)
         #expect(device.signOutCauses == ["the managed configuration", "the managed configuration"])
         try device.signIn("grace", by: device.app("desk"))
     }
@@ -323,7 +325,8 @@ struct SeatTests {
         let device = VirtualDevice.withLogins()
         device.configure { $0.requiresJoin = true }
         device.sit(.of())
-        #expect(device.person == nil && device.loginProblem?.contains("joined") == true)
+        device.expectPerson(nil)
+        #expect(device.loginProblem?.contains("joined") == true)
         device.configure {
             $0.requiresJoin = false
             $0.tenantIdentifier = "Contoso"
@@ -338,6 +341,6 @@ struct SeatTests {
         device.sit(.of(isActive: false), .of(1000, "2"))
         device.feed(.login(.ended))
         device.sit(.of())
-        #expect(device.person == "ada")
+        device.expectPerson("ada")
     }
 }

@@ -26,12 +26,12 @@ struct SignOutTests {
         let fields = try device.ask(desk, signOut)
         #expect(!isStored(fields))
         #expect(fields["session"]?.unsignedValue == session)
-        #expect(device.announcements == announced + 1)
-        #expect(device.state.device.account == nil)
+        device.expectAnnouncements(announced + 1)
+        device.expectSignedOut()
         let place = try #require(device.happenings.lastIndex(of: .announced))
         #expect(device.happenings[place...].contains(.notCommitted), "all were told before the disk was tried")
         #expect(throws: Refusal.noCurrentAccount) { try device.token(for: "ada", by: desk) }
-        #expect(try device.session(for: desk).session.account == nil)
+        try device.expectAccount(nil, for: desk)
         #expect(try device.session(for: desk).owed.map(\.epoch) == [session])
         let information = try device.ask(desk, .deviceInformation)
         #expect(information["storeProblem"]?.stringValue == "no space")
@@ -43,21 +43,19 @@ struct SignOutTests {
         let number = device.send(desk, VirtualDevice.signIn("ada"))
         #expect(device.state.pending != nil)
         let other = Request.Call.signOutAnyone(identifier: "grace.t", reason: "test")
-        #expect(device.refusal(device.send(device.administrator, other)) == .noCurrentAccount)
+        device.expectRefused(device.send(device.administrator, other), .noCurrentAccount)
         #expect(device.state.pending != nil, "somebody else is meant")
         let session = device.state.pending?.next.epoch
         let call = Request.Call.signOutAnyone(identifier: namesAccount ? "ada.t" : nil, reason: "test")
         let signOut = device.send(device.administrator, call)
-        #expect(device.refusal(number) == .requestAbandoned)
-        #expect(throws: VirtualDevice.NotAnswered.self, "the disk is about to have the session") {
-            try device.answer(signOut)
-        }
+        device.expectRefused(number, .requestAbandoned)
+        device.expectUnanswered(signOut, "the disk is about to have the session")
         device.diskMode = .commits
         device.finishWriting()
         device.advance(by: .milliseconds(400))
         let fields = try device.answer(signOut)
         #expect(isStored(fields) && fields["session"]?.unsignedValue == session)
-        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+        device.expectSignedOutOnDisk()
     }
 
     @Test("so on a disk that is known to be full: nobody hears that the sign-out has failed")
@@ -82,8 +80,7 @@ struct SignOutTests {
         #expect(device.disk.device.account != nil)
         device.diskMode = .commits
         device.advance(by: .seconds(1))
-        #expect(device.disk.device == device.state.device)
-        #expect(device.disk.sessions[session]?.outcome == .open)
+        #expect(device.disk.device == device.state.device && device.disk.sessions[session]?.outcome == .open)
         #expect(device.disk.entries(.signedOut).count == 1)
         #expect(try device.ask(desk, .deviceInformation)["storeProblem"] == nil)
     }
@@ -95,10 +92,10 @@ struct SignOutTests {
         device.diskMode = .holds
         let announced = device.announcements
         let request = device.send(desk, signOut)
-        #expect(device.announcements == announced + 1)
-        #expect(device.state.device.account == nil)
+        device.expectAnnouncements(announced + 1)
+        device.expectSignedOut()
         device.advance(by: .milliseconds(499))
-        #expect(device.replies[request] == nil)
+        device.expectUnanswered(request)
         device.advance(by: .milliseconds(1))
         #expect(!isStored(try device.answer(request)))
         device.finishWriting()
@@ -136,9 +133,10 @@ struct SignOutTests {
         device.send(device.app("a"), .currentAccount)
         let announced = device.announcements
         let request = device.send(desk, signOut)
-        #expect(device.announcements == announced + 1)
+        device.expectAnnouncements(announced + 1)
         device.finishWriting()
-        #expect(device.replies[request] == nil && device.disk.device.account != nil)
+        device.expectUnanswered(request)
+        #expect(device.disk.device.account != nil)
         device.finishWriting()
         #expect(isStored(try device.answer(request)) && device.disk.device.account == nil)
     }
@@ -153,16 +151,16 @@ struct SignOutTests {
         device.advance(by: .seconds(100))
         #expect(device.disk.device.account != nil, "the rows still have it")
         device.restart()
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
         let line = device.journal.last { $0.event == .signedOut }
         #expect(line?.detail == "what the broker had noted before this start" && line?.at == ended)
         #expect(device.state.ledger.sessions[session]?.endedAt == ended)
-        #expect(try device.owed(by: device.app("desk")) == [session])
+        try device.expectOwed([session], by: device.app("desk"))
         device.diskMode = .commits
         device.advance(by: .seconds(2))
         #expect(device.disk.device.account == nil)
         device.restart()
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
         #expect(try device.signIn("grace", by: device.app("desk")) > session + 1)
     }
 
@@ -177,7 +175,7 @@ struct SignOutTests {
         device.diskMode = .fails("no space")
         device.finishWriting()
         device.restart()
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("a provider that does not answer holds up no sign-out")
@@ -187,7 +185,7 @@ struct SignOutTests {
         let token = device.send(desk, device.acquireToken(for: "ada", refresh: true))
         #expect(isStored(try device.ask(desk, signOut)))
         device.letProviderAnswer()
-        #expect(device.refusal(token) == .noCurrentAccount)
+        device.expectRefused(token, .noCurrentAccount)
     }
 
     @Test("the answer names the session that has ended, and the page that ends the browser's")
@@ -195,8 +193,7 @@ struct SignOutTests {
         device.configure { $0.endSessionURL = "https://login.example.com/logout" }
         let session = try device.signIn("ada", by: desk)
         let fields = try device.ask(desk, signOut)
-        #expect(fields["session"]?.unsignedValue == session)
-        #expect(fields["epoch"]?.unsignedValue == session + 1)
+        #expect(fields["session"]?.unsignedValue == session && fields["epoch"]?.unsignedValue == session + 1)
         #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
     }
 
@@ -205,10 +202,11 @@ struct SignOutTests {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
         try device.signIn("ada", by: desk)
-        #expect(throws: Refusal.currentAccountMismatch) {
-            try device.ask(desk, .signOut(identifier: "ada.t", session: session))
-        }
-        #expect(device.state.device.account != nil)
+        device.expectRefused(
+            device.send(desk, .signOut(identifier: "ada.t", session: session)),
+            .currentAccountMismatch
+        )
+        device.expectSignedIn()
     }
 }
 
@@ -232,12 +230,12 @@ struct AutomaticSignOutTests {
             _ = try device.token(for: "ada", refresh: true, by: desk)
             _ = try device.session(for: desk)
         }
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         try device.ask(desk, .activity)
         device.advance(by: .seconds(599))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         device.advance(by: .seconds(1))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
     }
@@ -250,9 +248,9 @@ struct AutomaticSignOutTests {
         device.advance(by: .seconds(500))
         device.restart(afterPowerCut: false)
         device.advance(by: .seconds(99))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         device.advance(by: .seconds(2))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("a clock that is set does not keep a session for longer than the timeout")
@@ -260,11 +258,11 @@ struct AutomaticSignOutTests {
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: -100_000)
         device.advance(by: .seconds(665))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: 100_000)
         device.advance(by: .seconds(61))
-        #expect(device.state.device.account == nil, "by the new clock nobody has used it for a day")
+        device.expectSignedOut("by the new clock nobody has used it for a day")
     }
 
     @Test("a new timeout counts at once; without one nothing ends by itself")
@@ -273,9 +271,9 @@ struct AutomaticSignOutTests {
         device.advance(by: .seconds(300))
         device.configure { $0.schedule.inactivity = nil }
         device.advance(by: .seconds(100_000))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         device.configure { $0.schedule.inactivity = .seconds(60) }
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("locking the screen and logging out end a session only where that is wanted")
@@ -283,13 +281,13 @@ struct AutomaticSignOutTests {
         try device.signIn("ada", by: desk)
         for event in [LoginEvent.locked(Self.login), .ended] {
             device.feed(.login(event))
-            #expect(device.state.device.account != nil)
+            device.expectSignedIn()
         }
         device.configure { $0.endsAtScreenLock = true }
         device.feed(.login(.ended))
-        #expect(device.state.device.account != nil)
+        device.expectSignedIn()
         device.feed(.login(.locked(Self.login)))
-        #expect(device.state.device.account == nil)
+        device.expectSignedOut()
     }
 
     @Test("that a lock or a logout is wanted and logind does not tell of it, the status says")
@@ -310,9 +308,9 @@ struct AutomaticSignOutTests {
         device.diskMode = .holds
         let request = device.send(desk, VirtualDevice.signIn("ada"))
         device.feed(.login(.locked(Self.login)))
-        #expect(device.refusal(request) == .requestAbandoned)
+        device.expectRefused(request, .requestAbandoned)
         device.diskMode = .commits
         device.finishWriting()
-        #expect(device.state.device.account == nil && device.disk.device.account == nil)
+        device.expectSignedOutOnDisk()
     }
 }

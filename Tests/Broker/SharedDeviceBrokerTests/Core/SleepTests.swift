@@ -20,7 +20,6 @@ struct SleepTests {
         service = device.app(nil, user: 0, isAdministrator: true)
     }
 
-    private var isSignedIn: Bool { device.state.device.account != nil }
     private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
 
     @Test("a network that comes back seconds after a sleep saves the session, once after each good word")
@@ -30,23 +29,26 @@ struct SleepTests {
         device.sleep(for: .seconds(50_000))
         device.feed(.time)
         device.advance(by: .seconds(3))
-        #expect(isSignedIn && device.state.provider.problem != nil)
+        device.expectSignedIn()
+        #expect(device.state.provider.problem != nil)
         // The first question has failed. The network's return has the next one put at once.
         device.provider.outcome = nil
         try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
         device.advance(by: .seconds(1))
-        #expect(device.state.device.epoch == epoch && isSignedIn && device.state.provider.problem == nil)
+        device.expectSignedIn()
+        #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
         // With no network at all it ends, and to sleep once more gives it no more time.
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.sleep(for: .seconds(50_000))
         device.feed(.time)
         device.advance(by: .seconds(60))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.sleep(for: .seconds(20))
         device.feed(.time)
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.advance(by: .seconds(15))
-        #expect(!isSignedIn && lastEnd?.hasPrefix("offline for ") == true)
+        device.expectSignedOut()
+        #expect(lastEnd?.hasPrefix("offline for ") == true)
     }
 
     @Test(
@@ -62,13 +64,14 @@ struct SleepTests {
             device.provider.hangs = true
         }
         device.advance(by: .seconds(2400))
-        #expect(isSignedIn && (device.state.provider.problem != nil) == hasFailed)
+        device.expectSignedIn()
+        #expect((device.state.provider.problem != nil) == hasFailed)
         device.sleep(for: .seconds(50_000))
         device.feed(first)
         device.advance(by: .seconds(60))
-        #expect(isSignedIn)
+        device.expectSignedIn()
         device.advance(by: .seconds(40))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 
     @Test("without any grace a sleep before the last good word gives no time after it")
@@ -78,11 +81,12 @@ struct SleepTests {
         device.sleep(for: .seconds(10))
         device.feed(.time)
         device.advance(by: .seconds(1))
-        #expect(isSignedIn && device.state.provider.problem == nil)
+        device.expectSignedIn()
+        #expect(device.state.provider.problem == nil)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.advance(by: .seconds(40))
         try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
         device.advance(by: .seconds(1))
-        #expect(!isSignedIn)
+        device.expectSignedOut()
     }
 }

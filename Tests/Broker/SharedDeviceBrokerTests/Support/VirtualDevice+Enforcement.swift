@@ -92,9 +92,26 @@ struct EnforcementScene {
         return try device.askOverdue(enforcer)
     }
 
+    /// Whether nobody can sign in before the cleanup is done.
     func isHeld() -> Bool { device.refusalOfSignIn("grace", by: desk)?.code == .cleanupPending }
+
+    func expectHeld(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(isHeld(), comment, sourceLocation: sourceLocation)
+    }
+
+    func expectFree(sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(!isHeld(), sourceLocation: sourceLocation)
+    }
 
     func progress() throws -> CleanupReport.Progress? {
         try device.round(session, by: desk)?.apps.first { $0.identifier == "org.example.orders" }?.progress
+    }
+
+    func expectProgress(
+        _ expected: CleanupReport.Progress,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        let progress = try progress()
+        #expect(progress == expected, sourceLocation: sourceLocation)
     }
 }
