@@ -78,8 +78,7 @@ struct ConfigurationErrorTests {
         for mistake in Self.mistakes {
             let text = "{\"\(mistake.key)\": \(mistake.json)}"
             let error = try #require(configurationError(text), "\(text)")
-            #expect(error.code == mistake.code, "\(text): \(error)")
-            #expect(error.key == mistake.key, "\(text)")
+            #expect(error.code == mistake.code && error.key == mistake.key, "\(text): \(error)")
             #expect(error.remedy.contains(mistake.remedy), "\(text): \(error)")
             #expect(error.description.hasPrefix("managed: \"\(mistake.key)\": "))
         }

@@ -39,13 +39,10 @@ struct OrganisationSettingsTests {
         #expect(all.unknownKeys == [] && all.warnings == [])
         let settings = try #require(all.organisation)
         #expect(settings.issuer.text == "https://login.example.com/realm/")
-        #expect(settings.clientIdentifier == "device")
-        #expect(settings.scopes == ["openid", "profile"])
-        #expect(settings.offlineAccess == .always)
-        #expect(settings.signInMethods == [.deviceCode])
+        #expect(settings.clientIdentifier == "device" && settings.scopes == ["openid", "profile"])
+        #expect(settings.offlineAccess == .always && settings.signInMethods == [.deviceCode])
         #expect(settings.loopbackPorts.ports == [8400, 8401])
-        #expect(settings.trustAnchors == "/etc/shared-device/provider.pem")
-        #expect(settings.tenantClaim == "org")
+        #expect(settings.trustAnchors == "/etc/shared-device/provider.pem" && settings.tenantClaim == "org")
         #expect(
             settings.endpoints.addresses == [
                 "token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys",
@@ -114,8 +111,7 @@ struct OrganisationSettingsTests {
     @Test("keys of a provider that the device does not have count for nothing, and are told")
     func idle() throws {
         let embedded = try configuration(#"{"sharedDeviceMode": true, "oidcIssuer": "nonsense", "offlineGrace": 5}"#)
-        #expect(embedded.organisation == nil)
-        #expect(embedded.warnings.map(\.key) == ["offlineGrace", "oidcIssuer"])
+        #expect(embedded.organisation == nil && embedded.warnings.map(\.key) == ["offlineGrace", "oidcIssuer"])
         let passwords = try configuration("{\(Self.needed), \"passwordSignIn\": true}")
         #expect(passwords.warnings.map(\.key) == ["passwordSignIn"])
         #expect(
@@ -224,8 +220,7 @@ struct TokenRightsTests {
     @Test("a manifest without scopes gives a right to none")
     func none() throws {
         let tokens = try manifest("").tokens
-        #expect(tokens == TokenRights())
-        #expect(tokens.refused(of: ["profile", "email"]) == ["email", "profile"])
+        #expect(tokens == TokenRights() && tokens.refused(of: ["profile", "email"]) == ["email", "profile"])
     }
 
     @Test("scopes, client IDs and what stands for Microsoft's scopes are read")

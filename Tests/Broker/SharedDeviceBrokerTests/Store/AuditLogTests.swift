@@ -32,8 +32,7 @@ struct AuditLogTests {
         let refusals = (0..<3000).map { AuditEntry(event: .refused, at: at(Double($0)), session: UInt64($0)) }
         for log in [others + refusals, refusals + others] {
             let kept = BrokerState.bounded(log)
-            #expect(kept.count == 5000)
-            #expect(kept.filter { $0.event == .finished } == others)
+            #expect(kept.count == 5000 && kept.filter { $0.event == .finished } == others)
             #expect(kept.last { $0.event == .refused } == refusals.last)
         }
         #expect(BrokerState.bounded(others + others).map(\.session) == (others + others).suffix(5000).map(\.session))
@@ -47,8 +46,7 @@ struct AuditLogTests {
         }
         try database.append(entries)
         let lines = try log.lines()
-        #expect(lines.map(\.entry) == entries)
-        #expect(lines.map(\.sequence) == lines.map(\.sequence).sorted())
+        #expect(lines.map(\.entry) == entries && lines.map(\.sequence) == lines.map(\.sequence).sorted())
     }
 
     @Test("each filter lets through what it names, and several only what all of them name")
@@ -62,12 +60,9 @@ struct AuditLogTests {
         )
         let first = try #require(try log.lines().first).sequence
         func found(_ filter: AuditLog.Filter) throws -> [Int64] { try log.lines(filter).map { $0.sequence - first } }
-        #expect(try found(.init(after: first + 2)) == [3, 4])
-        #expect(try found(.init(since: at(3))) == [3, 4])
-        #expect(try found(.init(session: 2)) == [0, 1])
-        #expect(try found(.init(app: "a")) == [0, 2, 4])
-        #expect(try found(.init(event: .held)) == [0, 1, 4])
-        #expect(try found(.init(last: 2)) == [3, 4])
+        #expect(try found(.init(after: first + 2)) == [3, 4] && found(.init(since: at(3))) == [3, 4])
+        #expect(try found(.init(session: 2)) == [0, 1] && found(.init(app: "a")) == [0, 2, 4])
+        #expect(try found(.init(event: .held)) == [0, 1, 4] && found(.init(last: 2)) == [3, 4])
         #expect(try found(.init(last: 0)) == [])
         #expect(try found(.init(after: first, first: 2)) == [1, 2], "the first, oldest first")
         #expect(try found(.init(session: 4, app: "a", event: .held)) == [4])

@@ -47,8 +47,7 @@ struct DeviceStoreLimitsTests {
         try database.save(DeviceState(mode: .shared, account: nil, epoch: 5))
         database.eraseRemnants()
         for account in [Account.ada, .grace] {
-            #expect(try !directory.contains(account.username))
-            #expect(try !directory.contains(account.identifier))
+            #expect(try !directory.contains(account.username) && !directory.contains(account.identifier))
         }
         #expect(try !directory.contains("Lovelace"))
     }
@@ -144,8 +143,7 @@ struct DeviceStoreLimitsTests {
             try store.commit(batch)
         }
         let lines = try AuditLog(database: database).lines()
-        #expect(lines.count < 1500)
-        #expect(lines.first?.entry.detail == "open")
+        #expect(lines.count < 1500 && lines.first?.entry.detail == "open")
         #expect(lines.last?.entry.detail?.hasPrefix("4999 ") == true)
         // What is left is the newest of all.
         let numbers = lines.dropFirst().compactMap { $0.entry.detail?.split(separator: " ").first.flatMap { Int($0) } }
@@ -183,8 +181,7 @@ struct DeviceStoreLimitsTests {
         batch.log = (0..<2000).map { AuditEntry(event: .announced, at: Moment.at(1).wall, app: "a", detail: "\($0)") }
         try store.commit(batch)
         let lines = try AuditLog(database: database).lines()
-        #expect(lines.count <= 10)
-        #expect(!lines.contains { $0.entry.detail == "complete" })
+        #expect(lines.count <= 10 && !lines.contains { $0.entry.detail == "complete" })
     }
 
     @Test("entries of a round that never completes have a bound, too, which counts bytes and not characters")

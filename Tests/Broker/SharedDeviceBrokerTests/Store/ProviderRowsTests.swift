@@ -114,8 +114,7 @@ struct ProviderRowsTests {
         try signIn(try store())
         try directory.sql("UPDATE provider_session SET \(change)")
         let content = try store().load(at: now)
-        #expect(content.provider?.record == nil)
-        #expect(content.device == state && !content.recordProblems.isEmpty)
+        #expect(content.provider?.record == nil && content.device == state && !content.recordProblems.isEmpty)
     }
 
     @Test("a damaged count of tries is no end of the broker")
