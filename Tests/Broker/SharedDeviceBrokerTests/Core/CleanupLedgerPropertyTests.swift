@@ -76,7 +76,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    @Test("a duty goes only by a receipt or a waiver, and what the ledger says of itself agrees", arguments: 0..<60)
+    @Test("a duty goes only by a receipt or a waiver, and what the ledger says of itself agrees", arguments: 0..<20)
     func invariants(seed: Int) {
         var generator = SeededGenerator(state: UInt64(seed))
         var ledger = CleanupLedger()

@@ -83,7 +83,7 @@ struct EndDuringSignInTests {
             ProviderEvent(.ended, issuer: "https://other.example", subject: "ada", date: now)
         )
         device.letProviderAnswer()
-        #expect(try device.answer(number)["username"] == .string("ada"))
+        try device.expectAnswer(number, "username", .string("ada"))
         device.expectRenewals(0)
     }
 
@@ -92,7 +92,7 @@ struct EndDuringSignInTests {
         let number = try exchange()
         try report(ended("ada", now - 61))
         device.letProviderAnswer()
-        #expect(try device.answer(number)["username"] == .string("ada"))
+        try device.expectAnswer(number, "username", .string("ada"))
         device.expectRenewals(1)
     }
 
@@ -101,7 +101,7 @@ struct EndDuringSignInTests {
         let number = try exchange()
         try report(ProviderEvent(.doubt, issuer: Self.issuer, subject: person, date: now))
         device.letProviderAnswer()
-        #expect(try device.answer(number)["username"] == .string("ada"))
+        try device.expectAnswer(number, "username", .string("ada"))
         device.holdsProvider = false
         device.advance(by: .seconds(31))
         #expect(device.provider.renewals.count == (person == "grace" ? 0 : 1))
@@ -164,7 +164,7 @@ struct EndDuringSignInTests {
             try report(change)
             device.letProviderAnswer()
         }
-        #expect(try device.answer(number)["username"] == .string("ada"))
+        try device.expectAnswer(number, "username", .string("ada"))
         device.expectPersonWanted()
     }
 
@@ -187,7 +187,7 @@ struct EndDuringSignInTests {
     @Test("what is remembered is bounded; where something was forgotten, nobody is signed in who may have been meant")
     func bounded() throws {
         let number = try exchange()
-        for round in 0..<50 {
+        for round in 0..<12 {
             let events = (0..<100).map { ended("person \(round * 100 + $0)", now) }
             try device.ask(service, .providerEvents(events))
         }
@@ -210,7 +210,7 @@ struct EndDuringSignInTests {
         let number = try exchange()
         try report(ended("grace", now))
         device.letProviderAnswer()
-        #expect(try device.answer(number)["username"] == .string("ada"))
+        try device.expectAnswer(number, "username", .string("ada"))
     }
 
     @Test("long names fill no memory either")
