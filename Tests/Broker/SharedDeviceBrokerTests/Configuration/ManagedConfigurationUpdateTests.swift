@@ -19,41 +19,38 @@ struct ManagedConfigurationMonitorTests {
     private let shared = ManagedConfigurationFile.Content.present(mode: true)
     private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
 
+    /// What a monitor tells of these readings, one after the other.
+    private func updates(
+        _ readings: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>...
+    ) -> [ManagedConfigurationUpdate?] {
+        var monitor = ManagedConfigurationMonitor()
+        return readings.map { monitor.fileWasRead($0) }
+    }
+
+    private func news(
+        _ content: ManagedConfigurationFile.Content?,
+        _ problem: ManagedConfigurationError? = nil
+    ) -> ManagedConfigurationUpdate? {
+        ManagedConfigurationUpdate(inForce: content, problem: problem)
+    }
+
     @Test("the same content again is no news")
     func sameContent() {
-        var monitor = ManagedConfigurationMonitor()
-        let updates = [
-            monitor.fileWasRead(.success(shared)), monitor.fileWasRead(.success(shared)),
-            monitor.fileWasRead(.success(.missing)),
-        ]
-        #expect(updates[0] == ManagedConfigurationUpdate(inForce: shared, problem: nil) && updates[1] == nil)
-        #expect(updates[2] == ManagedConfigurationUpdate(inForce: .missing, problem: nil))
+        let told = updates(.success(shared), .success(shared), .success(.missing))
+        #expect(told == [news(shared), nil, news(.missing)])
     }
 
-    @Test("an invalid file is told, and the last valid content stays in force until the next")
+    @Test("an invalid file is told, and the last valid content stays in force until the next; at first there is none")
     func invalid() {
-        var monitor = ManagedConfigurationMonitor()
-        _ = monitor.fileWasRead(.success(shared))
-        let updates = [
-            monitor.fileWasRead(.failure(problem)), monitor.fileWasRead(.failure(problem)),
-            monitor.fileWasRead(.success(shared)),
-        ]
-        #expect(updates[0] == ManagedConfigurationUpdate(inForce: shared, problem: problem))
-        #expect(updates[1] == nil && updates[2] == ManagedConfigurationUpdate(inForce: shared, problem: nil))
-    }
-
-    @Test("a file that was never valid puts nothing in force")
-    func neverValid() {
-        var monitor = ManagedConfigurationMonitor()
-        let update = monitor.fileWasRead(.failure(problem))
-        #expect(update == ManagedConfigurationUpdate(inForce: nil, problem: problem))
+        let told = updates(.failure(problem), .success(shared), .failure(problem), .failure(problem), .success(shared))
+        #expect(told == [news(nil, problem), news(shared), news(shared, problem), nil, news(shared)])
     }
 
     @Test("a valid file that cannot be watched is in force, and the problem is told")
     func watchProblem() {
         var monitor = ManagedConfigurationMonitor()
         let update = monitor.fileWasRead(.success(shared), watchProblem: problem)
-        #expect(update == ManagedConfigurationUpdate(inForce: shared, problem: problem))
+        #expect(update == news(shared, problem))
     }
 }
 

@@ -98,7 +98,7 @@ struct BrokerStateTests {
         let again = device.send(desk, .report(.finished, session: session, detail: nil))
         device.expectUnanswered(again)
         device.finishWriting()
-        #expect(device.disk.part("desk", of: session)?.progress == .finished)
+        device.expectPart("desk", of: session, .finished)
         _ = try device.answer(receipt)
         _ = try device.answer(again)
     }
@@ -113,7 +113,7 @@ struct BrokerStateTests {
         device.diskMode = .commits
         device.advance(by: .seconds(1))
         try device.report(.finished, of: session, by: desk)
-        #expect(device.disk.part("desk", of: session)?.progress == .finished)
+        device.expectPart("desk", of: session, .finished)
     }
 
     @Test("many apps that ask while the disk is busy share one transaction")
@@ -167,7 +167,7 @@ struct BrokerStateTests {
             try way()
             device.expectAnnouncements(announced + 1)
             device.expectSignedOut()
-            #expect(device.state.device.epoch == epoch + 1)
+            device.expectEpoch(epoch + 1)
             #expect(device.disk.device == device.state.device)
         }
     }

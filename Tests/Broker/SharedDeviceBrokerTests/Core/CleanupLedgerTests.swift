@@ -154,20 +154,15 @@ struct CleanupLedgerTests {
         #expect((part?.toldAt != nil) == (before != .owed || reported != .waived))
     }
 
-    @Test("only the broker says that an app owes or was told", arguments: [Progress.owed, .told])
-    func reservedProgress(_ progress: Progress) {
-        var ledger = ledger(.begun)
-        let before = ledger
-        expect(.none, of: ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20)))
-        #expect(ledger == before)
-    }
-
-    @Test("the same report again is no news", arguments: [Progress.begun, .failed])
-    func repeated(_ progress: Progress) {
-        var ledger = ledger(progress)
-        let before = ledger
-        expect(.none, of: ledger.report(progress, of: 2, by: "a", on: nil, detail: nil, at: .at(20)))
-        #expect(ledger == before)
+    @Test(
+        "a report that comes again, or of what only the broker says, changes nothing",
+        arguments: [(Progress.begun, Progress.begun), (.failed, .failed), (.begun, .owed), (.begun, .told)]
+    )
+    func noNews(before: Progress, reported: Progress) {
+        var ledger = ledger(before)
+        let unchanged = ledger
+        expect(.none, of: ledger.report(reported, of: 2, by: "a", on: nil, detail: nil, at: .at(20)))
+        #expect(ledger == unchanged)
     }
 
     @Test("a report of who has no duty, or of a session that is open or unknown, changes nothing")
@@ -306,13 +301,13 @@ struct CleanupLedgerTests {
             ledger.end(epoch, at: .at(1))
             ledger.fold(keeping: 10)
         }
-        #expect(ledger.sessions.keys.sorted() == [50] + (91...100))
-        #expect(ledger.unfinished == Set(ledger.sessions.keys))
-        #expect(ledger.owed(by: "a").map(\.epoch) == [50] + (91...100), "of Grace there is no later round")
+        let remaining: [UInt64] = [50] + Array(91...100)
+        #expect(ledger.sessions.keys.sorted() == remaining && ledger.unfinished == Set(remaining))
+        #expect(ledger.owed(by: "a").map(\.epoch) == remaining, "of Grace there is no later round")
         #expect(ledger.owed(by: "b").map(\.epoch) == [91] && ledger.connections == ["b1"])
         let changes = ledger.takeChanges()
         #expect(changes.sessions.isSuperset(of: 1...100))
-        for epoch: UInt64 in [50] + (91...100) {
+        for epoch in remaining {
             _ = ledger.report(.finished, of: epoch, by: "a", on: nil, detail: nil, at: .at(2))
         }
         #expect(ledger.unfinished == [91])

@@ -75,7 +75,7 @@ struct CleanupRoundTests {
         #expect(device.held == nil)
         device.advance(by: .milliseconds(200))
         device.finishWriting()
-        #expect(device.disk.part("a", of: session)?.progress == .begun)
+        device.expectPart("a", of: session, .begun)
     }
 
     @Test("an app whose last process ends before its receipt owes all of it again")
@@ -238,7 +238,7 @@ struct CleanupRoundTests {
         #expect(answer.session.account == nil && answer.isWithheld && answer.owed.map(\.epoch) == [session])
         device.expectRefused(device.send(a, device.acquireToken(for: "grace")), code: .appNotEligible)
         try device.report(.finished, of: session, by: a)
-        #expect(device.disk.part("a", of: session)?.progress == .finished)
+        device.expectPart("a", of: session, .finished)
         device.expectRefused(device.send(a, .currentAccount), code: .appNotEligible)
     }
 

@@ -58,12 +58,12 @@ struct OrganisationTests {
         device.expectUnanswered(first)
         device.expectRefused(device.send(prompt, .awaitSignIn(name: name, patience: .zero)), .promptIsAnswered)
         device.advance(by: .seconds(6))
-        #expect(try device.answer(first)["pending"] == .boolean(true))
+        try device.expectAnswer(first, "pending", .boolean(true))
         #expect((3...5).contains(device.provider.polls))
         let second = device.send(prompt, .awaitSignIn(name: name, patience: .seconds(60)))
         device.provider.polled = .success("ada")
         device.advance(by: .seconds(3))
-        #expect(try device.answer(second)["username"] == .string("ada"))
+        try device.expectAnswer(second, "username", .string("ada"))
     }
 
     @Test("a sign-in that fails, or that nobody waits for, leaves nobody signed in, and the provider is told")
@@ -107,7 +107,7 @@ struct OrganisationTests {
             device.send(prompt, device.answerPage(two, "grace@contoso")),
         ]
         device.letProviderAnswer()
-        #expect(try device.answer(requests[0])["username"] == .string("ada@contoso"))
+        try device.expectAnswer(requests[0], "username", .string("ada@contoso"))
         device.expectRefused(requests[1], code: .accountAlreadySignedIn)
         device.expectEnds(of: ["eve@other", "grace@contoso"])
         device.advance(by: .seconds(1))
@@ -254,7 +254,7 @@ struct OrganisationTests {
         device.provider.outcome = nil
         try device.expectToken(for: "ada", ["orders"], by: till)
         expectDoubt(true)
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
         device.provider.outcome = .sessionOver
         let over = device.send(till, device.acquireToken(for: "ada", ["orders"], refresh: true))
         device.expectRefused(over, code: .noCurrentAccount)
@@ -354,7 +354,7 @@ struct OrganisationTests {
         #expect(try device.ask(prompt, device.answerPage(ada, "ada"))["epoch"] == .uint64(epoch))
         try device.expectToken(for: "ada", ["orders"], by: till)
         device.expectEnds(1)
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
     }
 
     @Test("onProviderSessionEnd reauthenticate keeps the session where the provider has ended its own")
@@ -362,6 +362,6 @@ struct OrganisationTests {
         try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
         let epoch = try device.signInAtProvider("ada", by: prompt)
         expectRefused(.sessionOver, code: .interactionRequired)
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
     }
 }

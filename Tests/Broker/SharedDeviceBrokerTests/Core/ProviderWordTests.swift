@@ -108,7 +108,7 @@ struct ProviderWordTests {
         device.pause(for: .seconds(50_000))
         device.restart()
         device.expectSignedIn()
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
         device.advance(by: .seconds(600))
         device.expectSignedIn()
         // One that slept does, too.
@@ -315,7 +315,7 @@ struct ProviderWordTests {
         try device.signInAtProvider("ada", by: prompt)
         device.expectEnds(0)
         #expect(device.provider.revocations == [first])
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
         // Tokens of the same session end with it: to revoke them might end it.
         try demandPerson()
         try device.signInAtProvider("ada", by: prompt)

@@ -70,11 +70,11 @@ struct SeatTests {
         device.diskMode = .fails("no space")
         device.sit(.of())
         device.expectPerson(nil)
-        #expect(device.loginProblem?.contains("no space") == true)
+        device.expectLoginProblem("no space")
         device.diskMode = .commits
         device.advance(by: .seconds(3))
         device.expectPerson("ada")
-        #expect(device.loginProblem == nil)
+        device.expectLoginProblem(nil)
     }
 
     @Test("a password is refused, with the reason, before it is looked at; so are tokens")
@@ -103,10 +103,10 @@ struct SeatTests {
         _ = try device.session(for: desk)
         device.sit(.of(1001, "2", name: "bea"))
         device.expectPerson(nil)
-        #expect(device.loginProblem?.contains("not yet gone from desk") == true)
+        device.expectLoginProblem("not yet gone from desk")
         try device.finish(desk)
         device.expectPerson("bea")
-        #expect(device.loginProblem == nil)
+        device.expectLoginProblem(nil)
     }
 
     @Test("a second session of the same person changes nothing, whichever of the two ends first")
@@ -117,7 +117,7 @@ struct SeatTests {
         device.sit(.of(isActive: false), .of(1000, "2"))
         device.sit(.of(1000, "2"))
         device.sit(.of(1000, "2", isLocked: true))
-        #expect(device.state.device.epoch == session)
+        device.expectEpoch(session)
         device.sit()
         device.expectPerson(nil)
     }
@@ -157,7 +157,7 @@ struct SeatTests {
         device.sit(.of(isLocked: true))
         device.sit(.of())
         device.expectPerson(nil)
-        #expect(device.loginProblem?.contains("has been signed out") == true)
+        device.expectLoginProblem("has been signed out")
         device.sit()
         device.sit(.of(1000, "2"))
         device.expectPerson("ada")
@@ -236,7 +236,7 @@ struct SeatTests {
         device.restart()
         device.expectPerson("ada")
         device.sit(.of())
-        #expect(device.state.device.epoch == session)
+        device.expectEpoch(session)
         device.restart()
         device.sit()
         device.expectPerson(nil, signedOutBy: ["logout"])
@@ -284,7 +284,7 @@ struct SeatTests {
         let session = device.state.device.epoch
         device.feed(.seat(nil))
         device.advance(by: .seconds(59))
-        #expect(device.loginProblem?.contains("logind does not answer") == true)
+        device.expectLoginProblem("logind does not answer")
         device.sit(.of())
         #expect(device.state.device.epoch == session && device.loginProblem == nil)
         device.feed(.seat(nil))
@@ -326,7 +326,7 @@ struct SeatTests {
         device.configure { $0.requiresJoin = true }
         device.sit(.of())
         device.expectPerson(nil)
-        #expect(device.loginProblem?.contains("joined") == true)
+        device.expectLoginProblem("joined")
         device.configure {
             $0.requiresJoin = false
             $0.tenantIdentifier = "Contoso"

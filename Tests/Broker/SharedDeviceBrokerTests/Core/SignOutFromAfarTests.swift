@@ -228,7 +228,7 @@ struct SignOutFromAfarTests {
         device.restart()
         for app in [till, prompt] { device.reconnect(app) }
         device.expectSignedIn()
-        #expect(device.state.device.epoch == epoch)
+        device.expectEpoch(epoch)
         let refused = device.send(till, device.acquireToken(for: "ada", ["orders"]))
         device.expectRefused(refused, code: .interactionRequired)
         #expect(try device.signInAtProvider("ada", by: prompt) == epoch)

@@ -178,16 +178,6 @@ struct SignOutTests {
         device.expectSignedOut()
     }
 
-    @Test("a provider that does not answer holds up no sign-out")
-    func hangingProvider() throws {
-        try device.signIn("ada", by: desk)
-        device.holdsProvider = true
-        let token = device.send(desk, device.acquireToken(for: "ada", refresh: true))
-        #expect(isStored(try device.ask(desk, signOut)))
-        device.letProviderAnswer()
-        device.expectRefused(token, .noCurrentAccount)
-    }
-
     @Test("the answer names the session that has ended, and the page that ends the browser's")
     func answer() throws {
         device.configure { $0.endSessionURL = "https://login.example.com/logout" }

@@ -1,3 +1,5 @@
+import DBusTransport
+import Identity
 import SharedDevice
 import SharedDeviceSimulation
 import Testing
@@ -144,5 +146,37 @@ extension VirtualDevice {
     func expectOverdue(_ count: Int, by enforcer: App, sourceLocation: SourceLocation = #_sourceLocation) throws {
         let overdue = try askOverdue(enforcer)
         #expect(overdue.count == count, sourceLocation: sourceLocation)
+    }
+
+    /// Expects that the answer to the request has this value.
+    func expectAnswer(
+        _ request: UInt64,
+        _ key: String,
+        _ value: DBusValue,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        let fields = try answer(request)
+        #expect(fields[key] == value, sourceLocation: sourceLocation)
+    }
+
+    /// Expects that the session, or the time between two, has this number.
+    func expectEpoch(_ epoch: UInt64, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
+        #expect(state.device.epoch == epoch, comment, sourceLocation: sourceLocation)
+    }
+
+    /// Expects that the status says this of the login; `nil` where it says nothing.
+    func expectLoginProblem(_ words: String?, sourceLocation: SourceLocation = #_sourceLocation) {
+        let problem = loginProblem
+        #expect(words.map { problem?.contains($0) == true } ?? (problem == nil), sourceLocation: sourceLocation)
+    }
+
+    /// Expects that the disk has it how far the app is with the cleanup of the session.
+    func expectPart(
+        _ app: String,
+        of session: UInt64,
+        _ progress: CleanupReport.Progress,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(disk.part(app, of: session)?.progress == progress, sourceLocation: sourceLocation)
     }
 }
