@@ -105,8 +105,8 @@ struct AppManifestTests {
             (#""snap": "orders.app""#, .init(appArmor: "snap.orders.app")),
             (#""flatpak": "org.example.Orders""#, .init(flatpak: "org.example.Orders")),
             (
-                #""unit": "a.service", "executable": "/no/a", "user": 7"#,
-                .init(executable: "/no/a", user: 7, unit: "a.service")
+                #""unit": "a.service", "executable": "/no/a", "user": 4711"#,
+                .init(executable: "/no/a", user: 4711, unit: "a.service")
             ),
         ] {
             #expect(try manifest(#"{"id": "a.b", \#(text)}"#).identity == identity)
@@ -317,9 +317,9 @@ struct AppManifestDirectoryTests {
 
         #expect(unlink(directory.file("apps/a.json")) == 0)
         try await wait(AppManifests(manifests: [b]))
-        #expect(rename(apps.path, directory.file("elsewhere")) == 0)
+        try directory.rename("apps", to: "elsewhere")
         try await wait(AppManifests())
-        #expect(rename(directory.file("elsewhere"), apps.path) == 0)
+        try directory.rename("elsewhere", to: "apps")
         try await wait(AppManifests(manifests: [b]))
     }
 }

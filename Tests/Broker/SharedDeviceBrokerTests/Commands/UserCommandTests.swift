@@ -120,7 +120,7 @@ struct UserCommandTests {
             environment: ["SHARED_DEVICE_STATE": directory.state]
         )
         #expect(outcome.output == "removed ada.lovelace\n", "\(outcome.errors)")
-        #expect(try !directory.contains("ada.lovelace"))
+        try directory.expectNone(of: "ada.lovelace")
     }
 
     @Test("who is signed in is not removed, and disabled only with a warning")

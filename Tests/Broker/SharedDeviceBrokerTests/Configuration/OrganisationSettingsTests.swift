@@ -38,22 +38,24 @@ struct OrganisationSettingsTests {
         #expect(Set(keys).isSuperset(of: OrganisationSettings.Key.allCases.map(\.rawValue)))
         #expect(all.unknownKeys == [] && all.warnings == [])
         let settings = try #require(all.organisation)
-        #expect(settings.issuer.text == "https://login.example.com/realm/")
-        #expect(settings.clientIdentifier == "device" && settings.scopes == ["openid", "profile"])
-        #expect(settings.offlineAccess == .always && settings.signInMethods == [.deviceCode])
-        #expect(settings.loopbackPorts.ports == [8400, 8401])
-        #expect(settings.trustAnchors == "/etc/shared-device/provider.pem" && settings.tenantClaim == "org")
-        #expect(
-            settings.endpoints.addresses == [
-                "token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys",
-            ]
-        )
-        #expect(settings.remoteCheckInterval == Seconds(60) && settings.offlineGrace == Seconds(0))
-        #expect(settings.onProviderSessionEnd == .reauthenticate)
-        #expect(settings.backChannelLogout == .network(address: "::1", port: 8443))
-        #expect(settings.sharedSignals?.endpoint == "https://login.example.com/streams/7/poll?a=b")
-        #expect(settings.sharedSignals?.audience == "urn:till:7" && settings.sharedSignals?.device == "till-7")
-        #expect(settings.sharedSignals?.scopes == ["ssf.read", "ssf.manage"])
+        var wanted = OrganisationSettings(issuer: settings.issuer, clientIdentifier: "device")
+        wanted.scopes = ["openid", "profile"]
+        wanted.offlineAccess = .always
+        wanted.signInMethods = [.deviceCode]
+        wanted.loopbackPorts = PortList([8400, 8401])
+        wanted.trustAnchors = "/etc/shared-device/provider.pem"
+        wanted.tenantClaim = "org"
+        wanted.endpoints = settings.endpoints
+        (wanted.remoteCheckInterval, wanted.offlineGrace) = (Seconds(60), Seconds(0))
+        wanted.onProviderSessionEnd = .reauthenticate
+        wanted.backChannelLogout = .network(address: "::1", port: 8443)
+        wanted.sharedSignals = settings.sharedSignals
+        #expect(settings == wanted && settings.issuer.text == "https://login.example.com/realm/")
+        let endpoints = ["token_endpoint": "https://login.example.com/token", "jwks_uri": "http://127.0.0.1:1/keys"]
+        #expect(settings.endpoints.addresses == endpoints)
+        let signals = try #require(settings.sharedSignals)
+        #expect(signals.endpoint == "https://login.example.com/streams/7/poll?a=b" && signals.device == "till-7")
+        #expect(signals.audience == "urn:till:7" && signals.scopes == ["ssf.read", "ssf.manage"])
 
         let policy = DevicePolicy(all, hasManyUsers: false)
         #expect(policy.identity == .oidc && policy.organisation == settings && !policy.passwordSignIn)

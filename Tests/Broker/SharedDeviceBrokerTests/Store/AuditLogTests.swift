@@ -81,7 +81,7 @@ struct AuditLogTests {
         #expect(try log.lines().map(\.account) == ["xquentinx", nil, "xquentinx"])
         try users.remove(username: "xquentinx")
         #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
-        #expect(try !directory.contains("xquentinx"))
+        try directory.expectNone(of: "xquentinx")
         // The number is not given to anybody else.
         try append(AuditEntry(event: .signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
         try directory.sql("DELETE FROM subject")

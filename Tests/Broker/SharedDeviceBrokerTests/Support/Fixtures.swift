@@ -6,6 +6,7 @@ import Glibc
 import SharedDevice
 import SharedDeviceBroker
 import Synchronization
+import Testing
 
 /// A directory of a test's own, removed with its content when the last reference goes.
 final class TemporaryDirectory: Sendable {
@@ -30,6 +31,13 @@ final class TemporaryDirectory: Sendable {
         try Data(text.utf8).write(to: URL(fileURLWithPath: file(name)))
     }
 
+    /// Renames a file or directory, over one that has the new name.
+    func rename(_ name: String, to other: String) throws {
+        guard Glibc.rename(file(name), file(other)) == 0 else {
+            throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
+        }
+    }
+
     /// Whether any file below holds these bytes.
     func contains(_ text: String) throws -> Bool {
         let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
@@ -43,6 +51,14 @@ final class TemporaryDirectory: Sendable {
             if content.range(of: Data(text.utf8)) != nil { return true }
         }
         return false
+    }
+
+    /// Expects that no file below holds any of these texts.
+    func expectNone(of texts: String..., sourceLocation: SourceLocation = #_sourceLocation) throws {
+        for text in texts {
+            let isThere = try contains(text)
+            #expect(!isThere, "\(text)", sourceLocation: sourceLocation)
+        }
     }
 }
 
