@@ -40,7 +40,7 @@ struct ManagedConfigurationMonitorTests {
         #expect(told == [news(shared), nil, news(.missing)])
     }
 
-    @Test("an invalid file is told, and the last valid content stays in force until the next; at first there is none")
+    @Test("an invalid file is told, and the last valid content stays in force")
     func invalid() {
         let told = updates(.failure(problem), .success(shared), .failure(problem), .failure(problem), .success(shared))
         #expect(told == [news(nil, problem), news(shared), news(shared, problem), nil, news(shared)])

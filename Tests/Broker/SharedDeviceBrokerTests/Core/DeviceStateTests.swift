@@ -37,7 +37,7 @@ struct DeviceStateTests {
         #expect(new == DeviceState(mode: .shared, account: .ada, epoch: 8))
     }
 
-    @Test("nobody signs in on a personal device, or while someone is signed in, not even the same account")
+    @Test("nobody signs in on a personal device, or while an account is signed in")
     func refusedSignIns() {
         let refusals = [signIn(.grace, in: active), signIn(.ada, in: active), signIn(.ada, in: personal)]
         #expect(refusals == ["account_already_signed_in", "account_already_signed_in", "not_shared_device"])
@@ -67,7 +67,7 @@ struct DeviceStateTests {
         #expect(refusals.allSatisfy { $0 == "no_current_account" })
     }
 
-    @Test("a new mode signs the account out in the same step, and signs nobody in; the same mode is no change")
+    @Test("a change of the mode signs out, and never in; the same mode is no change")
     func modes() {
         #expect(active.under(.personal, rules) == DeviceState(mode: .personal, account: nil, epoch: 8))
         #expect(personal.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))

