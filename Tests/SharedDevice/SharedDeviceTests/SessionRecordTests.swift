@@ -30,21 +30,6 @@ struct SessionRecordTests {
         #expect(later == [nil, "one", "two"])
     }
 
-    @Test("a session's data is owed until it is cleaned, whatever the device does meanwhile")
-    func untilCleaned() {
-        var record = SessionRecord()
-        #expect(enter(&record, session(nil, 0)) == [])
-        #expect(enter(&record, session(first, 1)) == [])
-        #expect(enter(&record, session(nil, 2)) == ["one 1"])
-        #expect(enter(&record, session(nil, 2)) == ["one 1"])
-        // The next one comes while the data of the first is still there.
-        let stale = record.enter(session(second, 3))
-        #expect(stale.map(\.account.username) == ["one"])
-        record.cleaned(stale)
-        #expect(enter(&record, session(second, 3)) == [])
-        #expect(record.mayHoldData.map(\.account.username) == ["two"])
-    }
-
     @Test("what another process has written is seen, whatever inode and times the file has")
     func rewritten() async throws {
         let directory = try TemporaryDirectory("record")
@@ -150,33 +135,6 @@ struct SessionRecordTests {
         #expect(AccountChange(previous: [(first, 1), (second, 3)], current: nil, epoch: 5).previous == second)
     }
 
-    // E1, E2
-    @Test("the same account in another session owes the data of the first")
-    func sameAccountAgain() {
-        var record = SessionRecord()
-        _ = record.enter(session(first, 1))
-        let stale = record.enter(session(first, 3))
-        #expect(stale.map(\.epoch) == [1])
-        record.cleaned(stale)
-        #expect(enter(&record, session(first, 3)) == [])
-        #expect(record.mayHoldData.map(\.epoch) == [3])
-    }
-
-    @Test("once its data is gone, nothing in the record names an account that left")
-    func forgetsNames() {
-        var record = SessionRecord()
-        _ = record.report(session(first, 1))
-        _ = record.enter(session(first, 1))
-        record.cleaned(record.enter(session(nil, 2)))
-        record.reconcile(owed: [])
-        #expect(record == SessionRecord())
-        // The same person in a new session is still told of.
-        _ = record.report(session(first, 3))
-        _ = record.enter(session(first, 3))
-        record.cleaned(record.enter(session(first, 5)))
-        #expect(record.lastReported == first)
-    }
-
     @Test("what the broker's ledger says is owed is owed, also where the record knows nothing of it")
     func reconcile() {
         var record = SessionRecord()
@@ -192,111 +150,6 @@ struct SessionRecordTests {
         #expect(record.mayHoldData.isEmpty)
         record.reconcile(owed: [])
         #expect(record.receiptsDue.isEmpty)
-    }
-
-    @Test("a session of which another process has heard already is no stale one, by an older answer")
-    func olderAnswer() {
-        var record = SessionRecord()
-        #expect(enter(&record, session(second, 3)) == [])
-        #expect(enter(&record, session(nil, 2)) == [])
-        #expect(enter(&record, session(nil, 4)) == ["two 3"])
-    }
-
-    @Test(
-        "what the record had before a question is over if the answer does not name it, also if the broker's epochs went back"
-    )
-    func restoredBroker() {
-        var record = SessionRecord()
-        _ = record.enter(session(second, 9))
-        let known = record.mayHoldData
-        #expect(record.enter(session(first, 5), known: known).map(\.epoch) == [9])
-        // What another process of the app heard of during the question is no stale session.
-        record.cleaned(known)
-        _ = record.enter(session(second, 7))
-        #expect(record.enter(session(first, 5), known: known).isEmpty)
-    }
-
-    @Test("what a process was told of it cleans up itself, also where another one has done so and its receipt is due")
-    func heldByTwo() {
-        var record = SessionRecord()
-        let held = [SessionRecord.Session(account: first, epoch: 1)]
-        _ = record.enter(session(first, 1))
-        record.cleaned(held)
-        #expect(record.receipts(held: held).isEmpty && record.receiptsDue.map(\.epoch) == [1])
-        let stale = record.enter(session(nil, 2), held: held)
-        #expect(stale == held)
-        // A third process is quicker.
-        record.cleaned(held)
-        record.reconcile(owed: [])
-        #expect(record.cleaned(stale).map(\.epoch) == [1], "the broker waits for this process, too")
-    }
-
-    @Test("who hears of a debt from the broker reports its cleanup, also where another process took it off the record")
-    func toldByTheBroker() {
-        var record = SessionRecord()
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
-        let stale = record.enter(session(nil, 2))
-        #expect(record.cleaned(stale).map(\.epoch) == [1])
-    }
-
-    @Test("a session of which two processes were told is shared until its data is gone")
-    func shared() {
-        var record = SessionRecord()
-        let sessions = [SessionRecord.Session(account: first, epoch: 1)]
-        _ = record.enter(session(first, 1))
-        _ = record.enter(session(first, 1), held: sessions)
-        #expect(!record.isShared(sessions), "one process that asks twice")
-        _ = record.enter(session(first, 1))
-        #expect(record.isShared(sessions))
-        record.cleaned(sessions)
-        #expect(record.shared.isEmpty)
-    }
-
-    @Test(
-        "a session is shared where the broker says that another process of the app has not reported"
-    )
-    func ofAnotherProcess() {
-        var record = SessionRecord()
-        let sessions = [SessionRecord.Session(account: first, epoch: 1)]
-        _ = record.enter(session(first, 1))
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
-        #expect(!record.isShared(sessions), "the only process")
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
-        #expect(!record.isShared(sessions), "its successor after a crash")
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1, isShared: true)])
-        #expect(record.isShared(sessions), "a second process, while the first one may still store something")
-    }
-
-    @Test("a debt of which the broker has forgotten the name, and which the record does not know, is reported")
-    func nameless() {
-        var record = SessionRecord()
-        record.reconcile(owed: [OwedSession(epoch: 1, account: nil)])
-        #expect(record.receiptsDue.map(\.epoch) == [1])
-        #expect(record.mayHoldData.isEmpty)
-    }
-
-    @Test("a receipt does not stand for a cleanup that the broker says is due again")
-    func askedAgain() {
-        var record = SessionRecord()
-        _ = record.enter(session(first, 1))
-        let cleaned = record.enter(session(nil, 2))
-        record.cleaned(cleaned)
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
-        #expect(record.receiptsDue.map(\.epoch) == [1], "it was lost on its way")
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
-        #expect(record.mayHoldData.map(\.epoch) == [1], "another process has stored something and ended")
-        let marked = record.enter(session(nil, 2))
-        record.cleaned(marked, marks: [1: 1])
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first, mark: 1)])
-        #expect(record.receiptsDue.map(\.mark) == [1], "the receipt of the second cleanup was lost on its way")
-        record.reopen(marked)
-        #expect(record.receiptsDue.isEmpty && record.mayHoldData == marked, "and the broker refuses it")
-        // Nor does a receipt beside a cleanup that is due.
-        let again = record.enter(session(nil, 2))
-        record.cleaned(again)
-        _ = record.enter(session(nil, 2), held: [SessionRecord.Session(account: first, epoch: 1)])
-        record.reconcile(owed: [OwedSession(epoch: 1, account: first)])
-        #expect(record.receiptsDue.isEmpty && record.mayHoldData.map(\.epoch) == [1])
     }
 
     @Test("that the broker has taken a receipt is no reason to write the record")
@@ -318,16 +171,6 @@ struct SessionRecordTests {
         }
         #expect(due.isEmpty)
         #expect(try store.read().bytes == written)
-    }
-
-    @Test("a cleanup that was reported late forgets nothing that came after it")
-    func lateReport() {
-        var record = SessionRecord()
-        _ = record.enter(session(first, 1))
-        let stale = record.enter(session(nil, 2))
-        _ = record.enter(session(second, 3))
-        record.cleaned(stale)
-        #expect(record.mayHoldData.map(\.account.username) == ["two"])
     }
 
     @Test("the file keeps it; one that cannot be read is an error and not an empty record")
