@@ -11,27 +11,32 @@ struct AdministrationEdgeCaseTests {
         let device = try await TestDevice(configuration: #""endSessionURL": "https://login.example/logout""#)
         let control = ControlApp(on: device)
         let programs = try TemporaryDirectory("hanging-browser")
-        let script = #"echo $$ $1 > "$0.new"; mv "$0.new" "$0.called"; exec sleep 1000"#
+        let script = #"echo $$ $# $1 > "$0.new"; mv "$0.new" "$0.called"; exec sleep 1000"#
         let opener = try programs.writeScript("xdg-open", script)
         let app = try Listener(on: device)
-        try await control.signIn("ada")
         let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
         try app.start(environment: ["PATH": "\(programs.path):\(path)"])
-        try await app.wait("open ada")
-        let mark = app.mark
-        try app.tell("signout-browser 20000")
-        try await eventually("the browser is called") { FileManager.default.fileExists(atPath: "\(opener).called") }
+        try await app.wait("nobody")
+        // A machine on which that takes longer than the browser's time gets more.
+        var isSignedOutFirst = false
+        for deadline in [800, 5000, 30_000] where !isSignedOutFirst {
+            let mark = app.mark
+            try await control.signIn("ada")
+            try await app.wait("open ada", after: mark)
+            try app.tell("signout-browser \(deadline)")
+            try await app.wait("nobody", after: mark)
+            let answer = try await app.wait("signout-browser", after: mark)
+            #expect(answer.code == nil && answer.detail == "timedOut")
+            let ends = app.events(after: mark).map(\.line).filter { ["nobody", "signout-browser"].contains($0) }
+            let isCalled = FileManager.default.fileExists(atPath: "\(opener).called")
+            isSignedOutFirst = isCalled && ends == ["nobody", "signout-browser"]
+            #expect(app.story(after: mark) == ["open ada", "hidden", "cleanup ada → -", "cleaned", "nobody"])
+        }
+        #expect(isSignedOutFirst, "the sign-out does not wait for the browser")
         let call = try String(contentsOfFile: "\(opener).called", encoding: .utf8).split(whereSeparator: \.isWhitespace)
-        #expect(call.last == "https://login.example/logout")
+        #expect(call.dropFirst() == ["1", "https://login.example/logout"], "the page is the only argument")
         let browser = try #require(call.first.flatMap { pid_t($0) })
-        // The sign-out does not wait for it.
-        #expect(try await control.application.getCurrentAccount().current == nil)
-        try await app.wait("nobody", after: mark)
-        let answer = try await app.wait("signout-browser", after: mark)
-        #expect(answer.code == nil)
-        #expect(answer.detail == "timedOut")
         try await eventually("the browser is ended") { kill(browser, 0) != 0 }
-        #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
     }
 
     // E19
@@ -67,6 +72,7 @@ struct AdministrationEdgeCaseTests {
         let mark = app.mark
         let removal = try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address)
         #expect(removal.status == 0, "\(removal.errors)")
+        try await device.expectAudit("signed-out", ["the user's removal"])
         try await app.wait("nobody", after: mark)
         #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
         #expect(app.files.isEmpty)

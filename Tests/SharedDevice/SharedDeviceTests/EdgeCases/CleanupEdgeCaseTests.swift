@@ -99,7 +99,7 @@ struct CleanupEdgeCaseTests {
         try app.start()
         try await app.wait("nobody")
         _ = try await app.ask("watch")
-        for round in 0..<60 {
+        for round in 0..<12 {
             let user = round % 4 == 0 ? "ada" : round % 4 == 2 ? "grace" : nil
             let mark = app.mark
             var ended: UInt64?
@@ -188,7 +188,7 @@ struct CleanupEdgeCaseTests {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
-        for _ in 0..<5 {
+        for _ in 0..<2 {
             try await control.signIn("ada")
             var mark = app.mark
             try app.start("--hold")
