@@ -74,20 +74,27 @@ struct AbandonedSignInTests {
         #expect(try await app.getCurrentAccount().current?.username == "ada")
     }
 
-    @Test("a sign-in whose task is cancelled before it asks the broker signs nobody in, either", arguments: 1...20)
-    func cancelledEarly(_: Int) async throws {
+    @Test("a sign-in whose task is cancelled before it asks the broker signs nobody in, either")
+    func cancelledEarly() async throws {
         let device = try await TestDevice()
         let app = device.application("app")
-        let signingIn = Task {
-            let parameters = InteractiveTokenParameters(scopes: []) { _ in
-                // Within the task: it is cancelled when the request goes out.
-                withUnsafeCurrentTask { $0?.cancel() }
-                return Credentials(username: "grace", password: "correct horse grace")
+        for _ in 1...20 {
+            let signingIn = Task {
+                let parameters = InteractiveTokenParameters(scopes: []) { _ in
+                    // Within the task: it is cancelled when the request goes out.
+                    withUnsafeCurrentTask { $0?.cancel() }
+                    return Credentials(username: "grace", password: "correct horse grace")
+                }
+                return try await app.acquireToken(with: parameters)
             }
-            return try await app.acquireToken(with: parameters)
+            await #expect(throws: SharedDeviceError.self) { try await signingIn.value }
+            try await eventually("ada gets in") { await code { try await app.signIn("ada") } == nil }
+            try await app.signOutCurrent()
+            for await change in app.accountChanges {
+                try await app.cleanupDone(change)
+                break
+            }
         }
-        await #expect(throws: SharedDeviceError.self) { try await signingIn.value }
-        try await eventually("ada gets in") { await code { try await app.signIn("ada") } == nil }
     }
 
     private func call(_ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) throws -> DBusMessage {

@@ -134,7 +134,7 @@ struct AdministrationTests {
     func signOutTooLate() async throws {
         let device = try await TestDevice()
         try await device.application("desk").signIn("ada")
-        let outcome = try await AdministrationCommand("sign-out", "--wait", "5", "--json", on: device)
+        let outcome = try await AdministrationCommand("sign-out", "--wait", "0.5", "--json", on: device)
         #expect(outcome.status == EX_TEMPFAIL)
         #expect(outcome.errors.contains("still owing: desk"))
         struct Outcome: Decodable {
@@ -156,13 +156,6 @@ struct AdministrationTests {
         #expect(outcome.lines.isEmpty)
         let nowhere = try await AdministrationCommand("sign-out", on: device, bus: "unix:path=/nonexistent")
         #expect(nowhere.status == EX_UNAVAILABLE)
-    }
-
-    @Test("a wait that is no sensible time is wrong usage", arguments: ["-1", "1e9", "nan", "soon"])
-    func wrongWait(_ wait: String) async throws {
-        let device = try await TestDevice(starts: false)
-        let outcome = try await AdministrationCommand("sign-out", "--wait=\(wait)", on: device)
-        #expect(outcome.status == EX_USAGE)
     }
 
     // MARK: wrong callers and wrong usage
@@ -200,6 +193,18 @@ struct AdministrationTests {
         let lines = process.errorText.split(separator: "\n")
         #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(process.errorText)")
         #expect(process.errorText.contains("--help"))
+    }
+
+    @Test(
+        "what cannot be meant is wrong usage",
+        arguments: [
+            ["sign-out", "--wait=-1"], ["sign-out", "--wait=1e9"], ["sign-out", "--wait=nan"], ["sign-out", "--wait=soon"],
+            ["follow", "--app", "../x"], ["follow", "--app", "org.example.x", "--timeout", "0"],
+            ["follow", "--app", "org.example.x", "--cleanup", "true", "--step", "a"], ["follow"],
+        ]
+    )
+    func wrongUsage(_ arguments: [String]) async throws {
+        #expect(try await ChildProcess(ChildProcess.built("shared-device"), arguments).exitStatus() == EX_USAGE)
     }
 
     // MARK: log
@@ -256,29 +261,6 @@ struct AdministrationTests {
         #expect(events == ["signed-in", "signed-in"])
         process.send(SIGTERM)
         #expect(await process.exitStatus() == 128 + SIGTERM)
-    }
-
-    @Test("an app that is refused in a loop leaves a few entries")
-    func refusals() async throws {
-        let device = try await TestDevice()
-        let app = device.application("hammer")
-        let start = ContinuousClock.now
-        for _ in 0..<60 {
-            let refused = await code {
-                _ = try await app.signIn("ada", password: "")
-            }
-            #expect(refused != nil)
-        }
-        try await eventually("they are in the log") {
-            try await !AdministrationCommand("log", "--event", "refused", on: device).lines.isEmpty
-        }
-        let entries = try entries(
-            try await AdministrationCommand("log", "--json", "--event", "refused", on: device).lines
-        )
-        let reasons = Set(entries.compactMap { $0.detail?.split(separator: " ").first })
-        // Ten a minute of each reason; a minute that is over adds the line that counts the rest.
-        let minutes = Int((ContinuousClock.now - start) / .seconds(60))
-        #expect(entries.count <= (10 + 11 * minutes) * reasons.count, "\(entries.count)")
     }
 
     @Test("what an app calls itself does not move the terminal's cursor")

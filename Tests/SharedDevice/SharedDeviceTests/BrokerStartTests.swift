@@ -64,30 +64,6 @@ struct BrokerStartTests {
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
     }
 
-    // S7
-    @Test("the last valid configuration stays in force when the broker starts with a broken one")
-    func brokenConfigurationAtStart() async throws {
-        let device = try await TestDevice(starts: false)
-        try device.configure(
-            #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#
-        )
-        try await device.startBroker()
-        let application = device.application()
-        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
-        try await eventually("it is kept") { try device.database().value("SELECT count(*) FROM configuration") == 1 }
-        device.killBroker()
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "#)
-        try await device.startBroker()
-        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
-        #expect(await application.getDeviceInformation().deviceMode == .shared)
-        // Broken in another way, it is as invalid as before.
-        try device.configure(#"{"requiresJoin": "yes"}"#)
-        try await eventually("the broker has read it") {
-            try await AdministrationCommand("status", on: device).output.contains("requiresJoin")
-        }
-        #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
-    }
-
     @Test("the last valid manifest counts after a start beside a broken one; one that was never valid keeps all out")
     func brokenManifestAtStart() async throws {
         let device = try await TestDevice(starts: false)

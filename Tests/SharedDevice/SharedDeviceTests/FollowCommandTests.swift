@@ -143,20 +143,19 @@ struct FollowCommandTests {
     }
 
     @Test(
-        "killed while somebody is signed in, or in the middle of a cleanup, it cleans up at its next start before it shows anybody",
-        arguments: ["open", "cleanup", "asked"]
+        "killed in the middle of a cleanup, it cleans up at its next start before it shows anybody",
+        arguments: ["cleanup", "asked"]
     )
     func killed(_ point: String) async throws {
         let command = ["--cleanup", #"echo > "$GATE.begun"; [ -e "$GATE" ] || sleep 1; \#(Self.deleting)"#]
         let first = point == "asked" ? try follow() : try follow(command[0], command[1])
         try await control.signIn("ada")
         let folder = try await store(for: first)
-        if point != "open" { try await control.signOutCurrent() }
+        try await control.signOutCurrent()
         if point == "asked" { try await first.line { $0.contains(#""state":"cleanup""#) } }
         if point == "cleanup" { try await eventually("it runs") { exists("\(device.directory.path)/gate.begun") } }
         first.kill()
         first.waitUntilExit()
-        if point == "open" { try await control.signOutCurrent() }
         try await control.signIn("grace")
         try "".write(toFile: "\(device.directory.path)/gate", atomically: true, encoding: .utf8)
         let second = try follow(command[0], command[1])
@@ -165,29 +164,18 @@ struct FollowCommandTests {
         #expect(try await round()?.progress == .finished)
     }
 
-    @Test("while the broker is away nothing is shown, and the same person again when it is back")
-    func brokerAway() async throws {
-        let process = try follow("--cleanup", Self.deleting)
+    @Test("the end of standard input and SIGTERM end it with 0, and the last line hides")
+    func ends() async throws {
         try await control.signIn("ada")
-        try await store(for: process)
-        device.killBroker()
-        try await process.line { $0.contains(#""reason":"unknown""#) }
-        try await device.startBroker()
-        try await eventually("ada is shown again") { states(process).filter { $0 == "open" }.count == 2 }
-    }
-
-    @Test(
-        "the end of standard input and SIGTERM end it with 0, and the last line hides",
-        arguments: ["input", "pipe", "signal"]
-    )
-    func ends(_ way: String) async throws {
-        let process = way == "input" ? try follow() : try follow("--cleanup", Self.deleting)
-        try await control.signIn("ada")
-        let folder = try await store(for: process)
-        if way == "signal" { process.send(SIGTERM) } else { try process.closeInput() }
-        #expect(await process.exitStatus() == 0)
-        #expect(process.lines.last?.contains(#""reason":"stopped","state":"hidden""#) == true, "\(process.lines)")
-        #expect(exists(folder), "the person is signed in still")
+        for way in ["input", "pipe", "signal"] {
+            let process = way == "input" ? try follow() : try follow("--cleanup", Self.deleting)
+            let folder = try await store(for: process)
+            if way == "signal" { process.send(SIGTERM) } else { try process.closeInput() }
+            #expect(await process.exitStatus() == 0, "\(way)")
+            let last = process.lines.last
+            #expect(last?.contains(#""reason":"stopped","state":"hidden""#) == true, "\(way): \(process.lines)")
+            #expect(exists(folder), "\(way): the person is signed in still")
+        }
     }
 
     @Test("the end of standard input in the middle of a cleanup leaves the debt")
@@ -209,17 +197,6 @@ struct FollowCommandTests {
         let shell = try ChildProcess("bash", ["-c", "set -o pipefail; \(words) | head -n 2"])
         #expect(await shell.exitStatus(within: .seconds(60)) == 74)
         #expect(shell.errorText.contains("nobody reads standard output any more"), "\(shell.errorText)")
-    }
-
-    @Test(
-        "what cannot be meant is wrong usage",
-        arguments: [
-            ["--app", "../x"], ["--app", "org.example.x", "--timeout", "0"],
-            ["--app", "org.example.x", "--cleanup", "true", "--step", "a"], [],
-        ]
-    )
-    func usage(_ wrong: [String]) async throws {
-        #expect(try await device.run(["follow"] + wrong).status == 64)
     }
 }
 

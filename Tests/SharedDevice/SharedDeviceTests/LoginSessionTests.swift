@@ -56,45 +56,6 @@ struct LoginSessionTests {
         try await machine.device.expectAudit("signed-out", ["switch of users", "logout"])
     }
 
-    @Test("a broker that is started anew keeps a login that goes on, and ends one that is over")
-    func brokerRestart() async throws {
-        let machine = try await Machine()
-        try await machine.login.logIn("1", as: 1000, "ada")
-        try await machine.follower.hears("ada")
-        let session = try machine.device.audit("signed-in").count
-        machine.device.killBroker()
-        try await machine.device.startBroker()
-        let broker = try #require(machine.device.broker)
-        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
-        #expect(try await machine.app.getCurrentAccount().current?.username == "ada")
-        #expect(try machine.device.audit("signed-in").count == session)
-        machine.device.killBroker()
-        try await machine.login.logOut("1")
-        try await machine.login.logIn("2", as: 1001, "bea")
-        try await machine.device.startBroker()
-        try await machine.follower.hears("bea")
-        try await machine.device.expectAudit("signed-out", ["logout"])
-    }
-
-    @Test("a logind that is started anew is asked again")
-    func logindRestart() async throws {
-        let machine = try await Machine()
-        try await machine.login.logIn("1", as: 1000, "ada")
-        try await machine.follower.hears("ada")
-        try await machine.login.crash()
-        let broker = try #require(machine.device.broker)
-        try await eventually("its absence is told") { broker.errorText.contains("no logind") }
-        // The process's log has it before the broker's state.
-        try await eventually("status says so") {
-            try await AdministrationCommand("status", on: machine.device).output.contains("logind does not answer")
-        }
-        #expect(try await machine.app.getCurrentAccount().current?.username == "ada")
-        let anew = try await MockLogind(machine.device.bus)
-        try await machine.follower.hears("-")
-        try await anew.logIn("1", as: 1001, "bea")
-        try await machine.follower.hears("bea")
-    }
-
     @Test("a sign-out ends the login session; what logind refuses is in log and status")
     func endsLoginSession() async throws {
         let machine = try await Machine(#", "endsLoginSession": true"#)

@@ -78,71 +78,6 @@ struct SharedDeviceApplicationTests {
         #expect(await lonely.getDeviceInformation().deviceMode == .shared)
     }
 
-    @Test("changes come at the start, at each sign-in and sign-out, and after the broker was killed and restarted")
-    func changes() async throws {
-        let device = try await TestDevice()
-        let (one, other) = (device.application("one"), device.application("other"))
-        let log = Log()
-        let failures = Log()
-        let following = Task {
-            for await change in one.accountChanges(onFailure: { failures.add($0.code.description) }) {
-                let line = "\(change.previous?.username ?? "-")→\(change.current?.username ?? "-")"
-                log.add(line)
-                try await one.cleanupDone(change)
-            }
-        }
-        defer { following.cancel() }
-        /// A broker that comes back is one more reason to tell where things stand.
-        func expect(_ lines: String...) async throws {
-            try await eventually("\(lines), not \(log.lines)") { log.lines == lines }
-        }
-        try await expect("-→-")
-        try await other.signIn("ada")
-        try await expect("-→-", "-→ada")
-        device.killBroker()
-        try await eventually("the app is told that it knows nothing") { failures.lines.contains("broker_unavailable") }
-        try await device.startBroker()
-        try await expect("-→-", "-→ada", "-→ada")
-        try await other.signOutCurrent()
-        try await expect("-→-", "-→ada", "-→ada", "ada→-")
-        try await other.signIn("grace")
-        try await expect("-→-", "-→ada", "-→ada", "ada→-", "-→grace")
-    }
-
-    // E4, E9, E24
-    @Test("an app that was away, or ended before it had cleaned up, is told at its next start whose data to delete")
-    func missedChange() async throws {
-        let device = try await TestDevice()
-        let control = device.application("control")
-        func firstChange(cleaning: Bool) async throws -> AccountChange {
-            // A new object for each start of the app: only the file connects them.
-            let application = device.application("sleeper")
-            for await change in application.accountChanges {
-                if cleaning { try await application.cleanupDone(change) }
-                return change
-            }
-            throw TestDevice.Unexpected(description: "no change")
-        }
-        try await control.signIn("ada")
-        #expect(try await firstChange(cleaning: true).current?.username == "ada")
-        try await control.signOutCurrent()
-        try await control.signIn("grace")
-        // It crashes before it has cleaned up, twice.
-        for _ in 0..<2 {
-            let change = try await firstChange(cleaning: false)
-            #expect(change.previousAccounts.map(\.username) == ["ada"])
-            #expect(change.current?.username == "grace")
-        }
-        #expect(try await firstChange(cleaning: true).previous?.username == "ada")
-        #expect(try await firstChange(cleaning: true).previous == nil)
-        // Somebody comes and goes while it sleeps, and the same person is back.
-        try await control.signOutCurrent()
-        try await control.signIn("grace")
-        let again = try await firstChange(cleaning: true)
-        #expect(again.previous?.username == "grace")
-        #expect(again.current?.username == "grace")
-    }
-
     // A crash between hearing of an account, in whatever way, and following its changes.
     @Test("an account that the app heard of with a token, or by asking, is owed a cleanup after a crash")
     func heardOtherwise() async throws {
@@ -237,36 +172,6 @@ struct SharedDeviceApplicationTests {
         try await eventually("it is shared again") { await application.getDeviceInformation().deviceMode == .shared }
     }
 
-    // D9: a crash at any instant, seen from the apps.
-    @Test("a broker that is killed during a sign-out comes back with the account in or out, never in between")
-    func brokerKilledDuringSignOut() async throws {
-        let device = try await TestDevice()
-        let (one, other) = (device.application("one"), device.application("other"))
-        var epochs: [UInt64] = []
-        var outcomes: Set<Bool> = []
-        for round in 0..<8 {
-            if try await other.getCurrentAccount().current == nil { try await other.signIn("ada") }
-            let account = try #require(try await other.getCurrentAccount().current)
-            let signingOut = Task { await code { try await other.signout(with: account) } }
-            // Spread over the time that a sign-out takes.
-            try await Task.sleep(for: .microseconds(round * 700))
-            device.killBroker()
-            let refusal = await signingOut.value
-            try await device.startBroker()
-            let fresh = device.application("fresh\(round)")
-            for await change in fresh.accountChanges {
-                epochs.append(change.epoch)
-                outcomes.insert(change.current == nil)
-                // Who was told that it is done must find it done.
-                if refusal == nil { #expect(change.current == nil) }
-                break
-            }
-            #expect(try await one.getCurrentAccount().current == (try await other.getCurrentAccount().current))
-        }
-        #expect(epochs == epochs.sorted())
-        #expect(!outcomes.isEmpty)
-    }
-
     @Test("a text that the bus does not take is an invalid request, and no receipt is held up by it")
     func textsWithNUL() async throws {
         let device = try await TestDevice()
@@ -309,28 +214,6 @@ struct SharedDeviceApplicationTests {
         #expect(app.busNameProblem?.code == .notPermitted)
         try await app.signIn("ada")
         #expect(try await app.getCurrentAccount().current?.username == "ada")
-    }
-
-    @Test("a strict device gives no token beside the data of the same person's earlier session, waived or not")
-    func tokenBesideEarlierSession() async throws {
-        let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
-        try await device.startBroker()
-        let (control, app) = (device.application("control"), device.application("other"))
-        let account = try await control.signIn("ada").account
-        _ = try await app.getCurrentAccount()
-        try await control.signout(with: account)
-        try await control.cleanupDone(control.reportCurrentAccount().change)
-        let waiver = try await AdministrationCommand("apps", "waive", app.identifier, "--reason", "lost", on: device)
-        #expect(waiver.status == 0, "\(waiver.errors)")
-        try await control.signIn("ada")
-        let change = try await app.reportCurrentAccount().change
-        #expect(change.current == account)
-        #expect(change.previousAccounts == [account])
-        let parameters = SilentTokenParameters(scopes: ["orders.read"], account: account)
-        #expect(await code { _ = try await app.acquireTokenSilent(with: parameters) } == .cleanupRequired)
-        try await app.cleanupDone(change)
-        #expect(try await app.acquireTokenSilent(with: parameters).account == account)
     }
 
     @Test("completion blocks are called once, on the queue that was asked for")

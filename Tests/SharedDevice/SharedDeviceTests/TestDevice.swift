@@ -26,7 +26,6 @@ final class TestDevice {
         directory = try TemporaryDirectory("shared-device-test")
         try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
-        try enrol("org.example.slow", ChildProcess.built("cleanup-beginner"))
         for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
         // Cheap hashes: these tests are about sessions, and sign in hundreds of times. `add` has the command make real ones.
         let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)
