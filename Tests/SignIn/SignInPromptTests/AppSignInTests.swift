@@ -125,19 +125,6 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
-    @Test("somebody who is signed in elsewhere meanwhile stays so, and the app learns it")
-    func overtaken() async throws {
-        let device = try await PromptDevice()
-        let app = try app(device)
-        let address = try await address(app)
-        let other = try await device.page()
-        _ = try await Page.post(other.address, "grace", "correct horse grace")
-        #expect(await other.prompt.exitStatus() == 0)
-        _ = try await Page.post(address, "ada", "correct horse ada")
-        try await app.line { $0 == "error account_already_signed_in" }
-        #expect(try await device.user() == "grace")
-    }
-
     @Test("a prompt that is missing, says nothing or lies is an error")
     func brokenPrograms() async throws {
         let device = try await PromptDevice()

@@ -57,18 +57,6 @@ struct BrowserTests {
         #expect(try signIn.browsers() == [])
     }
 
-    @Test("SIGTERM cancels the sign-in, ends the browser, and deletes the profile")
-    func terminated() async throws {
-        let signIn = try await BrowserSignIn(holds: true)
-        let prompt = try signIn.prompt()
-        _ = try await signIn.visit(1)
-        prompt.send(SIGTERM)
-        #expect(await prompt.exitStatus() == 1)
-        #expect(signIn.broker.asked(.cancelSignIn).count == 1)
-        #expect(signIn.profiles == [])
-        #expect(try signIn.browsers() == [])
-    }
-
     @Test("the browser and the profile of a prompt that is killed go with it, without another prompt")
     func guarded() async throws {
         let signIn = try await BrowserSignIn(holds: true)
@@ -99,14 +87,25 @@ struct BrowserTests {
     func late() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeLate() } }
 
     private func judgeLate() async throws {
-        let signIn = try await BrowserSignIn(holds: true, lifetime: 8)
+        // On a machine on which no browser has started by then, the sign-in has more time.
+        for lifetime in [2.0, 8, 30] where try await isJudgedLate(lifetime) { return }
+        Issue.record("no browser is open when the time is over")
+    }
+
+    /// - Returns: whether the browser was open when the time was over.
+    private func isJudgedLate(_ lifetime: Double) async throws -> Bool {
+        let signIn = try await BrowserSignIn(holds: true, lifetime: lifetime)
         let prompt = try signIn.prompt()
         try await eventually("the end of the sign-in at the broker") { !signIn.broker.asked(.cancelSignIn).isEmpty }
+        let isOpen = try !signIn.browsers().isEmpty
+        guard isOpen else {
+            prompt.kill()
+            return false
+        }
         // The provider sends the browser back here.
         let redirect = try #require(signIn.broker.asked(.beginSignIn).last?["redirectURI"]?.stringValue)
         let page = try await Page.get("\(redirect)?state=\(signIn.state)&code=late")
         #expect(page.status == 200 && page.text.contains("begin again"), "\(page.text)")
-        #expect(try !signIn.browsers().isEmpty)
         #expect(signIn.broker.asked(.completeSignIn).isEmpty)
         // It would stay for half a minute.
         prompt.send(SIGTERM)
@@ -114,6 +113,7 @@ struct BrowserTests {
         #expect(try PromptResult(prompt).code == "login_expired")
         #expect(signIn.profiles == [])
         #expect(try signIn.browsers() == [])
+        return true
     }
 
     @Test(
@@ -135,21 +135,6 @@ struct BrowserTests {
         // The first line is for the browser that was killed.
         try signIn.page.write("go on")
         try signIn.page.write("go on")
-        #expect(await second.exitStatus() == 0)
-        #expect(signIn.profiles == [])
-    }
-
-    @Test("two prompts of one user do not disturb each other's browsers")
-    func two() async throws {
-        let signIn = try await BrowserSignIn(holds: true)
-        let first = try signIn.prompt()
-        _ = try await signIn.visit(1)
-        let second = try signIn.prompt()
-        _ = try await signIn.visit(2)
-        #expect(signIn.profiles.count == 2)
-        try signIn.page.write("go on")
-        try signIn.page.write("go on")
-        #expect(await first.exitStatus() == 0)
         #expect(await second.exitStatus() == 0)
         #expect(signIn.profiles == [])
     }

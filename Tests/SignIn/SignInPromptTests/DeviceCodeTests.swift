@@ -50,7 +50,7 @@ struct DeviceCodeTests {
             "python3",
             [
                 "-c", terminal, ChildProcess.built("shared-device-sign-in"), "--bus", bus.address, "--method",
-                "device-code",
+                "device-code", "--scope=orders.read", "--scope", "openid",
             ]
         )
         try await eventually("it asks again") { broker.asked(.awaitSignIn).count >= 2 }
@@ -61,6 +61,7 @@ struct DeviceCodeTests {
         ] { #expect(screen.contains(text), "\(text)") }
         #expect(broker.asked(.beginSignIn).first?["methods"]?.stringsValue == ["deviceCode"])
         #expect(broker.asked(.beginSignIn).first?["redirectURI"] == nil)
+        #expect(broker.asked(.beginSignIn).first?["scopes"]?.stringsValue == ["orders.read", "openid"])
         done.turnOn()
         #expect(await prompt.exitStatus() == 0)
         #expect(prompt.lines.joined().contains("signed in as ada"))
@@ -90,21 +91,6 @@ struct DeviceCodeTests {
         #expect(await prompt.exitStatus() == EX_TEMPFAIL)
         #expect(try PromptResult(prompt).code == "login_expired")
         withExtendedLifetime(broker) {}
-    }
-
-    @Test("what the app wants to get tokens for reaches the broker")
-    func scopes() async throws {
-        let bus = try PrivateBus()
-        let broker = try await broker(bus, until: { true }, { FakeBroker.signedIn })
-        let prompt = try ChildProcess(
-            ChildProcess.built("shared-device-sign-in"),
-            [
-                "--bus", bus.address, "--page", "--browser", "none", "--json", "--method", "device-code",
-                "--scope=orders.read", "--scope", "openid",
-            ]
-        )
-        #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
-        #expect(broker.asked(.beginSignIn).first?["scopes"]?.stringsValue == ["orders.read", "openid"])
     }
 
     @Test("an answer of a broker that no browser should see is refused")

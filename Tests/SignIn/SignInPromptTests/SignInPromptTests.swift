@@ -82,6 +82,8 @@ struct SignInPromptTests {
         #expect(again.count == 1)
         #expect(again.first?.contains("wrong &amp; &lt;b&gt;") == true)
         #expect(again.first?.contains("a b&amp;c") == false, "the page has the password")
+        _ = prompt.handle(form("grace", "wrong"))
+        #expect(words(prompt.handle(refusal(.tooManyAttempts, "try again in 5 s"))).first?.contains("in 5 s") == true)
         #expect(words(prompt.handle(form("grace", "right"))) == ["complete grace right"])
         let end = words(prompt.handle(.signedIn(ada)))
         #expect(end.count == 2)
