@@ -26,13 +26,11 @@ struct DevicePromptTests {
     }
 
     private func codes(
+        _ device: TestDevice,
         _ hint: String,
         _ parameters: MSALWebviewParameters = MSALWebviewParameters()
-    ) async throws
-        -> Codes?
-    {
+    ) async throws -> Codes? {
         _ = try Self.program.get()
-        let device = try await TestDevice()
         let app = try device.application()
         let request = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
         request.loginHint = hint
@@ -41,17 +39,19 @@ struct DevicePromptTests {
 
     @Test("what the prompt says has its code; that nobody can be asked does not make the app ask again")
     func outcomes() async throws {
-        #expect(try await codes("cancels") == Codes(.userCanceled))
-        #expect(try await codes("nobody") == .internal(.internalErrorNoViewController))
-        #expect(try await codes("down") == Codes(.serverError))
+        let device = try await TestDevice()
+        #expect(try await codes(device, "cancels") == Codes(.userCanceled))
+        #expect(try await codes(device, "nobody") == .internal(.internalErrorNoViewController))
+        #expect(try await codes(device, "down") == Codes(.serverError))
     }
 
     @Test("a view controller that does not ask itself means a window")
     func window() async throws {
         final class ViewController {}
+        let device = try await TestDevice()
         let controller = ViewController()
         let parameters = MSALWebviewParameters(authPresentationViewController: controller)
-        #expect(try await codes("window", parameters) == .internal(.internalErrorAuthorizationFailed))
-        #expect(try await codes("window") == .internal(.internalErrorBrokerUnknown))
+        #expect(try await codes(device, "window", parameters) == .internal(.internalErrorAuthorizationFailed))
+        #expect(try await codes(device, "window") == .internal(.internalErrorBrokerUnknown))
     }
 }

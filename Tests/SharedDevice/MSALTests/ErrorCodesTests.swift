@@ -91,15 +91,13 @@ struct ErrorCodesTests {
     func numbers() {
         #expect(MSALErrorDomain == "MSALErrorDomain")
         #expect(MSALError.allCases.map(\.rawValue) == Array(-50008 ... -50000).reversed() + [-50142])
-        #expect(MSALError.interactionRequired.rawValue == -50002)
-        #expect(MSALError.userCanceled.rawValue == -50005)
-        #expect(MSALInternalError.internalErrorInvalidParameter.rawValue == -42000)
-        #expect(MSALInternalError.internalErrorMismatchedUser.rawValue == -42101)
-        #expect(MSALInternalError.internalErrorAmbiguousAccount.rawValue == -42102)
-        #expect(MSALInternalError.internalErrorInteractiveSessionAlreadyRunning.rawValue == -42402)
-        #expect(MSALInternalError.internalBrokerNotAvailable.rawValue == -42714)
-        #expect(MSALDeviceMode.default.rawValue == 0)
-        #expect(MSALDeviceMode.shared.rawValue == 1)
+        #expect([MSALError.interactionRequired, .userCanceled].map(\.rawValue) == [-50002, -50005])
+        let internals: [MSALInternalError] = [
+            .internalErrorInvalidParameter, .internalErrorMismatchedUser, .internalErrorAmbiguousAccount,
+            .internalErrorInteractiveSessionAlreadyRunning, .internalBrokerNotAvailable,
+        ]
+        #expect(internals.map(\.rawValue) == [-42000, -42101, -42102, -42402, -42714])
+        #expect([MSALDeviceMode.default, .shared].map(\.rawValue) == [0, 1])
         #expect(MSALPromptType.default == .promptIfNecessary)
     }
 }

@@ -72,21 +72,6 @@ struct PortedAppTests {
         #expect(FileManager.default.fileExists(atPath: "\(device.directory.path)/org.example.ported"))
     }
 
-    @Test("without a broker it is told so, and never that its device is personal")
-    func noBroker() async throws {
-        let device = try await TestDevice(starts: false)
-        let app = try await start(on: device)
-        try app.write("detect")
-        try await app.line { $0 == "detect failed -50000" }
-        try app.write("account")
-        try await app.line { $0 == "account failed -50000" }
-        try app.write("sign-in")
-        try await app.line { $0.hasPrefix("sign-in failed MSALErrorDomain -50000 could not ") }
-        try app.write("quit")
-        #expect(await app.exitStatus() == 0)
-        #expect(!app.lines.contains { $0.hasPrefix("shared") })
-    }
-
     // MARK: Forms that apps have
 
     @Test("a proxy in an app with SwiftUI: it asks through its view controller, refreshes, and signs out")

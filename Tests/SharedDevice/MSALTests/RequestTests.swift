@@ -55,6 +55,9 @@ struct RequestTests {
         let app = try device.application()
         let account = try await app.signIn("ada").account
         let invalid = Codes.internal(.internalErrorInvalidParameter)
+        let plain = MSALSignoutParameters(webviewParameters: .unasked)
+        #expect(!SignoutRequest(account, plain).fromBrowser)
+        #expect(!plain.wipeAccount && !plain.wipeCacheForAllAccounts)
         let browser = MSALSignoutParameters()
         browser.signoutFromBrowser = true
         #expect(await codes { try await app.signout(with: account, signoutParameters: browser) } == invalid)
@@ -67,22 +70,10 @@ struct RequestTests {
         #expect(try await app.currentAccount(with: nil).0 == account)
         let parameters = MSALSignoutParameters(webviewParameters: .unasked)
         parameters.signoutFromBrowser = true
+        let request = SignoutRequest(account, parameters)
+        #expect(request.fromBrowser && request.hasWebviewParameters)
         try await app.signout(with: account, signoutParameters: parameters)
         #expect(try await app.told() == "- ada")
-    }
-
-    @Test("the sign-out of the browser is off unless it is asked for, and goes along with the request")
-    func browser() async throws {
-        let device = try await TestDevice()
-        let account = try await device.application().signIn("ada").account
-        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
-        #expect(!SignoutRequest(account, parameters).fromBrowser)
-        parameters.signoutFromBrowser = true
-        let request = SignoutRequest(account, parameters)
-        #expect(request.fromBrowser)
-        #expect(request.hasWebviewParameters)
-        #expect(!parameters.wipeAccount)
-        #expect(!parameters.wipeCacheForAllAccounts)
     }
 
     @Test("an account that is not the current one is neither signed out nor given a token")
