@@ -72,7 +72,8 @@ struct ClientAnswerTests {
             (SharedDeviceError.Code.noCurrentAccount, 2), (.providerUnavailable, 3), (.userCanceled, 7),
             (.loginExpired, 8),
             (.appNotEligible, 9), (.providerMisconfigured, 9), (.interactionRequired, 13), (.cleanupRequired, 14),
-            (.brokerUnavailable, 15), (.cleanupPending, 15), (.currentAccountMismatch, 16), (.brokerFailed, 0),
+            (.brokerUnavailable, 15), (.cleanupPending, 15), (.tooManyAttempts, 15), (.currentAccountMismatch, 16),
+            (.notSharedDevice, 9), (.brokerFailed, 0),
         ] as [(SharedDeviceError.Code, Int)] {
             let failure = BrokerFailure(SharedDeviceError(code, attempted: "x", message: "y"))
             #expect(failure.status.rawValue == status, "\(code)")

@@ -34,24 +34,6 @@ struct EntraClientTests {
         #expect(try await run("acquirePrtSsoCookie", device.environment).status == 9)
     }
 
-    @Test("with the organisation's provider it gets the provider's token and ID token, for four minutes")
-    func token() async throws {
-        let device = try await ProviderDevice(fault: "bridge.entra", scopes: ["openid", "profile"])
-        let test = try await FaultyProvider.shared.value.client("bridge.entra")
-        try await device.signIn(test)
-        let response = try #require(
-            try await run("acquireTokenSilently", device.environment)["brokerTokenResponse"]
-        )
-        #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
-        let verified = try await test.client.verify(try #require(response["idToken"]?.string))
-        #expect(verified.claims["preferred_username"]?.string == "ada@example.com")
-        // The provider knows the token as Ada's.
-        let token = try #require(response["accessToken"]?.string)
-        #expect(try await test.page("secrets").contains("access-token \(token)"))
-        let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
-        #expect(left > 0 && left <= 240)
-    }
-
     // MARK: As the browser's extension speaks to it
 
     /// In the browser's place: lines of JSON go to the client, each with its length before it, and its answers come back as lines.
@@ -118,31 +100,6 @@ struct EntraClientTests {
         // The browser's end is the client's.
         try browser.closeInput()
         #expect(await browser.exitStatus(within: .seconds(60)) == 0)
-    }
-
-    @Test("it takes a sign-out for the end of the broker, and finds it again")
-    func monitor() async throws {
-        let device = try await Device()
-        let bridge = try await device.bridge()
-        defer { bridge.kill() }
-        let monitor = try ChildProcess(
-            "/usr/bin/python3",
-            ["-u", EntraClient.path ?? "", "-i", "monitor"],
-            environment: device.environment
-        )
-        defer { monitor.kill() }
-        try await monitor.line { $0.hasPrefix("Monitoring") }
-        // It says so before the bus has its rule: a sign-out that it has missed is repeated.
-        let hasHeard = try await eventually {
-            let ada = try await device.signIn("ada")
-            _ = try await device.call("getAccounts", .object([:]))
-            let session = try await device.app.signout(with: ada).session
-            // Nobody has the name for a moment in the cleanup.
-            #expect(try await device.hasCleanedUp(after: session))
-            return monitor.lines.contains { $0.hasSuffix("is now offline.") }
-        }
-        #expect(hasHeard)
-        try await monitor.line { $0.hasSuffix("is now online.") }
     }
 }
 

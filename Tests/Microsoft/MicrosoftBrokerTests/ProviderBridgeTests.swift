@@ -159,19 +159,12 @@ struct ProviderBridgeTests {
         #expect(response["grantedScopes"]?.string == "https://graph.microsoft.com/.default")
         let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
         #expect(left > 0 && left <= 240)
-    }
-
-    @Test("a client that would have the person asked gets its token without, where somebody is signed in")
-    func interactive() async throws {
-        let device = try await ProviderDevice(fault: "bridge.interactive", scopes: ["openid", "profile"])
-        let test = try await FaultyProvider.shared.value.client("bridge.interactive")
-        try await device.signIn(test)
-        // There is no display: nobody could be asked.
-        let response = try #require(try await device.token(by: "acquireTokenInteractively")["brokerTokenResponse"])
-        #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
-        let token = try #require(response["accessToken"]?.string)
+        // A client that would have the person asked gets one, too, although there is no display to ask at.
+        let asking = try #require(try await device.token(by: "acquireTokenInteractively")["brokerTokenResponse"])
+        #expect(asking["error"] == nil, "\(asking["error"]?["context"]?.string ?? "")")
+        let token = try #require(asking["accessToken"]?.string)
         #expect(try await test.page("secrets").contains("access-token \(token)"))
-        #expect(response["account"]?["username"]?.string == "ada@example.com")
+        #expect(asking["account"]?["username"]?.string == "ada@example.com")
     }
 
     @Test("where nobody is signed in, the person is asked on the provider's page, for the scopes that the client wants")
@@ -201,7 +194,6 @@ struct ProviderBridgeTests {
         "a sign-in that comes to nothing is asked for once, and the client reads why",
         arguments: [
             ("discovery-unavailable.bridge", 3.0, "cannot be reached"),
-            ("discovery-issuer-mismatch.bridge", 9, "issuer"),
             ("authorize-error-access-denied.bridge", 7, "cancelled"),
         ]
     )
