@@ -229,8 +229,7 @@ struct CheckCommandTests {
 
     @Test(
         "a check that is interrupted, more than once too, says so and leaves no process and no folder, whatever it was about",
-        arguments: ["starting bus", "ada signs in", "a pause of"],
-        [SIGINT, SIGTERM]
+        arguments: [("starting bus", SIGINT), ("ada signs in", SIGTERM), ("a pause of", SIGINT)]
     )
     func interrupted(_ moment: String, _ signal: Int32) async throws {
         let directory = try TemporaryDirectory("check-signal")
