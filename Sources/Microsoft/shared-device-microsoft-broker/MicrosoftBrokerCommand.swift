@@ -54,10 +54,11 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     )
     var signIn: String?
 
+    @Option(help: ArgumentHelp("Seconds between two attempts to get the name back.", visibility: .hidden))
+    var retryPause: Double = 5
+
     /// Of the items that Microsoft's libraries store in the keyring.
     private static let schema = "com.microsoft.identity.secret"
-    /// Between two attempts to get the name back.
-    private static let pause = Duration.seconds(5)
 
     func run() async throws {
         // Tokens of a person are in memory for a while.
@@ -95,7 +96,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         let watching = Task { await serve(broker, asIn: configurations) }
         let regaining = Task {
             for await _ in losses {
-                await Self.serveAgain(broker) { () throws(DBusError) in try await broker.regainName() }
+                await serveAgain(broker) { () throws(DBusError) in try await broker.regainName() }
             }
         }
         await end.first()
@@ -123,7 +124,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
             await attempt?.value
             attempt = nil
             if isWanted {
-                attempt = Task { await Self.serveAgain(broker) { () throws(DBusError) in try await broker.start() } }
+                attempt = Task { await serveAgain(broker) { () throws(DBusError) in try await broker.start() } }
             } else {
                 await broker.stop()
                 Self.warn("clients are served no more: the configuration does not have \"microsoftBroker\": true")
@@ -133,7 +134,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     }
 
     /// Debts are paid whether clients are served or not, so that the program does not end where another one has the name.
-    private static func serveAgain(
+    private func serveAgain(
         _ broker: MicrosoftBroker,
         by attempt: () async throws(DBusError) -> Void
     ) async {
@@ -141,13 +142,13 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         repeat {
             do throws(DBusError) {
                 try await attempt()
-                if broker.serves { warn("clients are served again") }
+                if broker.serves { Self.warn("clients are served again") }
                 return
             } catch {
-                if "\(error)" != problem { warn("clients are not served, which is tried again: \(error)") }
+                if "\(error)" != problem { Self.warn("clients are not served, which is tried again: \(error)") }
                 problem = "\(error)"
             }
-        } while (try? await Task.sleep(for: pause)) != nil
+        } while (try? await Task.sleep(for: .seconds(retryPause))) != nil
     }
 
     private func checkIsWanted(_ file: ManagedConfigurationFile, _ environment: [String: String]) throws {

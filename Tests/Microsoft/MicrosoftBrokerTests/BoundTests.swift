@@ -212,7 +212,7 @@ struct BoundTests {
     @Test("another program that has taken the name keeps nobody's debts; when it is gone, clients are served again")
     func takenName() async throws {
         let device = try await Device()
-        let bridge = try await device.bridge()
+        let bridge = try await device.bridge(["--retry-pause", "0.2"])
         defer { bridge.kill() }
         let ada = try await device.signIn("ada")
         #expect(try await device.call("getAccounts", .object([:]))["accounts"]?.array?.count == 1)
@@ -232,7 +232,7 @@ struct BoundTests {
     @Test("a program that waits for the name gets it at a cleanup, and keeps no receipt away")
     func queuedName() async throws {
         let device = try await Device()
-        let bridge = try await device.bridge()
+        let bridge = try await device.bridge(["--retry-pause", "0.2"])
         defer { bridge.kill() }
         let other = try DBusConnection.open(device.bus.bus)
         try await other.requestName(BrokerContract.busName, options: [])
