@@ -57,9 +57,7 @@ struct DeviceInformationTests {
         #expect(try await ask(app).mode == .shared)
         device.killBroker()
         let after = try await ask(app)
-        #expect(after.mode == .shared)
-        #expect(after.hasBroker == false)
-        #expect(after.codes == unavailable)
+        #expect(after.mode == .shared && after.hasBroker == false && after.codes == unavailable)
         #expect(await codes { _ = try await app.deviceInformation(with: nil) } == unavailable)
         // A mode that was personal is not.
         try device.configure(#"{"sharedDeviceMode": false}"#)
@@ -93,8 +91,7 @@ struct DeviceInformationTests {
         for mode in [nil, "paranoid"] {
             broken.mode.withLock { $0 = mode }
             let answer = try await ask(app)
-            #expect(answer.mode == nil)
-            #expect(answer.codes == .internal(.internalErrorBrokerUnknown))
+            #expect(answer.mode == nil && answer.codes == .internal(.internalErrorBrokerUnknown))
         }
         broken.mode.withLock { $0 = "shared" }
         #expect(try await ask(app).mode == .shared)
@@ -105,8 +102,7 @@ struct DeviceInformationTests {
         let device = try await TestDevice()
         let app = try device.application()
         let information = try await app.getDeviceInformation(with: MSALParameters())
-        #expect(information.deviceMode == .shared)
-        #expect(information.hasAADSSOExtension)
+        #expect(information.deviceMode == .shared && information.hasAADSSOExtension)
         #expect(information.configuredPreferredAuthMethod == .notConfigured)
         #expect(information.extraDeviceInformation["organization"] as? String == "Contoso")
         #expect(information.extraDeviceInformation["brokerVersion"] is String)

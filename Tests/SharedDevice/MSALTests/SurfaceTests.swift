@@ -17,8 +17,7 @@ struct SurfaceTests {
             try MSALADFSAuthority(url: address),
         ]
         for authority in authorities {
-            #expect(authority.url == address)
-            #expect(authority.description == address.absoluteString)
+            #expect(authority.url == address && authority.description == address.absoluteString)
             #expect(authority.environment == "login.example.com")
         }
         let plain = try url("http://login.example.com")
@@ -65,10 +64,8 @@ struct SurfaceTests {
         application.configuration.cacheConfig.keychainSharingGroup = "yet another"
         let copy = application.configuration
         #expect(copy.knownAuthorities.map(\.description) == [MSALAuthority.common.description])
-        #expect(copy.cacheConfig.keychainSharingGroup == "group")
-        #expect(copy.extendedLifetimeEnabled)
-        #expect(copy.clientApplicationCapabilities == ["protapp"])
-        #expect(copy.tokenExpirationBuffer == 60)
+        #expect(copy.cacheConfig.keychainSharingGroup == "group" && copy.extendedLifetimeEnabled)
+        #expect(copy.clientApplicationCapabilities == ["protapp"] && copy.tokenExpirationBuffer == 60)
         #expect(copy.multipleCloudsSupported)
         #expect(MSALCacheConfig.defaultKeychainSharingGroup() == "com.microsoft.adalcache")
     }
@@ -102,8 +99,7 @@ struct SurfaceTests {
         parameters.webviewType = .authenticationSession
         parameters.prefersEphemeralWebBrowserSession = true
         parameters.customWebview = Screen()
-        #expect(parameters.webviewType == .authenticationSession)
-        #expect(parameters.prefersEphemeralWebBrowserSession)
+        #expect(parameters.webviewType == .authenticationSession && parameters.prefersEphemeralWebBrowserSession)
         #expect(parameters.customWebview == nil)
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
         #expect(interactive.webviewType == .authenticationSession)

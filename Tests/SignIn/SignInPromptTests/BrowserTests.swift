@@ -21,8 +21,7 @@ struct BrowserTests {
             #expect(try await signIn.visit(number) == "visit -")
             let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
             #expect(FormFields.decode(query) == ["code": "a code", "state": signIn.state])
-            #expect(signIn.profiles == [])
-            #expect(try signIn.browsers() == [])
+            #expect(try signIn.profiles == [] && signIn.browsers() == [])
         }
     }
 
@@ -52,9 +51,7 @@ struct BrowserTests {
         kill(try signIn.browser(of: prompt), SIGTERM)
         #expect(await prompt.exitStatus() == 1)
         #expect(try PromptResult(prompt).code == "user_canceled")
-        #expect(signIn.broker.asked(.cancelSignIn).count == 1)
-        #expect(signIn.profiles == [])
-        #expect(try signIn.browsers() == [])
+        #expect(try signIn.broker.asked(.cancelSignIn).count == 1 && signIn.profiles == [] && signIn.browsers() == [])
     }
 
     @Test("the browser and the profile of a prompt that is killed go with it, without another prompt")
@@ -78,9 +75,7 @@ struct BrowserTests {
         #expect(try !signIn.processes(with: "/\(left)/", inVariables: true).isEmpty)
         for _ in 0..<2 { try signIn.page.write("go on") }
         #expect(await other.exitStatus() == 0)
-        #expect(signIn.profiles == [])
-        #expect(try signIn.browsers() == [])
-        #expect(try signIn.guards() == [])
+        #expect(try signIn.profiles == [] && signIn.browsers() == [] && signIn.guards() == [])
     }
 
     @Test("who goes on at the provider when the time is over is told so; the window stays open for it")
@@ -111,8 +106,7 @@ struct BrowserTests {
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == EX_TEMPFAIL)
         #expect(try PromptResult(prompt).code == "login_expired")
-        #expect(signIn.profiles == [])
-        #expect(try signIn.browsers() == [])
+        #expect(try signIn.profiles == [] && signIn.browsers() == [])
         return true
     }
 

@@ -86,8 +86,7 @@ struct LoopbackListenerTests {
         let client = try Client(port: listener.place.port)
         client.send(request("/", of: listener) + request("/", of: listener))
         let answer = await client.answer()
-        #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n"))
-        #expect(answer.hasSuffix("</html>\n"))
+        #expect(answer.hasPrefix("HTTP/1.1 200 OK\r\n") && answer.hasSuffix("</html>\n"))
         #expect(answer.components(separatedBy: "HTTP/1.1").count == 2)
         await listener.close()
     }
@@ -194,8 +193,7 @@ struct LoopbackListenerTests {
         let error = #expect(throws: SharedDeviceError.self) {
             _ = try listener(ports: [first.place.port, port])
         }
-        #expect(error?.code == .providerMisconfigured)
-        #expect(error?.message.contains("oidcLoopbackPorts") == true)
+        #expect(error?.code == .providerMisconfigured && error?.message.contains("oidcLoopbackPorts") == true)
         await first.close()
         await second.close()
     }
