@@ -35,8 +35,7 @@ struct AppsCommandTests {
         #expect(after.allSatisfy { !$0.holdsCurrent && $0.owes.map(\.account) == ["ada"] })
         let session = try #require(after.first?.owes.first).session
         let table = try await AdministrationCommand("apps", on: device)
-        #expect(table.lines.count == 3)
-        #expect(table.lines.last?.contains("session \(session) of ada (") == true)
+        #expect(table.lines.count == 3 && table.lines.last?.contains("session \(session) of ada (") == true)
         #expect(table.lines.dropFirst().map { $0.prefix { $0 != " " } } == ["desk", "other"])
         let long = try await AdministrationCommand("apps", "--long", on: device)
         #expect(long.lines.last?.hasPrefix("org.example.other") == true)

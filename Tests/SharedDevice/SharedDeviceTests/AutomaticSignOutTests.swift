@@ -148,24 +148,6 @@ struct AutomaticSignOutTests {
         withExtendedLifetime(login) {}
     }
 
-    @Test("the end of the login session signs out; its screen lock does not, where that is not set")
-    func logout() async throws {
-        let bus = try PrivateBus()
-        let device = try await TestDevice(starts: false, bus: bus)
-        try configure(device, #""signOutOnLogout": true"#)
-        device.brokerArguments = ["--login-bus", bus.address]
-        try await device.startBroker()
-        let broker = try #require(device.broker)
-        let login = try await FakeLogin(bus, type: "tty")
-        try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
-        let application = device.application()
-        try await application.signIn("ada")
-        try login.setLocked(true)
-        try login.logOut()
-        try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }
-        try await device.expectAudit("signed-out", ["logout"])
-    }
-
     @Test("a flood of new sessions is looked at in a few questions, and a lock that comes after it is heard")
     func manySessions() async throws {
         let device = try await TestDevice(starts: false)

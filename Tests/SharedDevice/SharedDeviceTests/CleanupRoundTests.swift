@@ -42,8 +42,7 @@ struct CleanupRoundTests {
             }
         )
         let report = try #require(result.cleanup)
-        #expect(report.isComplete)
-        #expect(report.session == result.session)
+        #expect(report.isComplete && report.session == result.session)
         #expect(
             report.apps.map(\.identifier) == [
                 "org.example.control", "org.notifycenter.example.field-service",
@@ -59,8 +58,7 @@ struct CleanupRoundTests {
             #expect(app.detail?.isEmpty == false)
         }
         let seen = steps.withLock { $0 }
-        #expect(seen.last == report)
-        #expect(seen.allSatisfy { $0.session == result.session })
+        #expect(seen.last == report && seen.allSatisfy { $0.session == result.session })
         // Nothing that was settled is open again in a later step.
         for (earlier, later) in zip(seen, seen.dropFirst()) {
             let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))

@@ -83,8 +83,7 @@ struct FollowTests {
         #expect(shown == lines + ["hidden: stopped"])
         // The data of who is signed in stays for the next start.
         let change = try await firstChange(device.application())
-        #expect(change.previousAccounts.isEmpty)
-        #expect(change.current?.username == "grace")
+        #expect(change.previousAccounts.isEmpty && change.current?.username == "grace")
     }
 
     private func firstChange(_ application: SharedDeviceApplication) async throws -> AccountChange {
@@ -168,8 +167,7 @@ struct FollowTests {
         try await eventually("\(log.lines)") { log.lines.last == "open ada" }
         try await other.signOutCurrent()
         try await eventually("\(log.lines)") { log.lines.filter { $0 == "hidden: failed" }.count >= 2 }
-        #expect(log.lines.contains("delete"))
-        #expect(log.lines.last != "nobody")
+        #expect(log.lines.contains("delete") && log.lines.last != "nobody")
         let deletions = log.lines.filter { $0 == "delete" }.count
         fails.withLock { $0 = [] }
         try await eventually("\(log.lines)") { log.lines.last == "nobody" }
@@ -247,8 +245,7 @@ struct FollowTests {
         try await second.line { $0 == "open grace" }
         // What was finished before the crash is not run again; the rest is, before anything is shown.
         let expected = (point == "first" ? ["first"] : []) + ["last", "open grace"]
-        #expect(second.lines.filter { $0 != "hidden" } == expected)
-        #expect(!second.lines.contains { $0.contains("ada") })
+        #expect(second.lines.filter { $0 != "hidden" } == expected && !second.lines.contains { $0.contains("ada") })
         let notes = try #require(FileManager.default.subpaths(atPath: "\(directory)/data")).filter {
             $0.hasSuffix("/note")
         }
