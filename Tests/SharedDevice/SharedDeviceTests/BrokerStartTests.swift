@@ -1,5 +1,4 @@
 import DBusTransport
-import DeviceStorage
 import FoundationEssentials
 import Glibc
 import NotifyCenterTestKit
@@ -41,19 +40,17 @@ struct BrokerStartTests {
     @Test("a configuration that the disk does not take is kept for the next start as soon as it does")
     func configurationThatIsKeptLater() async throws {
         let device = try await TestDevice()
-        // The broker may be writing just now.
-        let other = try SQLiteConnection(
-            path: "\(device.state)/\(DeviceDatabase.fileName)",
-            busyTimeout: .seconds(60)
+        let database = try device.database()
+        try database.execute(
+            "CREATE TRIGGER fails BEFORE INSERT ON configuration BEGIN SELECT RAISE(ABORT, 'a test'); END"
         )
-        try other.execute("BEGIN IMMEDIATE")
         try device.configure(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "tenantIdentifier": "another.example"}"#
         )
         try await eventually("the disk does not take it", within: .seconds(60)) {
             device.broker?.errorText.contains("is not kept for the next start") == true
         }
-        try other.execute("ROLLBACK")
+        try database.execute("DROP TRIGGER fails")
         try await eventually("it is tried again", within: .seconds(60)) {
             device.broker?.errorText.contains("is kept for the next start") == true
         }
