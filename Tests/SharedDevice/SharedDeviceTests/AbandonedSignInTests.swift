@@ -10,9 +10,7 @@ import Testing
 struct AbandonedSignInTests {
     @Test("an app that ends while its sign-in waits for a cleanup signs nobody in when that is done")
     func abandoned() async throws {
-        let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
-        try await device.startBroker()
+        let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
         let holder = device.application("holder")
         try await holder.signIn("ada")
         try await holder.signOutCurrent()
@@ -48,9 +46,7 @@ struct AbandonedSignInTests {
 
     @Test("a sign-in that is cancelled while it waits for a cleanup signs nobody in when that is done")
     func cancelled() async throws {
-        let device = try await TestDevice(starts: false)
-        try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
-        try await device.startBroker()
+        let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
         let (holder, app) = (device.application("holder"), device.application("app"))
         try await holder.signIn("ada")
         try await holder.signOutCurrent()

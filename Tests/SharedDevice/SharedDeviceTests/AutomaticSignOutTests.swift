@@ -17,9 +17,7 @@ struct AutomaticSignOutTests {
 
     @Test("after a time without activity the user is signed out, all apps hear of it, and the log says why")
     func inactivity() async throws {
-        let device = try await TestDevice(starts: false)
-        try configure(device, #""inactivityTimeout": 900"#)
-        try await device.startBroker()
+        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let follower = Follower(device.application("listener"))
         try await device.application().signIn("ada")
         try await follower.hears("ada")
@@ -35,9 +33,7 @@ struct AutomaticSignOutTests {
     // S11
     @Test("signing in and reported activity count; asking for the account or a token does not")
     func activity() async throws {
-        let device = try await TestDevice(starts: false)
-        try configure(device, #""inactivityTimeout": 900"#)
-        try await device.startBroker()
+        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         let account = try await application.signIn("ada").account
         var signedIn = Date.distantPast
@@ -63,9 +59,7 @@ struct AutomaticSignOutTests {
 
     @Test("a broker that was down while nobody used the device signs out at its start")
     func inactiveWhileDown() async throws {
-        let device = try await TestDevice(starts: false)
-        try configure(device, #""inactivityTimeout": 900"#)
-        try await device.startBroker()
+        let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         try await application.signIn("ada")
         try await eventually("the time is kept") { (try? lastActivity(device)) != nil }

@@ -33,12 +33,6 @@ final class MockLogind {
         process.waitUntilExit()
     }
 
-    /// The process ends, as a logind does that crashes.
-    func crash() async throws {
-        process.kill()
-        _ = await process.exitStatus()
-    }
-
     /// Somebody logs in, now.
     func logIn(
         _ session: String,

@@ -93,7 +93,7 @@ struct AnyLanguageTests {
     }
 
     @Test(
-        "it keeps the data of who is signed in, and deletes it before its receipt, also after a stop and after a kill",
+        "it deletes data before its receipt, also after a stop and after a kill",
         arguments: Language.allCases
     )
     func signOuts(_ language: Language) async throws {

@@ -93,7 +93,7 @@ struct BrokerEdgeCaseTests {
     }
 
     // E17, E18
-    @Test("a sign-out of somebody who is not signed in, and a second sign-in, are refused and change nothing")
+    @Test("a sign-out of another account and a second sign-in are refused without change")
     func refusals() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)

@@ -7,7 +7,7 @@ import Testing
 struct SessionEdgeCaseTests {
     // E1, E2
     @Test(
-        "after sign-outs that an app did not see, the same person is somebody new to it: it cleans up first",
+        "an app that missed a sign-out cleans up before the same person is shown",
         arguments: [["ada"], ["grace", "ada"]]
     )
     func sameAccountAgain(users: [String]) async throws {
@@ -165,7 +165,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E22, E23
-    @Test("at an app's first question there is nothing to clean up, whether somebody is signed in or nobody is")
+    @Test("an app's first question finds nothing to clean up, with a person and without")
     func firstQuestion() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -192,7 +192,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E24
-    @Test("of a change from one person to another both are named, and the first one's data goes before the second is shown")
+    @Test("a change names both people, and the first one's data goes first")
     func oneToAnother() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -218,7 +218,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E26
-    @Test("an app whose record is gone is told by the broker's ledger what it owes; cleaning up twice does no harm")
+    @Test("an app without its record is told by the ledger; cleaning up twice is harmless")
     func twice() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
