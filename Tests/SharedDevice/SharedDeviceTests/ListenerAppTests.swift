@@ -82,13 +82,13 @@ struct ListenerAppTests {
     )
     func demo() async throws {
         let demo = try ChildProcess(ChildProcess.built("demo"))
+        let json = try ChildProcess(ChildProcess.built("demo"), ["--json"])
         #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
         #expect(demo.lines.count <= 12 && demo.lines.last == "proved: every app cleaned up", "\(demo.lines)")
         // Chromium is a row of the first sign-out, or a line says why it is not.
         let leavesOut = demo.lines.contains { $0.hasPrefix("left out: Chromium, because ") }
         #expect(demo.lines.contains { $0.hasPrefix("  chromium ") } != leavesOut, "\(demo.lines)")
         #expect(!demo.lines.joined().contains("\u{1B}") && !demo.errorText.contains("\u{1B}"), "no terminal reads it")
-        let json = try ChildProcess(ChildProcess.built("demo"), ["--json"])
         #expect(await json.exitStatus() == 0, "\(json.errorText)")
         let text = json.lines.joined()
         #expect(text.contains("is refused, as it should be: the last person's data is not yet gone from field-service"))
@@ -118,7 +118,7 @@ struct ListenerAppTests {
         "a demonstration that is interrupted says so and leaves no folder and no process",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd"),
         arguments: [
-            "two users", "the bus starts", "searching",
+            "two users", "Ada signs out",
         ]
     )
     func interruptedDemo(_ moment: String) async throws {

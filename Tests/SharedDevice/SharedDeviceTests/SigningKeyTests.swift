@@ -33,14 +33,16 @@ struct SigningKeyTests {
         let app = device.application()
         let token = try await app.signIn("ada").accessToken
         let connection = try DBusConnection.open(device.bus.bus)
-        for _ in 1...2 {
+        for isStartedAnew in [false, true] {
+            if isStartedAnew {
+                device.killBroker()
+                try await device.startBroker()
+            }
             let published = try await keys(connection)
             #expect(try String(contentsOfFile: file, encoding: .utf8) == published + "\n")
             let verified = try JSONWebKeySet(parsing: Array(published.utf8)).verify(CompactSignature(parsing: token))
             #expect(verified.claims["sub"]?.string == (try await app.getCurrentAccount().current?.identifier))
             #expect(verified.claims["scope"]?.string == "orders.read")
-            device.killBroker()
-            try await device.startBroker()
         }
     }
 }

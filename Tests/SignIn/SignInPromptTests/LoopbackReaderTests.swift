@@ -87,7 +87,7 @@ struct LoopbackReaderTests {
     func noise() {
         var random = SystemRandomNumberGenerator()
         let seeds = [get("/callback?a=b"), post("username=a&password=b")].map { Array($0.utf8) }
-        for round in 0..<20_000 {
+        for round in 0..<5000 {
             var bytes = seeds[round % 2]
             for _ in 0..<Int.random(in: 1...6, using: &random) {
                 bytes[Int.random(in: bytes.indices, using: &random)] = UInt8.random(in: 0...255, using: &random)

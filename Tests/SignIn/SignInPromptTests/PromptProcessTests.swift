@@ -171,20 +171,22 @@ struct PromptProcessTests {
         chmod(root, 0o700)
         // Only root can give a directory away; for others one that all may write to is the same.
         if isForeign, geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
-        // In a process of its own: whatever that has started counts as a browser's.
-        func remove() async throws -> String {
-            let program = ChildProcess.built("shared-device-sign-in")
-            let variables = ["XDG_RUNTIME_DIR": directory.path]
-            let guardian = try ChildProcess(program, ["--guards-browser"], environment: variables)
-            _ = await guardian.exitStatus()
-            return guardian.errorText
+        func isThere() -> Bool { FileManager.default.fileExists(atPath: file) }
+        // In a process of its own: whatever that has started counts as a browser's. It waits for the end of the process that has started it.
+        func remove(until isDone: (ChildProcess) -> Bool) async throws -> String {
+            let starter = try ChildProcess(
+                "sh",
+                ["-c", #""$0" --guards-browser & sleep 0.3"#, ChildProcess.built("shared-device-sign-in")],
+                environment: ["XDG_RUNTIME_DIR": directory.path]
+            )
+            try await eventually("the guard is done") { isDone(starter) }
+            return starter.errorText
         }
-        #expect(try await remove().contains("not a directory of this user alone"))
-        #expect(FileManager.default.fileExists(atPath: file))
+        _ = try await remove { $0.errorText.contains("not a directory of this user alone") }
+        #expect(isThere())
         chown(root, geteuid(), getegid())
         chmod(root, 0o700)
-        #expect(try await remove().isEmpty)
-        #expect(!FileManager.default.fileExists(atPath: file))
+        #expect(try await remove { _ in !isThere() }.isEmpty)
     }
 
     @Test("who takes the name of a user's directory in a place that all write to keeps nobody from signing in")
