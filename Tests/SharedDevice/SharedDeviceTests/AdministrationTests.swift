@@ -192,7 +192,8 @@ struct AdministrationTests {
     @Test(
         "what cannot be meant is wrong usage",
         arguments: [
-            ["sign-out", "--wait=-1"], ["sign-out", "--wait=1e9"], ["sign-out", "--wait=nan"], ["sign-out", "--wait=soon"],
+            ["sign-out", "--wait=-1"], ["sign-out", "--wait=1e9"], ["sign-out", "--wait=nan"],
+            ["sign-out", "--wait=soon"],
             ["follow", "--app", "../x"], ["follow", "--app", "org.example.x", "--timeout", "0"],
             ["follow", "--app", "org.example.x", "--cleanup", "true", "--step", "a"], ["follow"],
         ]

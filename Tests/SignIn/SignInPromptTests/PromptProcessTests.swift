@@ -54,7 +54,7 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
         #expect(try PromptResult(prompt).code == "interaction_required")
         #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
-        // The person would open the page's address in a browser of their own, which keeps the provider's cookie for the next person.
+        // The person would open the page's address in a browser of their own, which keeps the provider's cookie.
         let terminal = try device.terminal("--method", "browser")
         #expect(await terminal.exitStatus() == EX_UNAVAILABLE)
         #expect(terminal.lines.joined().contains("a browser needs a display"))
@@ -172,7 +172,7 @@ struct PromptProcessTests {
         // Only root can give a directory away; for others one that all may write to is the same.
         if isForeign, geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
         func isThere() -> Bool { FileManager.default.fileExists(atPath: file) }
-        // In a process of its own: whatever that has started counts as a browser's. It waits for the end of the process that has started it.
+        // In a process of its own: whatever that has started counts as a browser's. It waits for its parent's end.
         func remove(until isDone: (ChildProcess) -> Bool) async throws -> String {
             let starter = try ChildProcess(
                 "sh",

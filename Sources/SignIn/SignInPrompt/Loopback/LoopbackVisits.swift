@@ -45,8 +45,8 @@ struct LoopbackVisits {
 
     /// - Parameters:
     ///   - patience: how long a visitor may take to ask, and to take the answer.
-    ///   - problem: is told once if the kernel does not say whose connections there are: nobody is served then. And once if there is no descriptor for a
-    ///     connection: then visitors wait.
+    ///   - problem: is told once if the kernel does not say whose connections there are: nobody is served then. And
+    ///     once if there is no descriptor for a connection: then visitors wait.
     init(
         socket: CInt,
         host: String,
