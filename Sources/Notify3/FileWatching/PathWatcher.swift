@@ -33,6 +33,7 @@ package final class PathWatcher: Sendable {
     }
 
     private let core: Core
+    private let patience: Duration
 
     /// The part that the thread and this object share. It is separate, so that the thread does not keep this object alive.
     final class Core: Sendable {
@@ -62,8 +63,14 @@ package final class PathWatcher: Sendable {
         package let message: String
     }
 
-    /// - Parameter changed: called on the thread with the paths at which a wanted event happened.
-    package init(changed: @escaping @Sendable ([UInt64]) -> Void) throws(Failure) {
+    /// - Parameters:
+    ///   - patience: How long a caller waits for its path.
+    ///   - changed: called on the thread with the paths at which a wanted event happened.
+    package init(
+        patience: Duration = .seconds(20),
+        changed: @escaping @Sendable ([UInt64]) -> Void
+    ) throws(Failure) {
+        self.patience = patience
         let inotify = inotify_init1(CInt(IN_CLOEXEC) | CInt(IN_NONBLOCK))
         guard inotify >= 0 else { throw Self.failure("raise fs.inotify.max_user_instances") }
         do throws(DBusError) {
@@ -91,9 +98,6 @@ package final class PathWatcher: Sendable {
         send(.add(id, path, wanted, done))
     }
 
-    /// How long a caller waits for its path.
-    private static let patience = Duration.seconds(20)
-
     /// The same; blocks the calling thread until the path is watched or cannot be, 20 seconds at most and not beyond `deadline`: a path may be on
     /// a file system that does not answer, and hold up the others.
     package func addAndWait(
@@ -109,7 +113,7 @@ package final class PathWatcher: Sendable {
             outcome.withLock { $0 = result }
             isDone.signal()
         }
-        let left = min(Self.patience, max(.zero, deadline.map { $0 - .now } ?? Self.patience))
+        let left = min(patience, max(.zero, deadline.map { $0 - .now } ?? patience))
         guard isDone.wait(timeout: .now() + left / .seconds(1)) == .success else {
             remove(id)
             return .impossible("the file system of a watched path does not answer")

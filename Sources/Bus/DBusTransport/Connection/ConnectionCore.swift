@@ -92,7 +92,7 @@ final class ConnectionCore: Sendable {
     private let forkGeneration = ForkedChild.generation
 
     /// How long a sender waits for a bus that does not read before it gives up.
-    private static let sendTimeout: Duration = .seconds(30)
+    let sendTimeout = Locked(Duration.seconds(30))
 
     /// - Parameter connects: whether to connect at once; otherwise the first use does.
     init(bus: Bus, connects: Bool) throws(DBusError) {
@@ -148,7 +148,7 @@ final class ConnectionCore: Sendable {
     /// write failed. If another thread's write failed, the bus may have this message already, and receivers get it twice.
     func send(_ message: borrowing DBusMessage) throws(DBusError) {
         // For everything that it waits for, together.
-        let deadline = ContinuousClock.now + Self.sendTimeout
+        let deadline = ContinuousClock.now + sendTimeout.withLock { $0 }
         let socket = try socket(Self.attempt(message), by: deadline)
         if try hand(message, to: socket, by: deadline) { return }
         guard lost(withoutReader: socket) else {
@@ -180,7 +180,7 @@ final class ConnectionCore: Sendable {
             event.signal()
             throw DBusError(
                 .timedOut,
-                message: "the bus has not read within \(Self.sendTimeout); it may still get the message",
+                message: "the bus has not read within \(sendTimeout.withLock { $0 }); it may still get the message",
                 attempted: Self.attempt(message),
                 remedy: "find out why the bus daemon is stopped"
             )
