@@ -18,10 +18,9 @@ struct DeliveryQueueTests {
             newest.offer(number, number: UInt64(number), bytes: 1)
             oldest.offer(number, number: UInt64(number), bytes: 1)
         }
-        #expect(drain(&newest) == [7, 8, 9])
-        #expect(newest.counts == DeliveryCounts(delivered: 3, coalesced: 0, dropped: 7))
-        #expect(drain(&oldest) == [0, 1, 2])
-        #expect(oldest.counts == DeliveryCounts(delivered: 3, coalesced: 0, dropped: 7))
+        #expect([drain(&newest), drain(&oldest)] == [[7, 8, 9], [0, 1, 2]])
+        let counts = DeliveryCounts(delivered: 3, coalesced: 0, dropped: 7)
+        #expect([newest.counts, oldest.counts] == [counts, counts])
     }
 
     // CF-W2
@@ -52,11 +51,9 @@ struct DeliveryQueueTests {
         queue.offer(1, number: 0, bytes: 1)
         queue.cancel()
         let afterEnd = queue.next(below: .max)
-        #expect(afterEnd == nil)
         let passes = queue.passThrough(1, below: .max)
-        #expect(!passes)
         queue.offer(2, number: 1, bytes: 1)
-        #expect(queue.count == 0)
+        #expect(afterEnd == nil && !passes && queue.count == 0)
     }
 
     @Test("one drain runs at a time, and an element that is offered after its end begins another")
@@ -113,11 +110,9 @@ struct DeliveryQueueTests {
                 return queue
             }
             var (newest, oldest, unbounded) = (filled(.standard), filled(.bufferingOldest(4096)), filled(.unbounded))
-            #expect(drain(&newest) == Array(4..<20))
-            #expect(newest.counts.dropped == 4)
-            #expect(drain(&oldest) == Array(0..<16))
-            #expect(oldest.counts.dropped == 4)
-            #expect(drain(&unbounded) == Array(0..<20))
+            let drained = [drain(&newest), drain(&oldest), drain(&unbounded)]
+            #expect(drained == [Array(4..<20), Array(0..<16), Array(0..<20)])
+            #expect([newest.counts.dropped, oldest.counts.dropped] == [4, 4])
             // Elements that were taken make room again.
             newest.offer(20, number: 20, bytes: 16 * mebibyte)
             #expect(drain(&newest) == [20])
@@ -159,13 +154,14 @@ struct DeliveryQueueTests {
             newest.coalesce(number, number: UInt64(number), bytes: 1, source: source(object))
             oldest.coalesce(number, number: UInt64(number), bytes: 1, source: source(object))
         }
-        #expect(newest.counts == DeliveryCounts(coalesced: 1, dropped: 2))
-        #expect(oldest.counts == DeliveryCounts(coalesced: 2, dropped: 1))
+        #expect(
+            [newest.counts, oldest.counts]
+                == [DeliveryCounts(coalesced: 1, dropped: 2), DeliveryCounts(coalesced: 2, dropped: 1)]
+        )
         #expect(newest.count == 2 && oldest.count == 2)
-        #expect(newest.release() == [3, 4])
-        #expect(oldest.release() == [2, 4])
-        #expect(drain(&newest) == [3, 4])
-        #expect(drain(&oldest) == [2, 4])
+        let released: [[UInt64]] = [newest.release(), oldest.release()]
+        #expect(released == [[3, 4], [2, 4]])
+        #expect([drain(&newest), drain(&oldest)] == [[3, 4], [2, 4]])
         newest.suppress()
         #expect(newest.counts.suppressed == 1)
     }
@@ -177,11 +173,8 @@ struct DeliveryQueueTests {
         let (first, second, third) = (queue.next(below: 2), queue.next(below: 2), queue.next(below: 2))
         #expect(first == 0 && second == 1 && third == nil)
         let passesOthers = queue.passThrough(4, below: .max)
-        #expect(!passesOthers)
-        #expect(drain(&queue) == [2, 3])
-        let passesLimit = queue.passThrough(4, below: 4)
-        #expect(!passesLimit)
-        let passes = queue.passThrough(4, below: 5)
-        #expect(passes)
+        #expect(!passesOthers && drain(&queue) == [2, 3])
+        let passes = [queue.passThrough(4, below: 4), queue.passThrough(4, below: 5)]
+        #expect(passes == [false, true])
     }
 }

@@ -133,24 +133,6 @@ struct DistributedNotifyCenterTests {
         try await eventually("every post arrived") { steady.counts.delivered == 400 }
     }
 
-    // CF-B2, CF-B3
-    @Test("of two registrations that share a rule, one can end while the other misses nothing")
-    func sharedRule() async throws {
-        let first = Locked(0)
-        let second = Locked(0)
-        let leaving = try await center.observe("n", delivery: .immediate) { _ in first.withLock { $0 += 1 } }
-        let staying = try await center.observe("n", object: "A", delivery: .immediate) { _ in
-            second.withLock { $0 += 1 }
-        }
-        try center.post("n", object: "A")
-        try await eventually("both hear") { second.withLock { $0 } == 1 }
-        leaving.cancel()
-        try center.post("n", object: "A")
-        try await eventually("the other one goes on hearing, once for each post") { second.withLock { $0 } == 2 }
-        #expect(first.withLock { $0 } == 1)
-        withExtendedLifetime(staying) {}
-    }
-
     // CF-C3
     @Test(
         "an observer that an earlier one removes is not called for the same post",

@@ -32,7 +32,7 @@ struct ObserverRegistryTests {
                     let victim = model.indices.randomElement(using: &generator)
                 {
                     let removed = registry.remove(model.remove(at: victim).key)
-                    #expect(removed != nil)
+                    if removed == nil { Issue.record("a registration is not there to be removed") }
                 } else {
                     let name: NotificationName? = ["a", "b", nil].randomElement(using: &generator) ?? nil
                     let object: String? = ["x", "y", nil].randomElement(using: &generator) ?? nil
@@ -44,7 +44,8 @@ struct ObserverRegistryTests {
                             ($0.name == nil || $0.name == name) && ($0.object == nil || $0.object == object)
                         }
                         let receivers = registry.receivers(name: name, object: object).compactMap(\.self)
-                        #expect(receivers == expected.map(\.number))
+                        // Outside the macro, because there are a hundred thousand of them.
+                        if receivers != expected.map(\.number) { Issue.record("\(receivers), and not \(expected)") }
                     }
                 }
             }

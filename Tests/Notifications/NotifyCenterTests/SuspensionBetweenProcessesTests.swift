@@ -81,34 +81,6 @@ struct SuspensionBetweenProcessesTests {
         try await expectDeliveries(deliveries.prefix(7) + ["coalesce n C", "hold n C"])
     }
 
-    // CF-S16
-    @Test("an observer that delivers immediately makes the notifications of the others come once")
-    func mixed() async throws {
-        try await tell("observe hold hold n *", answer: "observing hold")
-        try await tell("observe deliverImmediately deliverImmediately m *", answer: "observing deliverImmediately")
-        try await tell("suspend", answer: "suspended")
-        try await post("n 1", "m 1", "n 2", "n 3")
-        try await expectDeliveries(["hold n 1", "deliverImmediately m 1"])
-        try await untilWaiting(2)
-        try await tell("resume", answer: "resumed")
-        try await expectDeliveries(["hold n 1", "deliverImmediately m 1", "hold n 2", "hold n 3"])
-    }
-
-    // CF-S14, on the main queue: the flush has handed all notifications to the queue before the first call.
-    @Test("a suspension during a delivery of a flush leaves the rest waiting")
-    func suspendingInAFlush() async throws {
-        try await observe("hold")
-        try await tell("suspend", answer: "suspended")
-        try await post("n 1", "n suspend", "n 2", "n 3")
-        try await untilWaiting(4)
-        try await tell("resume", answer: "resumed")
-        try await expectDeliveries(["hold n 1", "hold n suspend"])
-        try await untilWaiting(2)
-        #expect(deliveries.count == 2)
-        try await tell("resume", answer: "resumed")
-        try await expectDeliveries(["hold n 1", "hold n suspend", "hold n 2", "hold n 3"])
-    }
-
     // CF-B6, D4: GNUstep loses the connection, and the poster dies of an exception.
     @Test("20 000 posts to a suspended process harm neither process, and as many as the bound allows arrive")
     func backPressure() async throws {

@@ -6,11 +6,8 @@
 //     post NAME OBJECT [immediately | everywhere]    answers `posted`
 //     waiting                                answers `waiting COUNT`
 //     hear NAME                              observes the Darwin name; answers `hearing`
-//     vanish NAME COUNT                      posts the Darwin name COUNT times, flushes, and ends by `_exit` without an answer
 //     choke                                  makes standard error a full pipe that nobody reads; answers `choked`
 //     memory                                 answers `memory KIB`: the most that was resident since it was asked last
-//
-// The delivery of an object `suspend` suspends the center from within.
 import Dispatch
 import Glibc
 import NotifyCenter
@@ -65,7 +62,7 @@ final class Probe {
             let behaviors: [Substring: SuspensionBehavior] = [
                 "drop": .drop, "coalesce": .coalesce, "hold": .hold, "deliverImmediately": .deliverImmediately,
             ]
-            let (label, center) = (words[1], center)
+            let label = words[1]
             let observation = try center.observe(
                 wildcard(words[3]).map { NotificationName($0) },
                 object: wildcard(words[4]),
@@ -73,7 +70,6 @@ final class Probe {
                 suspensionBehavior: behaviors[words[2]] ?? .drop
             ) { notification in
                 say("\(label) \(notification.name) \(notification.object ?? "-")")
-                if notification.object == "suspend" { center.isSuspended = true }
             }
             observations.append(observation)
             return "observing \(label)"
@@ -91,10 +87,6 @@ final class Probe {
             }
             observations.append(observation)
             return "hearing"
-        case ("vanish", 3):
-            for _ in 0..<(Int(words[2]) ?? 0) { try darwin.post(NotificationName(String(words[1]))) }
-            try darwin.flush()
-            _exit(0)
         case ("choke", 1):
             choke()
             return "choked"
