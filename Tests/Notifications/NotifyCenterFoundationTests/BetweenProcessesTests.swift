@@ -14,23 +14,15 @@ struct BetweenProcessesTests {
     }
 
     // CF-D2, CF-P10
-    @Test("a block is called on the main thread of another process, whose main run loop runs")
-    func runLoop() async throws {
-        let observer = try probe("observe", "com.example.n")
-        try await observer.line { $0 == "ready" }
+    @Test("a block is called in other processes: on the main thread of a run loop, and in dispatchMain")
+    func mainLoops() async throws {
+        let (looping, dispatching) = (try probe("observe", "com.example.n"), try probe("dispatch", "com.example.n"))
+        for observer in [looping, dispatching] { try await observer.line { $0 == "ready" } }
         #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
-        try await observer.line { $0 == "com.example.n object text true main:true" }
+        try await looping.line { $0 == "com.example.n object text true main:true" }
+        try await dispatching.line { $0.hasPrefix("com.example.n object text true") }
         DistributedNotificationCenter(bus: bus.bus).post(name: .init("com.example.n"), object: nil)
-        try await observer.line { $0 == "com.example.n - - false main:true" }
-    }
-
-    // CF-D2
-    @Test("a block is called in a process that sits in dispatchMain")
-    func dispatchMain() async throws {
-        let observer = try probe("dispatch", "com.example.n")
-        try await observer.line { $0 == "ready" }
-        #expect(try await probe("post", "com.example.n", "object", "text").exitStatus() == 0)
-        try await observer.line { $0.hasPrefix("com.example.n object text true") }
+        try await looping.line { $0 == "com.example.n - - false main:true" }
     }
 
     /// The same type as in the other process.
@@ -51,11 +43,9 @@ struct BetweenProcessesTests {
         try await observer.line { $0 == "4 [\"a\", \"b\"]" }
         var (typed, untyped) = (messages.makeAsyncIterator(), plain.makeAsyncIterator())
         let order = await typed.next()
-        #expect(order?.count == 4)
-        #expect(order?.notes == ["a", "b"])
+        #expect(order?.count == 4 && order?.notes == ["a", "b"])
         let notification = await untyped.next()
-        #expect(notification?.object as? String == "till-3")
-        #expect(notification?.userInfo?["count"] as? Int == 4)
+        #expect(notification?.object as? String == "till-3" && notification?.userInfo?["count"] as? Int == 4)
         try center.post(Order(count: 5, notes: []))
         try await observer.line { $0 == "5 []" }
     }

@@ -172,7 +172,9 @@ struct MessageTests {
         for number in 0..<15 { try center.post(Ping(number: number)) }
         try await eventually("five have given way") { messages?.droppedCount == 5 }
         var iterator = messages?.makeAsyncIterator()
-        for number in 5..<15 { #expect(await iterator?.next()?.number == number) }
+        var taken: [Int?] = []
+        for _ in 5..<15 { taken.append(await iterator?.next()?.number) }
+        #expect(taken == Array(5..<15))
         messages = nil
         iterator = nil
         #expect(underlying.statistics.observers == 0)
@@ -213,32 +215,27 @@ struct MessageTests {
     }
 
     // CF-U8
-    @Test("observers ignore and count what they cannot decode, too")
+    @Test("observers ignore and count what they cannot decode, and take no payload for an empty one")
     func undecodableForObservers() async throws {
+        let empty = Log()
         let tokens = [
             try center.addObserver(for: Screen.self) { _ in Issue.record("no screen came") },
             try center.addObserver(for: Ping.self) { _ in Issue.record("no ping came") },
+            try center.addObserver(for: Empty.self) { _ in empty.add("empty") },
         ]
         try underlying.post("screen", userInfo: ["number": "one"])
         try underlying.post("ping", userInfo: ["number": 1.5])
-        try await eventually("both are counted") { center.undecodableMessageCount == 2 }
-        withExtendedLifetime(tokens) {}
-    }
-
-    @Test("a message without properties arrives, and a missing payload decodes as an empty one")
-    func empty() async throws {
-        var iterator = try center.messages(for: Empty.self).makeAsyncIterator()
         try center.post(Empty())
         try underlying.post(NotificationName(Empty.name))
-        #expect(await iterator.next() != nil)
-        #expect(await iterator.next() != nil)
+        try await eventually("all are counted") { center.undecodableMessageCount == 2 && empty.all.count == 2 }
+        withExtendedLifetime(tokens) {}
     }
 
     @Test("a message without named values is refused, and so is one that exceeds the bounds")
     func refusals() throws {
         #expect(throws: EncodingError.self) { try center.post(Single.value) }
         var large = Everything()
-        large.data = Data(count: 17 << 20)
+        large.data = Data(count: 2 << 20)
         #expect(throws: DBusError.self) { try center.post(large) }
         let lost = DistributedNotificationCenter(bus: .address("unix:path=/nowhere/bus"))
         #expect(throws: DBusError.self) { try lost.post(Ping(number: 1)) }
@@ -259,11 +256,7 @@ struct MessageTests {
         try center.post(Note(text: "null"))
         #expect(await iterator.next() == Note(text: "null"))
         #expect(underlying.statistics.received == 1)
-    }
-
-    @Test("if the type has nil, that text arrives as nil")
-    func textOfNilAsNil() async throws {
-        var iterator = try center.messages(for: Note.self).makeAsyncIterator()
+        // If the type has nil, the text arrives as nil.
         try center.post(Note(optional: "$null", gaps: ["a", "$null"]))
         #expect(await iterator.next() == Note(optional: nil, gaps: ["a", nil]))
     }

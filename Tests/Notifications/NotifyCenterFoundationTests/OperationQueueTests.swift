@@ -71,15 +71,16 @@ struct OperationQueueTests {
     @Test("on a queue that allows several operations at once, blocks of one observer run one by one and in order")
     func wideQueue() async throws {
         queue.maxConcurrentOperationCount = 8
+        queue.name = "wide"
         observe { [log] in
-            log.add("begin \($0)")
+            log.add("begin \($0) \(OperationQueue.current?.name ?? "-")")
             // Enough time for another block to begin.
             Thread.sleep(forTimeInterval: 0.000_2)
             log.add("end \($0)")
         }
         post(1...300)
         try await eventually("all are delivered") { log.all.count == 600 }
-        #expect(log.all == (1...300).flatMap { ["begin \($0)", "end \($0)"] })
+        #expect(log.all == (1...300).flatMap { ["begin \($0) wide", "end \($0)"] })
     }
 
     @Test("an operation that has run holds none of those before it")

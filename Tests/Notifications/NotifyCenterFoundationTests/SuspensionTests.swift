@@ -68,9 +68,12 @@ struct SuspensionTests {
         center.suspended = false
         try await eventually("what waited is delivered") { log.all.count == 7 }
         let byBehavior = Dictionary(grouping: log.all) { $0.prefix { $0 != " " } }
-        #expect(byBehavior["hold"] == ["hold n A", "hold n A", "hold n B"])
-        #expect(byBehavior["coalesce"] == ["coalesce n A", "coalesce n B"])
-        #expect(byBehavior["default"] == ["default n A", "default n B"])
+        #expect(
+            byBehavior == [
+                "hold": ["hold n A", "hold n A", "hold n B"], "coalesce": ["coalesce n A", "coalesce n B"],
+                "default": ["default n A", "default n B"],
+            ]
+        )
     }
 
     // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
