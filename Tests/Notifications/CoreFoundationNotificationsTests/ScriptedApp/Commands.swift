@@ -1,14 +1,10 @@
 import CoreFoundationNotifications
 import Foundation
-import Synchronization
-
-/// What an observer does when it is called, by its number.
-private let reactions = Mutex<[Int: String]>([:])
 
 /// `add CENTER OBSERVER NAME OBJECT BEHAVIOR`, `add-without-callback …`, `remove CENTER OBSERVER NAME OBJECT`,
 /// `remove-every CENTER OBSERVER`, `post CENTER NAME OBJECT USERINFO IMMEDIATELY`,
-/// `post-with-options CENTER NAME OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`,
-/// `when OBSERVER COMMAND…`. One blank between words; texts are percent-encoded, `-` is NULL, as is observer 0.
+/// `post-with-options CENTER NAME OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`.
+/// One blank between words; texts are percent-encoded, `-` is NULL, as is observer 0.
 func perform(_ line: String) {
     let words = line.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let center = words.count > 1 ? center(named: words[1]) : nil
@@ -48,13 +44,11 @@ func perform(_ line: String) {
         )
     case "suspend": _CFNotificationCenterSetSuspended(center, words[2] == "true")
     case "show-suspended": say("suspended \(_CFNotificationCenterIsSuspended(center))")
-    case "when":
-        reactions.withLock { $0[number(words[1])] = words[2...].joined(separator: " ") }
     default: say("unknown command: \(line)")
     }
 }
 
-/// The callback of all observers: prints its arguments, and does what the command asked for.
+/// The callback of all observers: prints its arguments.
 private let heard: CFNotificationCallback = { center, observer, name, object, userInfo in
     let number = Int(bitPattern: observer)
     let nameOfCenter = centerName(center)
@@ -69,7 +63,6 @@ private let heard: CFNotificationCallback = { center, observer, name, object, us
         Thread.isMainThread ? "main" : "other",
     ]
     say(parts.joined(separator: ", "))
-    if let reaction = reactions.withLock({ $0[number] }) { perform(reaction) }
 }
 
 /// Prints a line at once, whole.

@@ -16,7 +16,6 @@ final class LocalObserver: Sendable {
     }
 
     private let recorded = Locked<[Call]>([])
-    private let reaction = Locked<(@Sendable () -> Void)?>(nil)
 
     /// The living observers by address, because a post of another suite may call one while it ends.
     fileprivate static let living = Locked<[UInt: Reference]>([:])
@@ -48,9 +47,6 @@ final class LocalObserver: Sendable {
         return calls.filter { $0.thread == thread }
     }
 
-    /// Sets what it does whenever it is called.
-    func whenCalled(_ reaction: @escaping @Sendable () -> Void) { self.reaction.withLock { $0 = reaction } }
-
     func add(_ name: String?, object: UnsafeRawPointer? = nil, behavior: Int = 0) {
         add(named: name.map(makeString), object: object, behavior: behavior)
     }
@@ -74,10 +70,7 @@ final class LocalObserver: Sendable {
         CFNotificationCenterPostNotification(center, makeString(name), object, userInfo, false)
     }
 
-    fileprivate func record(_ call: Call) {
-        recorded.withLock { $0.append(call) }
-        reaction.withLock { $0 }?()
-    }
+    fileprivate func record(_ call: Call) { recorded.withLock { $0.append(call) } }
 }
 
 private let callback: CFNotificationCallback = { center, observer, name, object, userInfo in
