@@ -6,8 +6,8 @@ import Testing
 @Suite("The porting guide")
 struct PortingGuideTests {
     /// A form that Linux's compiler refuses, and the part of its error that the page quotes.
-    struct Form: Sendable, CustomTestStringConvertible {
-        let testDescription: String
+    struct Form: Sendable {
+        let description: String
         var imports = "import AppleNotifications\nimport Foundation"
         var mode = 5
         let source: String
@@ -16,7 +16,7 @@ struct PortingGuideTests {
 
     private static let forms = [
         Form(
-            testDescription: "no import",
+            description: "no import",
             imports: "import Foundation",
             source: """
                 let center = CFNotificationCenterGetDarwinNotifyCenter()
@@ -32,7 +32,7 @@ struct PortingGuideTests {
             ]
         ),
         Form(
-            testDescription: "CoreFoundation in place of AppleNotifications",
+            description: "CoreFoundation in place of AppleNotifications",
             imports: "import CoreFoundation\nimport Foundation",
             source: #"let name = CFNotificationName("n" as CFString)"#,
             words: [
@@ -41,7 +41,7 @@ struct PortingGuideTests {
             ]
         ),
         Form(
-            testDescription: "CoreFoundation beside AppleNotifications",
+            description: "CoreFoundation beside AppleNotifications",
             imports: "import AppleNotifications\nimport CoreFoundation\nimport Foundation",
             source: """
                 let center = CFNotificationCenterGetDarwinNotifyCenter()
@@ -53,7 +53,7 @@ struct PortingGuideTests {
             ]
         ),
         Form(
-            testDescription: "a callback as a parameter that does not escape",
+            description: "a callback as a parameter that does not escape",
             source: """
                 func observe(callback: CFNotificationCallback) {
                     CFNotificationCenterAddObserver(nil, nil, callback, nil, nil, .drop)
@@ -62,12 +62,12 @@ struct PortingGuideTests {
             words: ["passing non-escaping parameter 'callback' to function expecting an '@escaping' closure"]
         ),
         Form(
-            testDescription: "a C function pointer",
+            description: "a C function pointer",
             source: "let callback: @convention(c) (CFNotificationCenter?, CFNotificationName?) -> Void = { _, _ in }",
             words: ["is not representable in Objective-C, so it cannot be used with '@convention(c)'"]
         ),
         Form(
-            testDescription: "what Linux's Foundation lacks",
+            description: "what Linux's Foundation lacks",
             source: """
                 final class Model: NSObject {
                     let selector = #selector(changed(_:))
@@ -85,13 +85,13 @@ struct PortingGuideTests {
             ]
         ),
         Form(
-            testDescription: "Darwin",
+            description: "Darwin",
             imports: "import Darwin",
             source: "",
             words: ["no such module 'Darwin'"]
         ),
         Form(
-            testDescription: "a name as a constant in Swift 6 mode",
+            description: "a name as a constant in Swift 6 mode",
             mode: 6,
             source: #"enum Names { static let changed = "n" as CFString }"#,
             words: [
@@ -101,25 +101,42 @@ struct PortingGuideTests {
         ),
     ]
 
-    @Test("it quotes the compiler's error for each form that does not compile", arguments: forms)
-    func words(of form: Form) async throws {
+    /// Forms of one language mode are compiled together. A form whose import fails is alone, because the compiler reports
+    /// nothing else then.
+    private static let modules = [
+        forms.filter { $0.mode == 5 && !$0.source.isEmpty }, forms.filter { $0.source.isEmpty },
+        forms.filter { $0.mode == 6 },
+    ]
+
+    @Test("it quotes the compiler's error for each form that does not compile", arguments: modules.indices)
+    func words(ofModule index: Int) async throws {
         let directory = try TemporaryDirectory("notify-center-porting")
-        let file = "\(directory.path)/form.swift"
-        try "\(form.imports)\n\(form.source)\n".write(toFile: file, atomically: true, encoding: .utf8)
+        let forms = Self.modules[index]
+        let files = forms.indices.map { "\(directory.path)/form\($0).swift" }
+        for (number, form) in forms.enumerated() {
+            try "\(form.imports)\nfunc form\(number)() {\n\(form.source)\n}\n"
+                .write(toFile: files[number], atomically: true, encoding: .utf8)
+        }
         let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
         // The directories of the C modules that these modules need.
         let maps = "\(Self.repository)/Sources/Bus/CDBus"
         let script = """
-            swiftc -typecheck -swift-version \(form.mode) -I "$0/Modules" $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
-                $(printf ' -Xcc -fmodule-map-file=%s' "$1/module.modulemap" "$0"/*.build/module.modulemap) "$2"
+            products=$0 maps=$1 mode=$2
+            shift 2
+            swiftc -typecheck -wmo -swift-version $mode -I "$products/Modules" \
+                $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
+                $(printf ' -Xcc -fmodule-map-file=%s' "$maps/module.modulemap" "$products"/*.build/module.modulemap) "$@"
             """
-        let compiler = try ChildProcess("sh", ["-c", script, products, maps, file])
+        let compiler = try ChildProcess("sh", ["-c", script, products, maps, "\(forms[0].mode)"] + files)
         #expect(await compiler.exitStatus() == 1)
         let page = try String(contentsOfFile: "\(Self.repository)/\(Self.page)", encoding: .utf8)
             .replacing("\n", with: " ")
-        for words in form.words {
-            #expect(compiler.errorText.contains(words))
-            #expect(page.contains(words))
+        for (file, form) in zip(files, forms) {
+            let errors = compiler.errorText.split(separator: "\n").filter { $0.hasPrefix("\(file):") }
+            for words in form.words {
+                #expect(errors.contains { $0.contains(words) }, "\(form.description): \(words)")
+                #expect(page.contains(words), "\(form.description): \(words)")
+            }
         }
     }
 
