@@ -30,11 +30,8 @@ struct CenterFormsTests {
     // CF-T1, CF-T2
     @Test("each function always returns the same center")
     func identity() {
-        #expect(CFNotificationCenterGetLocalCenter() === CFNotificationCenterGetLocalCenter())
-        #expect(CFNotificationCenterGetDarwinNotifyCenter() === CFNotificationCenterGetDarwinNotifyCenter())
-        #expect(CFNotificationCenterGetDistributedCenter() === CFNotificationCenterGetDistributedCenter())
         let centers: [CFNotificationCenter] = [.local, .darwinNotify, .distributed]
-        #expect(Set(centers).count == 3)
+        #expect(Set(centers + [.local, .darwinNotify, .distributed]).count == 3)
         #expect(centers.map(\.kindOfCenter) == ["local", "darwin", "distributed"])
         #expect(centers.map(\.description).allSatisfy { $0.hasPrefix("<CFNotificationCenter ") })
     }
