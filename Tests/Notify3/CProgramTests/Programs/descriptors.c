@@ -58,16 +58,12 @@ static void several_tokens_share_one(void) {
 
 static void a_slow_reader_loses_repetitions_only(void) {
     // a.9, not as Darwin does: a full descriptor is never closed, and after the last post each token comes once more.
+    // Private names cost no time on the bus.
     enum { POSTS = 40000 };
     int fd = -1, first = -1, second = -1;
-    EXPECT_OK(notify_register_file_descriptor("org.example.slow.1", &fd, 0, &first));
-    EXPECT_OK(notify_register_file_descriptor("org.example.slow.2", &fd, NOTIFY_REUSE, &second));
-    for (int i = 0; i < POSTS; i++) {
-        EXPECT_OK(notify_post(i % 2 ? "org.example.slow.1" : "org.example.slow.2"));
-        // So that nobody has much to catch up with, on a busy machine.
-        if (i % 1000 == 0) fence();
-    }
-    fence();
+    EXPECT_OK(notify_register_file_descriptor("self.slow.1", &fd, 0, &first));
+    EXPECT_OK(notify_register_file_descriptor("self.slow.2", &fd, NOTIFY_REUSE, &second));
+    for (int i = 0; i < POSTS; i++) EXPECT_OK(notify_post(i % 2 ? "self.slow.1" : "self.slow.2"));
     settle();
     int firsts = 0, seconds = 0;
     while (is_readable(fd, 0)) {
@@ -79,7 +75,7 @@ static void a_slow_reader_loses_repetitions_only(void) {
     EXPECT(firsts >= 1 && firsts <= POSTS);
     EXPECT(seconds >= 1 && seconds <= POSTS);
     // It goes on as before.
-    EXPECT_OK(notify_post("org.example.slow.1"));
+    EXPECT_OK(notify_post("self.slow.1"));
     int token;
     do { token = next_token(fd); } while (token == second);
     EXPECT_EQUAL(token, first);
@@ -90,12 +86,9 @@ static void a_slow_reader_loses_repetitions_only(void) {
 static void the_last_word_reaches_a_full_descriptor(void) {
     // A post that comes while there is no room is told when there is: the reader has read all that was there before it.
     int fd = -1, late = -1, flooding = -1;
-    EXPECT_OK(notify_register_file_descriptor("org.example.full", &fd, 0, &flooding));
+    EXPECT_OK(notify_register_file_descriptor("self.full", &fd, 0, &flooding));
     EXPECT_OK(notify_register_file_descriptor("org.example.late", &fd, NOTIFY_REUSE, &late));
-    for (int i = 0; i < 70000; i++) {
-        EXPECT_OK(notify_post("org.example.full"));
-        if (i % 1000 == 0) fence();
-    }
+    for (int i = 0; i < 40000; i++) EXPECT_OK(notify_post("self.full"));
     EXPECT_OK(notify_post("org.example.late"));
     settle();
     int token;

@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/watched", folder);
     snprintf(other, sizeof other, "%s/deleted", folder);
 
-    int fd = -1, token = -1, bystander = -1, bystander_fd = -1, own = -1;
+    int fd = -1, token = -1, bystander = -1, bystander_fd = -1, own = -1, asked = watch("org.example.file");
     EXPECT_OK(notify_register_file_descriptor("org.example.file", &fd, 0, &token));
     EXPECT_OK(notify_register_file_descriptor("org.example.file", &bystander_fd, 0, &bystander));
     // Rules, a.13: `self.` names, relative paths and second paths are refused.
@@ -28,8 +28,13 @@ int main(int argc, char **argv) {
     // The kernel grants few inotify instances, and gives back those of ended processes with a delay.
     EVENTUALLY(notify_monitor_file(token, path, 0) == NOTIFY_STATUS_OK);
     EXPECT_EQUAL(notify_monitor_file(token, other, 0), NOTIFY_STATUS_INVALID_REQUEST);
+    EXPECT_OK(notify_monitor_file(asked, path, 0));
+    EXPECT_EQUAL(checked(asked), 0);
     touch(path);
     EXPECT_EQUAL(next_token(fd), token);
+    EVENTUALLY(checked(asked) == 1);
+    // Cancelled is not told any more, and the other registration is.
+    EXPECT_OK(notify_cancel(asked));
     // Again, when it is written, and when it goes.
     while (is_readable(fd, 300)) next_token(fd);
     touch(path);

@@ -108,7 +108,6 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         return posted.wait(timeout: .now() + 120) == .success ? "posted" : "not posted"
     case "register-in-handler": return registerInHandler()
     case "suspend-process": return "status \(notify_suspend_pid(number))"
-    case "resume-process": return "status \(notify_resume_pid(number))"
     case "dump": return "status \(notify_dump_status(first))"
     default: return "unknown"
     }

@@ -6,16 +6,14 @@ import Testing
 @Suite struct PathNameTests {
     // Rules, a.4
     @Test func aNameMaySayWhichPathItMonitors() {
-        func pathName(_ rest: String) -> PathName? {
-            PathName("com.apple.system.notify.service.path:\(rest)")
+        let names: [(rest: String, path: String, flags: UInt32)] = [
+            ("/etc/hosts", "/etc/hosts", 0), ("3:/etc/hosts", "/etc/hosts", 3), ("0x3f:/etc/hosts", "/etc/hosts", 0x3F),
+            ("/tmp/a:b", "/tmp/a:b", 0), ("x:/tmp", "x:/tmp", 0),
+        ]
+        for (rest, path, flags) in names {
+            let name = PathName("com.apple.system.notify.service.path:\(rest)")
+            #expect(name?.path == path && name?.flags == flags, "\(rest)")
         }
-        #expect(pathName("/etc/hosts")?.path == "/etc/hosts")
-        #expect(pathName("/etc/hosts")?.flags == 0)
-        #expect(pathName("3:/etc/hosts")?.path == "/etc/hosts")
-        #expect(pathName("3:/etc/hosts")?.flags == 3)
-        #expect(pathName("0x3f:/etc/hosts")?.flags == 0x3F)
-        #expect(pathName("/tmp/a:b")?.path == "/tmp/a:b")
-        #expect(pathName("x:/tmp")?.path == "x:/tmp")
         #expect(PathName("com.apple.system.timezone") == nil)
     }
 }

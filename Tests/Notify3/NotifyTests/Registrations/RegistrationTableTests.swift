@@ -20,10 +20,8 @@ import Testing
         table.add(5, name: "menu", kind: .check, sink: nil, resource: 7)
         table.add(6, name: "order", kind: .file, sink: "sink 6", resource: 8)
         let (menu, order, unknown) = (table.posted("menu"), table.posted("order"), table.posted("else"))
-        #expect(tokens(menu) == [2, 3, 4])
+        #expect([tokens(menu), tokens(order), tokens(unknown)] == [[2, 3, 4], [6], []])
         #expect(menu.map(\.sink) == ["sink 2", "sink 3", "sink 4"])
-        #expect(tokens(order) == [6])
-        #expect(unknown.isEmpty)
     }
 
     // Rules, a.10: nested, counted, one pending notification with the last resumption.
@@ -36,14 +34,10 @@ import Testing
             let posted = table.posted("menu")
             #expect(tokens(posted) == [3])
         }
-        let afterOne = table.resume(2)
-        #expect(afterOne != nil)
-        #expect(afterOne??.token == nil)
-        let afterTwo = table.resume(2)
-        #expect(afterTwo??.token == 2)
-        let (again, posted) = (table.resume(2), table.posted("menu"))
-        #expect(again != nil)
-        #expect(again??.token == nil)
+        let (afterOne, afterTwo, again) = (table.resume(2), table.resume(2), table.resume(2))
+        #expect(afterOne != nil && again != nil)
+        #expect([afterOne, afterTwo, again].map { $0??.token } == [nil, 2, nil])
+        let posted = table.posted("menu")
         #expect(tokens(posted) == [2, 3])
     }
 
@@ -70,9 +64,7 @@ import Testing
     @Test func anInvalidTokenIsRefused() {
         var table = table([2])
         let (suspended, resumed, removed) = (table.suspend(9), table.resume(9), table.remove(9))
-        #expect(!suspended)
-        #expect(resumed == nil)
-        #expect(removed == nil)
+        #expect(!suspended && resumed == nil && removed == nil)
     }
 
     // Rules, a.10: cancelling drops the pending notification.
@@ -81,11 +73,9 @@ import Testing
         _ = table.suspend(2)
         _ = table.posted("menu")
         let removed = table.remove(2)
-        #expect(removed?.registration.isPending == true)
-        #expect(removed?.lastOfName == nil)
+        #expect(removed?.registration.isPending == true && removed?.lastOfName == nil)
         let (resumed, posted) = (table.resume(2), table.posted("menu"))
-        #expect(resumed == nil)
-        #expect(tokens(posted) == [3])
+        #expect(resumed == nil && tokens(posted) == [3])
     }
 
     // Rules, a.11: state dies with the last registration.
@@ -93,11 +83,9 @@ import Testing
         var table = table([2, 3])
         table.setState(StateReport(value: 5, time: 1), of: "menu")
         let first = table.remove(2)
-        #expect(first?.lastOfName == nil)
-        #expect(table.state(of: "menu") == 5)
+        #expect(first?.lastOfName == nil && table.state(of: "menu") == 5)
         let last = table.remove(3)
-        #expect(last?.lastOfName == 7)
-        #expect(table.resource(of: "menu") == nil)
+        #expect(last?.lastOfName == 7 && table.resource(of: "menu") == nil)
         table.add(4, name: "menu", kind: .check, sink: nil, resource: 7)
         #expect(table.state(of: "menu") == 0)
     }
@@ -138,13 +126,9 @@ import Testing
             let posted = table.posted("menu")
             #expect(posted.isEmpty)
         }
-        let first = table.resumeProcess()
-        #expect(first.isEmpty)
-        let second = table.resumeProcess()
         // Token 3 is still suspended by itself.
-        #expect(tokens(second) == [2, 4])
-        let third = table.resume(3)
-        #expect(third??.token == 3)
+        let (first, second, third) = (table.resumeProcess(), table.resumeProcess(), table.resume(3))
+        #expect(first.isEmpty && tokens(second) == [2, 4] && third??.token == 3)
         let none = table.resumeProcess()
         #expect(none.isEmpty)
     }
@@ -153,15 +137,11 @@ import Testing
         var table = table()
         let monitor = MonitorReport(token: 3, path: "/etc/hosts", flags: 0)
         let (isFirst, isSecond) = (table.addMonitor(monitor), table.addMonitor(monitor))
-        #expect(isFirst)
-        #expect(!isSecond)
         let fired = table.fired(3)
-        #expect(fired?.token == 3)
+        #expect(isFirst && !isSecond && fired?.token == 3)
         _ = table.suspend(3)
-        let held = table.fired(3)
-        #expect(held == nil)
-        let resumed = table.resume(3)
-        #expect(resumed??.token == 3)
+        let (held, resumed) = (table.fired(3), table.resume(3))
+        #expect(held == nil && resumed??.token == 3)
     }
 
     @Test func theReportHasWhatNotifydAsksFor() {
