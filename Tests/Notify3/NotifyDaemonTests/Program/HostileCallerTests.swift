@@ -83,14 +83,6 @@ import Testing
         #expect(try await stillServes())
     }
 
-    @Test func lineBreaksInNamesAreEscapedInTheStatus() async throws {
-        try await client.enter("a\nname “b”: state 9")
-        client.answers(["a\nname “b”: state 9"])
-        let connection = client.connection
-        let status = try NotifydProtocol.status { call throws(DBusError) in try connection.callAndWait(taking: call) }
-        #expect(status.contains("name “a\\u{a}name “b”: state 9”: state 0\n") == true)
-    }
-
     /// notifyd asks the bus who a client is: a client cannot pretend to be another.
     @Test func signalsInNotifydsNameChangeNothing() async throws {
         try await client.set("a", 5)

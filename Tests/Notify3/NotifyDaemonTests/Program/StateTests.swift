@@ -14,38 +14,6 @@ import Testing
         client = try Client(daemon.bus)
     }
 
-    @Test func aStateIsSeenByAllAndDiesWithTheLastRegistration() async throws {
-        let other = try Client(daemon.bus)
-        try await client.enter("a")
-        try await other.enter("a")
-        try await client.set("a", .max)
-        #expect(try await other.state("a") == .max)
-        try await client.leave("a")
-        #expect(try await other.state("a") == .max)
-        try await other.leave("a")
-        #expect(try await client.state("a") == 0)
-    }
-
-    @Test func settingEntersTheName() async throws {
-        try await client.set("a", 7)
-        #expect(try await client.state("a") == 7)
-        client.answers(["a"])
-        #expect(try await client.list().processes.first?.report.names.map(\.name) == ["a"])
-    }
-
-    @Test func theStateOfAProcessThatIsKilledIsGone() async throws {
-        let other = try ChildProcess(ChildProcess.built("notifyd-client"), environment: daemon.bus.environment)
-        try await other.line { $0.hasPrefix("ready") }
-        try other.write("call Enter as:a")
-        try other.write("call SetState s:a t:5 t:1")
-        // Both calls are answered by the same word.
-        try await eventually("its state is there") { try await client.state("a") == 5 }
-        other.kill()
-        try await eventually("its state is gone") { try await client.state("a") == 0 }
-        client.answers(nil)
-        #expect(try await client.list().processes.isEmpty)
-    }
-
     @Test func callsOfOneClientKeepTheirOrder() async throws {
         for round in UInt64(1)...200 {
             let connection = try Client(daemon.bus)

@@ -15,17 +15,12 @@ import Testing
     // Rules, a.3 and a.10
     @Test mutating func suspensionOfAProcessIsCounted() throws {
         let root = Identity(user: 0, process: 1)
-        let result1 = try state.suspendProcess(10, by: root)
-        #expect(result1 == [.suspend(connection: ":1.1", times: 1)])
-        let result2 = try state.suspendProcess(10, by: user)
-        #expect(result2 == [.suspend(connection: ":1.1", times: 1)])
+        let suspensions = [try state.suspendProcess(10, by: root), try state.suspendProcess(10, by: user)]
+        #expect(suspensions == Array(repeating: [.suspend(connection: ":1.1", times: 1)], count: 2))
         #expect(state.page(0, for: .root).processes.first?.report.suspensions == 2)
-        let result3 = try state.resumeProcess(10, by: user)
-        #expect(result3 == [.resume(connection: ":1.1")])
-        let result4 = try state.resumeProcess(10, by: user)
-        #expect(result4 == [.resume(connection: ":1.1")])
-        let result5 = try state.resumeProcess(10, by: user)
-        #expect(result5 == [])
+        var resumptions: [[DaemonState.Action]] = []
+        for _ in 0..<3 { resumptions.append(try state.resumeProcess(10, by: user)) }
+        #expect(resumptions == [[.resume(connection: ":1.1")], [.resume(connection: ":1.1")], []])
     }
 
     // Otherwise the bus would keep a message for it with each call.
@@ -37,14 +32,13 @@ import Testing
     }
 
     @Test func onlyRootAndTheProcesssUserSuspend() {
-        #expect(
-            state.refusal { _ = try $0.suspendProcess(10, by: Identity(user: 502, process: 1)) } == .notAuthorized
-        )
-        #expect(
-            state.refusal { _ = try $0.resumeProcess(10, by: Identity(user: 502, process: 1)) } == .notAuthorized
-        )
-        #expect(state.refusal { _ = try $0.suspendProcess(11, by: user) } == .noSuchProcess)
-        #expect(state.refusal { _ = try $0.suspendProcess(0, by: user) } == .noSuchProcess)
+        let stranger = Identity(user: 502, process: 1)
+        #expect(state.refusal { _ = try $0.suspendProcess(10, by: stranger) } == .notAuthorized)
+        #expect(state.refusal { _ = try $0.resumeProcess(10, by: stranger) } == .notAuthorized)
+        for process in [11, 0] as [UInt32] {
+            #expect(state.refusal { _ = try $0.suspendProcess(process, by: user) } == .noSuchProcess)
+            #expect(state.refusal { _ = try $0.resumeProcess(process, by: user) } == .noSuchProcess)
+        }
     }
 
     @Test mutating func aSecondConnectionOfASuspendedProcessIsSuspendedToo() throws {

@@ -69,8 +69,6 @@ final class Client: Sendable {
     @discardableResult
     func enter(_ names: String...) async throws -> [DBusValue] { try await call(.enter, .names(names)) }
 
-    func leave(_ names: String...) async throws { try await call(.leave, .names(names)) }
-
     func set(_ name: String, _ value: UInt64, at time: UInt64 = 1) async throws {
         try await call(.setState, .string(name), .uint64(value), .uint64(time))
     }
