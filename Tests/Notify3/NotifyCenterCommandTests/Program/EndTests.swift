@@ -5,20 +5,18 @@ import Testing
 
 @Suite("How notify-center ends")
 struct EndTests {
-    @Test(
-        "wrong usage is 64, and does nothing",
-        arguments: [
+    @Test("wrong usage is 64, and does nothing")
+    func usage() async throws {
+        let bus = try await ProgramBus("notify-center")
+        for arguments in [
             ["-x"], ["post"], ["watch"], ["post", "a", "b"], ["post", "a", "--object", "o"],
             ["watch", "a", "--object", "o"],
             ["post", "a", "--userinfo", "{}"], ["watch", "a", "--count", "0"], ["list", "--json", "--names"],
             ["post", "a", "--bus", "nowhere"],
-        ]
-    )
-    func usage(arguments: [String]) async throws {
-        let bus = try await ProgramBus("notify-center")
-        let result = try await bus.run(arguments)
-        #expect(result.status == 64)
-        #expect(result.lines.isEmpty && !result.errors.isEmpty)
+        ] {
+            let result = try await bus.run(arguments)
+            #expect(result.status == 64 && result.lines.isEmpty && !result.errors.isEmpty, "\(arguments): \(result)")
+        }
     }
 
     @Test("--help and --version are on standard output")
@@ -34,20 +32,19 @@ struct EndTests {
         #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notify-center")])
     }
 
-    @Test(
-        "a bus that is not there is 69, with the address and what helps",
-        arguments: [
+    @Test("a bus that is not there is 69, with the address and what helps")
+    func noBus() async throws {
+        let bus = try await ProgramBus("notify-center")
+        for command in [
             ["post", "n"], ["post", "n", "--distributed"], ["watch", "n"], ["watch", "n", "--distributed"], ["monitor"],
             ["list"],
-        ]
-    )
-    func noBus(command: [String]) async throws {
-        let result = try await ProgramBus("notify-center").run(command + ["--bus", "unix:path=/nowhere/bus"])
-        #expect(result.status == 69)
-        #expect(result.lines.isEmpty)
-        #expect(result.errors.hasPrefix("notify-center: "))
-        #expect(result.errors.contains("/nowhere/bus"))
-        #expect(result.errors.contains("check that the bus runs"))
+        ] {
+            let result = try await bus.run(command + ["--bus", "unix:path=/nowhere/bus"])
+            #expect(result.status == 69 && result.lines.isEmpty, "\(command): \(result)")
+            for part in ["notify-center: ", "/nowhere/bus", "check that the bus runs"] {
+                #expect(result.errors.contains(part), "\(command): \(result)")
+            }
+        }
     }
 
     @Test("another user's name is 77, with the reason")
@@ -70,12 +67,13 @@ struct EndTests {
         #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
-    @Test("a full disk, and no standard output at all, are 74 with the reason", arguments: ["> /dev/full", ">&-"])
-    func unwritable(output: String) async throws {
+    @Test("a full disk, and no standard output at all, are 74 with the reason")
+    func unwritable() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
-        let result = try await bus.shell(#""$N" list \#(output); echo $?"#)
-        #expect(result.lines == ["74"])
-        #expect(result.errors.contains("could not write the output"))
+        for output in ["> /dev/full", ">&-"] {
+            let result = try await bus.shell(#""$N" list \#(output); echo $?"#)
+            #expect(result.lines == ["74"] && result.errors.contains("could not write the output"))
+        }
     }
 
     @Test("when the reader ends, SIGPIPE ends the program, silently and before the next post")

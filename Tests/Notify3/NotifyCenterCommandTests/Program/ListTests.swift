@@ -70,11 +70,12 @@ struct ListTests {
         withExtendedLifetime(watcher) {}
     }
 
-    @Test("without notifyd it is 69, with the remedy", arguments: [[], ["--no-start"]])
-    func noNotifyd(options: [String]) async throws {
-        let result = try await ProgramBus("notify-center").run(["list"] + options)
-        #expect(result.status == 69)
-        #expect(result.lines.isEmpty)
-        #expect(result.errors.contains("start notifyd"))
+    @Test("without notifyd it is 69, with the remedy")
+    func noNotifyd() async throws {
+        let bus = try await ProgramBus("notify-center")
+        for arguments in [["list"], ["list", "--no-start"]] {
+            let result = try await bus.run(arguments)
+            #expect(result.status == 69 && result.lines.isEmpty && result.errors.contains("start notifyd"), "\(result)")
+        }
     }
 }

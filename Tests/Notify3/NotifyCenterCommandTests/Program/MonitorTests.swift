@@ -46,13 +46,13 @@ struct MonitorTests {
         let bus = try await ProgramBus("notify-center")
         let monitor = try await bus.startReady("monitor", "--json")
         let center = DarwinNotifyCenter(bus: bus.bus.bus)
-        for round in 0..<20 {
+        for round in 0..<10 {
             #expect(try await bus.run("post", "brief.\(round)").status == 0)
             try center.post("steady.\(round)")
         }
-        try await eventually { monitor.lines.count == 40 }
+        try await eventually { monitor.lines.count == 20 }
         let names = monitor.lines.compactMap { $0.firstMatch(of: /"name":"([^"]*)"/)?.1 }.map(String.init)
-        #expect(names == (0..<20).flatMap { ["brief.\($0)", "steady.\($0)"] })
+        #expect(names == (0..<10).flatMap { ["brief.\($0)", "steady.\($0)"] })
         let own = monitor.lines.filter { $0.contains("steady") }
         #expect(own.allSatisfy { $0.contains("\"pid\":\(getpid()),") })
     }

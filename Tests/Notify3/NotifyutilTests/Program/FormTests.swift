@@ -9,9 +9,8 @@ struct FormTests {
         let bus = try await ProgramBus(hasNotifyd: true)
         for word in ["port", "file", "dispatch", "check", "plain"] {
             let result = try await bus.run("-v", "-\(word)", "-1", "a b", "-s", "a b", "77", "-p", "a b")
-            #expect(result.lines.count == 1)
             let form = try Regex(#"\[\d+\] \d{10,}\.\d{3} a b 77 \#(word)"#)
-            #expect(result.lines.first?.wholeMatch(of: form) != nil, "\(result)")
+            #expect(result.lines.count == 1 && result.lines[0].wholeMatch(of: form) != nil, "\(result)")
             #expect(result.status == 0)
         }
     }
@@ -25,16 +24,14 @@ struct FormTests {
         #expect(result.status == 0)
     }
 
-    @Test("any name is posted and reported as it is", arguments: Hostile.names)
-    func hostileNames(name: String) async throws {
-        let result = try await ProgramBus().run("-1", name, "-p", name)
-        #expect(result.lines.joined(separator: "\n") == name)
-        #expect(result.status == 0)
-    }
-
-    @Test("quiet reports nothing")
-    func quiet() async throws {
-        let result = try await ProgramBus().run("-q", "-1", "a", "-p", "a")
-        #expect(result.lines.isEmpty && result.status == 0)
+    @Test("any name is posted and reported as it is; -q reports nothing")
+    func hostileNames() async throws {
+        let bus = try await ProgramBus()
+        for name in Hostile.names {
+            let result = try await bus.run("-1", name, "-p", name)
+            #expect(result.lines.joined(separator: "\n") == name && result.status == 0, "\(result)")
+        }
+        let quiet = try await bus.run("-q", "-1", "a", "-p", "a")
+        #expect(quiet.lines.isEmpty && quiet.status == 0)
     }
 }
