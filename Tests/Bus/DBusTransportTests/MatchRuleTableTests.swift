@@ -96,34 +96,26 @@ struct MatchRuleTableTests {
     @Test("the second user of a rule asks the bus for nothing")
     mutating func sharing() throws {
         let first = rules.retain(rule, waiter: 1)
-        #expect(first.retention.name == "pending")
         let second = rules.retain(rule, waiter: 2)
-        #expect(second.retention.name == "pending")
-        #expect(second.actions.isEmpty)
-        #expect(second.handle == first.handle)
+        #expect(second.actions.isEmpty && second.handle == first.handle)
         let answer = try rules.answer(rule, of: first.actions)
         #expect(answer.waiters == [1, 2])
         let third = rules.retain(rule, waiter: 3)
-        #expect(third.retention.name == "in force")
-        #expect(rules.release(first.handle).isEmpty)
-        #expect(rules.release(first.handle).isEmpty)
-        #expect(rules.release(first.handle) == [.remove(rule)])
-        #expect(rules.table.count == 0)
+        #expect([first, second, third].map(\.retention.name) == ["pending", "pending", "in force"])
+        let releases = (0..<3).map { _ in rules.release(first.handle) }
+        #expect(releases == [[], [], [.remove(rule)]] && rules.table.count == 0)
     }
 
     @Test("a refusal of a rule reaches those who wait; the rule stays for its users, and the next user asks again")
     mutating func refusal() throws {
         let first = rules.retain(rule, waiter: 1)
         let answer = try rules.answer(rule, of: first.actions, error: refused)
-        #expect(answer.waiters == [1])
-        #expect(answer.error == refused)
-        #expect(rules.table.notInForceCount == 1)
+        #expect(answer.waiters == [1] && answer.error == refused && rules.table.notInForceCount == 1)
         let second = rules.retain(rule, waiter: 2)
-        #expect(second.handle == first.handle)
         _ = try rules.answer(rule, of: second.actions)
-        #expect(rules.table.notInForceCount == 0)
-        #expect(rules.release(first.handle).isEmpty)
-        #expect(rules.release(first.handle) == [.remove(rule)])
+        #expect(second.handle == first.handle && rules.table.notInForceCount == 0)
+        let releases = (0..<2).map { _ in rules.release(first.handle) }
+        #expect(releases == [[], [.remove(rule)]])
     }
 
     @Test("a rule that the bus never held is forgotten with its last user")
@@ -137,12 +129,10 @@ struct MatchRuleTableTests {
     @Test("a rule of an outage is kept, and requested when the bus is back")
     mutating func outage() throws {
         let kept = rules.retain(rule, isConnected: false, waiter: 1)
-        #expect(kept.retention.name == "disconnected")
-        #expect(kept.actions.isEmpty)
+        #expect(kept.retention.name == "disconnected" && kept.actions.isEmpty)
         let actions = rules.table.reconnected()
         let answer = try rules.answer(rule, of: actions)
-        #expect(answer.waiters == [], "it was told already")
-        #expect(rules.table.notInForceCount == 0)
+        #expect(answer.waiters == [] && rules.table.notInForceCount == 0, "it was told already")
     }
 
     @Test("a bus that is late fails those who wait, and its answer still counts")
@@ -152,10 +142,9 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(rule, of: first.actions, error: late).waiters == [1])
         let second = rules.retain(rule, waiter: 2)
         #expect(second.retention.name == "timedOut", "nobody waits for as long again")
-        #expect(second.actions.isEmpty)
-        #expect(rules.table.notInForceCount == 1)
-        #expect(try rules.answer(rule, of: first.actions).waiters == [])
-        #expect(rules.table.notInForceCount == 0)
+        #expect(second.actions.isEmpty && rules.table.notInForceCount == 1)
+        let answer = try rules.answer(rule, of: first.actions)
+        #expect(answer.waiters == [] && rules.table.notInForceCount == 0)
     }
 
     @Test("at the limit the fallback takes over, for this rule and for all that follow")
@@ -168,8 +157,7 @@ struct MatchRuleTableTests {
         #expect(try Set(rules.answer(broad, of: covering.actions).waiters) == [1, 2])
         let later = rules.retain(MatchRule(interface: "org.example.C"), fallback: broad, waiter: 3)
         #expect(later.retention.name == "in force")
-        #expect(rules.table.coveredCount == 3)
-        #expect(rules.table.notInForceCount == 0)
+        #expect(rules.table.coveredCount == 3 && rules.table.notInForceCount == 0)
         #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
     }
 
@@ -178,9 +166,7 @@ struct MatchRuleTableTests {
         let only = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: only.actions, error: limit)
         let answer = try rules.answer(broad, of: covering.actions, error: limit)
-        #expect(answer.waiters == [1])
-        #expect(answer.error == limit)
-        #expect(rules.table.notInForceCount == 1)
+        #expect(answer.waiters == [1] && answer.error == limit && rules.table.notInForceCount == 1)
         _ = rules.release(only.handle)
         #expect(rules.table.count == 0)
     }
@@ -210,14 +196,12 @@ struct MatchRuleTableTests {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
         _ = try rules.answer(broad, of: covering.actions)
-        #expect(rules.lost() == [])
-        #expect(rules.table.notInForceCount == 1)
+        let told = rules.lost()
+        #expect(told == [] && rules.table.notInForceCount == 1)
         let again = rules.table.reconnected()
         #expect(again.count == 1, "the fallback is not asked for before it is needed")
         let answer = try rules.answer(rule, of: again)
-        #expect(answer.error == nil)
-        #expect(rules.table.coveredCount == 0)
-        #expect(rules.table.notInForceCount == 0)
+        #expect(answer.error == nil && rules.table.coveredCount == 0 && rules.table.notInForceCount == 0)
     }
 
     @Test("a waiter goes on waiting for the rule or its fallback when the bus is lost and comes back")
@@ -265,8 +249,7 @@ struct MatchRuleTableTests {
         let first = rules.retain(rule, waiter: 1)
         let again = rules.table.reconnected()
         let old = try rules.answer(rule, of: first.actions)
-        #expect(old.actions == [.remove(rule)])
-        #expect(old.waiters.isEmpty)
+        #expect(old.actions == [.remove(rule)] && old.waiters.isEmpty)
         #expect(try rules.answer(rule, of: again).waiters == [1])
         // The last user leaves while the rule is on its way.
         let third = rules.table.reconnected()
@@ -309,8 +292,7 @@ struct MatchRuleTableTests {
         let second = rules.retain(other, waiter: 2)
         #expect(second.handle == first.handle)
         let late = try rules.answer(rule, of: first.actions)
-        #expect(late.waiters.isEmpty)
-        #expect(late.actions == [.remove(rule)])
+        #expect(late.waiters.isEmpty && late.actions == [.remove(rule)])
         #expect(try rules.answer(other, of: second.actions).waiters == [2])
     }
 

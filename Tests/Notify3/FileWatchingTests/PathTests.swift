@@ -129,9 +129,8 @@ import Testing
 
     // Each process has so many, that others of its user have some too.
     @Test func tooManyPathsAndWatchesAreRefused() async throws {
-        for id in UInt64(1)...1024 {
-            #expect(watcher.addAndWait(id, FilePath(path("f")), .all) == .watched)
-        }
+        let outcomes = (UInt64(1)...1024).map { watcher.addAndWait($0, FilePath(path("f")), .all) }
+        #expect(outcomes.allSatisfy { $0 == .watched })
         guard case .impossible = watcher.addAndWait(1025, FilePath(path("f")), .all) else {
             throw Unexpected()
         }

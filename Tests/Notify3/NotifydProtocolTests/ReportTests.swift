@@ -58,17 +58,12 @@ import Testing
     }
 
     @Test func theFormOfANameSaysWhoOwnsIt() {
-        #expect(NameScope("self.x") == .process)
-        #expect(NameScope("selfish") == .everyone)
-        #expect(NameScope("user.uid.501") == .user(501))
-        #expect(NameScope("user.uid.501.menu") == .user(501))
-        #expect(NameScope("user.uid.5010") == .user(5010))
-        #expect(NameScope("user.uid.foo") == .root)
-        #expect(NameScope("user.uid.") == .root)
-        #expect(NameScope("user.uid.-1") == .root)
-        #expect(NameScope("user.uid.+1") == .root)
-        #expect(NameScope("user.uid.4294967296") == .root)
-        #expect(NameScope("user.uid.0501") == .root)
-        #expect(NameScope("com.example") == .everyone)
+        let scopes: [(String, NameScope)] = [
+            ("self.x", .process), ("selfish", .everyone), ("user.uid.501", .user(501)),
+            ("user.uid.501.menu", .user(501)), ("user.uid.5010", .user(5010)), ("user.uid.foo", .root),
+            ("user.uid.", .root), ("user.uid.-1", .root), ("user.uid.+1", .root), ("user.uid.4294967296", .root),
+            ("user.uid.0501", .root), ("com.example", .everyone),
+        ]
+        for (name, scope) in scopes { #expect(NameScope(name) == scope, "\(name)") }
     }
 }
