@@ -96,7 +96,6 @@ func delete(_ path: String) async {
 /// An app that keeps a secret of whoever is signed in, in `DIRECTORY/data`. A line on standard input signs that person in. Its cleanup never ends,
 /// unless it is of the kind “tidy”.
 func app(bus: String, directory: String, identifier: String, kind: String) async throws {
-    if kind == "ignores-term" { signal(SIGTERM, SIG_IGN) }
     let application = SharedDeviceApplication(
         identifier: identifier,
         bus: .address(bus),
@@ -129,18 +128,17 @@ func app(bus: String, directory: String, identifier: String, kind: String) async
         if case .open(let account) = state {
             try "secret of \(account.username)".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
             if kind == "forks" { try startWriter(data) }
-            if kind == "forks-threaded" { try startWriter(data, role: "threaded-writer") }
         }
         say("shown \(state)")
     }
 }
 
 /// A process that has left the app's group, session and parents.
-func startWriter(_ data: String, role: String = "writer") throws {
+func startWriter(_ data: String) throws {
     let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
     let process = Process()
     process.executableURL = URL(fileURLWithPath: "/bin/sh")
-    process.arguments = ["-c", "setsid '\(own)' \(role) '\(data)' </dev/null >/dev/null 2>&1 &"]
+    process.arguments = ["-c", "setsid '\(own)' writer '\(data)' </dev/null >/dev/null 2>&1 &"]
     try process.run()
 }
 
