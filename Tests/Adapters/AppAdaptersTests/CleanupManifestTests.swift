@@ -173,6 +173,18 @@ struct CleanupManifestTests {
         #expect(throws: CleanupFlaw.self) { try CleanupPath.checked(path, home: "/home/kiosk") }
     }
 
+    @Test("the refusal of a path names the reason")
+    func refusalOfPath() {
+        for (path, reason) in [
+            ("/", "is the whole file system"), ("~", "is the home directory as a whole"),
+            ("/home/grace/notes", "the home directory of another user"), ("/tmp", "others use that"),
+            ("/etc/kiosk", "is not the app's"),
+        ] {
+            let flaw = #expect(throws: CleanupFlaw.self) { try CleanupPath.checked(path, home: "/home/kiosk") }
+            #expect(flaw?.description.contains(reason) == true, "\(path)")
+        }
+    }
+
     @Test(
         "an app's own directories are taken",
         arguments: [

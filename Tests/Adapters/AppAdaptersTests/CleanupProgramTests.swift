@@ -70,27 +70,6 @@ struct CleanupProgramTests {
     /// What the kernel says of a process that blocks no signal.
     private static let noSignals = "SigBlk:\t0000000000000000"
 
-    @Test(
-        "a command that runs as another user takes every signal",
-        .enabled(if: geteuid() == 0, "only root becomes another user")
-    )
-    func signals() async throws {
-        let kiosk = try await Kiosk()
-        let user: UInt32 = 65534
-        #expect(chown(kiosk.data, user, user) == 0)
-        let command = #"grep SigBlk /proc/self/status >\#(kiosk.data)/signals; exec sleep 1000"#
-        try kiosk.enrol(
-            #"{"command": ["/bin/sh", "-c", "\#(command)"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
-            user: user
-        )
-        let adapter = try kiosk.adapter()
-        let written = { (try? String(contentsOfFile: "\(kiosk.data)/signals", encoding: .utf8)) ?? "" }
-        try await eventually("the command runs", within: .seconds(60)) { written().hasSuffix("\n") }
-        #expect(written() == Self.noSignals + "\n")
-        adapter.send(SIGTERM)
-        #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
-    }
-
     @Test("what becomes a command blocks no signal")
     func signalsOfLauncher() async throws {
         let launch = try ChildProcess(

@@ -150,9 +150,9 @@ struct DeclaredPathTests {
         #expect(names(data).isEmpty)
     }
 
-    @Test("100,000 files in a flat and in a deep tree")
+    @Test("a large flat tree and a deep one are deleted with few descriptors")
     func many() throws {
-        for number in 0..<90_000 { close(open("\(data)/\(number)", O_CREAT | O_WRONLY, 0o600)) }
+        for number in 0..<5_000 { close(open("\(data)/\(number)", O_CREAT | O_WRONLY, 0o600)) }
         // Deeper than a path may be long.
         var current = open(data, O_RDONLY | O_DIRECTORY)
         for _ in 0..<5_000 {
@@ -176,7 +176,7 @@ struct DeclaredPathTests {
             }
             counts.open = max(counts.open, open)
         }.remove()
-        #expect(removed.files == 100_000)
+        #expect(removed.files == 15_000)
         #expect(names(data).isEmpty)
         #expect((1...8).contains(counts.open), "descriptors in the tree at a time")
     }

@@ -194,7 +194,7 @@ struct RunCommandTests {
 
     @Test(
         "what would delete more than the program's data is refused before anything starts",
-        arguments: ["/", "/home", "/var/lib", "/etc", "/tmp", "{state}", "/tmp/kiosk-*"]
+        arguments: ["/", "{state}", "/tmp/kiosk-*"]
     )
     func refused(data: String) async throws {
         let directory = try TemporaryDirectory("run-refused")
