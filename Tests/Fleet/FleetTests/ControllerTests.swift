@@ -1,4 +1,5 @@
 import Fleet
+import Glibc
 import NotifyCenterTestKit
 import SQLite
 import Testing
@@ -68,8 +69,10 @@ struct ControllerTests {
     @Test("the file keeps the last orders, and the last one for everybody, which stands however many came after it")
     func keptOrders() throws {
         let directory = try TemporaryDirectory("controller-store")
+        let begin = UInt64(time(nil))
         let store = try ControllerStore(directory: directory.path)
         var controller = try store.load()
+        #expect(controller.highest >= begin, "a new file begins at the seconds of the clock")
         func give(_ target: OrderTarget) throws {
             let record = try controller.order(target, session: nil, reason: "", now: 0)
             try store.store(record, devices: controller.devices)

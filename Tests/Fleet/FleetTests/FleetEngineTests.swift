@@ -227,52 +227,6 @@ struct FleetEngineTests {
         #expect(status.lines.contains { $0.hasPrefix("a") && $0.contains("refused") }, "\(status)")
     }
 
-    @Test("FL-1, FL-6: killed right after an acknowledgement and without its data, the server has every order again")
-    func engineForgets() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (first, heard) = try await Self.device("a", on: stage)
-        for target in [["--all"], ["--device", "a"]] {
-            _ = try await stage.fleet(["sign-out", "--reason", "x", "--wait", "0"] + target)
-        }
-        try await eventually("both orders are there") { Set(Self.orders(heard)).count == 2 }
-        first.close()
-        try await stage.killEngine(losesData: true)
-        try await stage.startEngine()
-        let (second, later) = try await Self.device("a", on: stage)
-        try await eventually("both orders are there again") { Set(Self.orders(later)) == Set(Self.orders(heard)) }
-        withExtendedLifetime(second) {}
-    }
-
-    @Test("FL-2, FL-12: a controller that was killed keeps its orders, their numbers and who is done")
-    func controllerKilled() async throws {
-        let begin = UInt64(Date().timeIntervalSince1970)
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        _ = try await stage.fleet("device", "add", "a")
-        let (a, heard) = try await Self.device("a", on: stage)
-        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
-        try await eventually("the order is there") { !Self.orders(heard).isEmpty }
-        let order = try #require(Self.orders(heard).first)
-        #expect(order.number > begin, "a new database begins at the seconds of the clock")
-        await stage.killController()
-        try await stage.startController()
-        #expect(try await stage.fleet("status").status == 75)
-        try a.publish(Self.reported("a", Self.report(seen: order.number, sequence: 1)))
-        try await eventually("a counts") { try await stage.fleet("status").status == 0 }
-        await stage.killController()
-        try await stage.startController()
-        // Kept by the server, too.
-        try await eventually("a still counts") { try await stage.fleet("status").status == 0 }
-        _ = try await stage.fleet("sign-out", "--all", "--reason", "y", "--wait", "0")
-        try await eventually("the next order has a higher number") {
-            Self.orders(heard).contains { $0.number > order.number }
-        }
-    }
-
     @Test("FL-12: an order that the disk does not take is refused, and nobody hears of it")
     func fullDisk() async throws {
         let stage = try await FleetStage()

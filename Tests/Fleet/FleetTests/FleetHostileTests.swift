@@ -254,23 +254,6 @@ struct FleetHostileTests {
         #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
     }
 
-    @Test("texts that no answer could carry keep nobody from seeing the fleet")
-    func textsOfADevice() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("a")
-        try await stage.startController()
-        let (device, heard) = try stage.client("a")
-        try await eventually("a is connected") { heard.isConnected }
-        var report = DeviceReport()
-        (report.mode, report.sequence) = ("a\0\u{1B}[31m", 1)
-        let event = FleetEvent(.reported(report), source: "/test", identifier: "1", time: nil)
-        try device.publish(MQTTMessage(topic: "sd/1/clinic/dev/a/reported", payload: event.bytes, isRetained: true))
-        try await eventually("a is seen") {
-            try await stage.fleet("devices", "--json").lines.joined().contains("\"mode\"")
-        }
-        #expect(try await stage.fleet("devices").lines.count == 2)
-    }
-
     /// Counts from many tasks.
     private final class Counter: Sendable {
         private let count = Locked(0)

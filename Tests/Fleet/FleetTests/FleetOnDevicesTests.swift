@@ -54,40 +54,6 @@ struct FleetOnDevicesTests {
         #expect(again.lines.joined().contains("\"nobody\" : 1"), "\(again)")
     }
 
-    @Test("an agent and a broker that are killed carry an order out when they are back, and nobody counts before")
-    func killed() async throws {
-        let stage = try await FleetStage()
-        try await stage.enrol("ward-1")
-        try await stage.startController()
-        let device = try await TestDevice(apps: Self.apps)
-        let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        _ = try await stage.fleet("device", "add", "ward-1")
-        try await eventually("the device has reported") {
-            try await stage.fleet("devices", "--json").lines.joined().contains("reportedAt")
-        }
-        try await device.signIn("ada")
-        try await device.waitUntilRunning()
-        try await Self.work(device)
-
-        agent.kill()
-        _ = await agent.exitStatus()
-        let away = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "1")
-        #expect(away.status == 75, "\(away)")
-        #expect(away.lines.contains { $0.hasPrefix("ward-1") && $0.contains("unreachable") }, "\(away)")
-
-        await device.killBroker()
-        let again = try await stage.startAgent("ward-1", bus: device.bus.address)
-        try await eventually("the agent says that the broker is away") {
-            try await stage.fleet("devices").lines.contains { $0.contains("ward-1") && $0.contains("broker") }
-        }
-        #expect(try await stage.fleet("status").status == 75)
-
-        try await device.restartBroker()
-        try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
-        #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
-        withExtendedLifetime(again) {}
-    }
-
     // MARK: What stands still, and what is out of contact
 
     @Test("an agent that stands still is unreachable, and carries the order out when it goes on")
@@ -100,18 +66,6 @@ struct FleetOnDevicesTests {
         agent.resume()
         try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
         #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
-    }
-
-    @Test("while the MQTT server stands still nobody is done, and the order arrives when it goes on")
-    func engineStopped() async throws {
-        let (stage, device, agent) = try await Self.signedIn()
-        stage.suspendEngine(true)
-        let away = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "1")
-        #expect(away.status == 75, "\(away)")
-        stage.suspendEngine(false)
-        try await eventually("the order is carried out") { try await stage.fleet("status").status == 0 }
-        #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
-        withExtendedLifetime(agent) {}
     }
 
     @Test("FL-7: a device that has heard nothing of the controller for its time signs out, without a server")
