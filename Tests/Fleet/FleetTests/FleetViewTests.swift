@@ -91,107 +91,90 @@ struct FleetViewTests {
         withExtendedLifetime(a) {}
     }
 
-    @Test(
-        "an answer with times that no clock has is shown without them",
-        arguments: [.nan, .infinity, -.infinity, 1e300] as [Double]
-    )
-    func anyTimes(time: Double) async throws {
+    /// What `fleet devices` prints of devices with these fields, which are called ward-0 and so on.
+    ///
+    /// The controller is a stand-in, which answers with them.
+    private static func devices(
+        _ devices: [[String: DBusValue]],
+        isConnected: Bool = true,
+        _ words: String...
+    ) async throws -> ChildProcess {
         let bus = try PrivateBus()
-        let device: [String: DBusValue] = [
-            "device": .string("ward-1"), "isListed": .boolean(true), "clockOffset": .double(time),
-            "reportedAt": .double(time),
-        ]
-        let controller = try await Self.controller(of: device, isConnected: true, on: bus)
-        let forms: [([String], String)] = [([], "never"), (["--json"], "\"listed\" : true")]
-        for (words, expected) in forms {
-            let process = try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["fleet", "devices", "--bus", bus.address] + words
-            )
-            #expect(await process.exitStatus() == 0, "\(process.errorText)")
-            let text = process.lines.joined(separator: "\n")
-            #expect(text.contains("ward-1") && text.contains(expected) && !text.contains("clock"), "\(text)")
-        }
-        withExtendedLifetime((bus, controller)) {}
-    }
-
-    @Test(
-        "devices are called online only while the controller reaches the MQTT server; otherwise that is unknown",
-        arguments: [true, false]
-    )
-    func networkUnknown(isConnected: Bool) async throws {
-        let bus = try PrivateBus()
-        let device: [String: DBusValue] = [
-            "device": .string("ward-1"), "isListed": .boolean(true), "isOnline": .boolean(true),
-        ]
-        let controller = try await Self.controller(of: device, isConnected: isConnected, on: bus)
-        for words in [[], ["--json"]] as [[String]] {
-            let process = try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["fleet", "devices", "--bus", bus.address] + words
-            )
-            #expect(await process.exitStatus() == 0, "\(process.errorText)")
-            let text = process.lines.joined(separator: "\n")
-            #expect(text.contains("ward-1") && text.contains("online") == isConnected, "\(text)")
-            #expect(text.contains("unknown") == (!isConnected && words.isEmpty), "\(text)")
-            #expect(process.errorText.contains("does not reach the MQTT server") == !isConnected)
-        }
-        withExtendedLifetime((bus, controller)) {}
-    }
-
-    @Test(
-        "who is signed in is said as of the last report where the device is away, and not at all where its broker is mute",
-        arguments: [
-            ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online nobody 0"),
-            ("shared", 7, false, "away session 7 at the last report 0"),
-            ("shared", nil, false, "away nobody at the last report 0"), ("unknown", nil, true, "online unknown -"),
-            ("unknown", nil, false, "away unknown -"),
-        ] as [(String, UInt64?, Bool, String)]
-    )
-    func signedIn(mode: String, session: UInt64?, isOnline: Bool, expected: String) async throws {
-        let bus = try PrivateBus()
-        var device: [String: DBusValue] = [
-            "device": .string("ward-1"), "isListed": .boolean(true), "isOnline": .boolean(isOnline),
-            "mode": .string(mode), "owes": .uint64(0),
-        ]
-        if let session { device["session"] = .uint64(session) }
-        let controller = try await Self.controller(of: device, isConnected: true, on: bus)
-        for words in [[], ["--json"]] as [[String]] {
-            let process = try ChildProcess(
-                ChildProcess.built("shared-device"),
-                ["fleet", "devices", "--bus", bus.address] + words
-            )
-            #expect(await process.exitStatus() == 0, "\(process.errorText)")
-            let text = process.lines.joined(separator: " ").split(separator: " ").joined(separator: " ")
-            if words.isEmpty {
-                #expect(text.contains("ward-1 \(expected) never"), "\(text)")
-            } else {
-                #expect(text.contains("\"owes\" : 0") == (mode == "shared"), "\(text)")
-            }
-        }
-        withExtendedLifetime((bus, controller)) {}
-    }
-
-    /// A controller that answers with this device alone, as long as what is returned is kept.
-    private static func controller(
-        of device: [String: DBusValue],
-        isConnected: Bool,
-        on bus: PrivateBus
-    ) async throws -> (DBusConnection, Observation) {
         let connection = try DBusConnection.open(bus.bus)
+        let named = devices.enumerated().map { index, fields in
+            DBusValue.fields(
+                fields.merging(["device": .string("ward-\(index)"), "isListed": .boolean(true)]) { $1 }
+            )
+        }
         let method = DBusInterface.Method(
             FleetProtocol.Method.getDevices.rawValue,
             in: [.init("request", "a{sv}")],
             out: [.init("answer", "a{sv}")]
         ) { _ in
-            [.fields(["devices": .array([.fields(device)], of: "a{sv}"), "isConnected": .boolean(isConnected)])]
+            [.fields(["devices": .array(named, of: "a{sv}"), "isConnected": .boolean(isConnected)])]
         }
         let object = try connection.export(
             [DBusInterface(FleetProtocol.interface, methods: [method])],
             at: FleetProtocol.path
         )
         try await connection.requestName(FleetProtocol.busName)
-        return (connection, object)
+        let process = try ChildProcess(
+            ChildProcess.built("shared-device"),
+            ["fleet", "devices", "--bus", bus.address] + words
+        )
+        #expect(await process.exitStatus() == 0, "\(process.errorText)")
+        withExtendedLifetime((bus, object)) {}
+        return process
+    }
+
+    @Test("an answer with times that no clock has is shown without them")
+    func anyTimes() async throws {
+        let times: [Double] = [.nan, .infinity, -.infinity, 1e300]
+        let fields = times.map { ["clockOffset": DBusValue.double($0), "reportedAt": .double($0)] }
+        let table = try await Self.devices(fields).lines
+        #expect(table.count { $0.hasPrefix("ward-") && $0.contains("never") && !$0.contains("clock") } == times.count)
+        let text = try await Self.devices(fields, "--json").lines.joined()
+        #expect(text.components(separatedBy: "\"listed\" : true").count == times.count + 1, "\(text)")
+        #expect(!text.contains("clock"), "\(text)")
+    }
+
+    @Test(
+        "a device is called online only while the controller reaches the MQTT server",
+        arguments: [true, false]
+    )
+    func networkUnknown(isConnected: Bool) async throws {
+        let fields: [[String: DBusValue]] = [["isOnline": .boolean(true)]]
+        let table = try await Self.devices(fields, isConnected: isConnected)
+        let text = try await Self.devices(fields, isConnected: isConnected, "--json").lines.joined(separator: "\n")
+        for text in [table.lines.joined(separator: "\n"), text] {
+            #expect(text.contains("ward-0") && text.contains("online") == isConnected, "\(text)")
+        }
+        #expect(table.lines.joined().contains("unknown") == !isConnected && !text.contains("unknown"))
+        #expect(table.errorText.contains("does not reach the MQTT server") == !isConnected)
+    }
+
+    @Test("who is signed in is said as of the last report, and not of a mute broker")
+    func signedIn() async throws {
+        let cases: [(mode: String, session: UInt64?, isOnline: Bool, expected: String)] = [
+            ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online nobody 0"),
+            ("shared", 7, false, "away session 7 at the last report 0"),
+            ("shared", nil, false, "away nobody at the last report 0"), ("unknown", nil, true, "online unknown -"),
+            ("unknown", nil, false, "away unknown -"),
+        ]
+        let fields = cases.map { one -> [String: DBusValue] in
+            var fields: [String: DBusValue] = [
+                "isOnline": .boolean(one.isOnline), "mode": .string(one.mode), "owes": .uint64(0),
+            ]
+            fields["session"] = one.session.map { .uint64($0) }
+            return fields
+        }
+        let lines = try await Self.devices(fields).lines
+            .map { $0.split(separator: " ").joined(separator: " ") }
+        for (index, one) in cases.enumerated() {
+            #expect(lines.contains { $0.contains("ward-\(index) \(one.expected) never") }, "\(lines)")
+        }
+        let text = try await Self.devices(fields, "--json").lines.joined()
+        #expect(text.components(separatedBy: "\"owes\" : 0").count == 5, "of the four whose broker answers: \(text)")
     }
 
     @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")
