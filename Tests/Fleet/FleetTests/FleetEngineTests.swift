@@ -234,15 +234,17 @@ struct FleetEngineTests {
         try await stage.startController()
         _ = try await stage.fleet("device", "add", "a")
         let (a, heard) = try await Self.device("a", on: stage)
-        // As long as somebody else writes into the file, the disk takes nothing.
+        // The file takes no order from here on, as on a full disk.
         let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"), busyTimeout: .seconds(60))
-        try file.execute("BEGIN IMMEDIATE")
+        try file.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON fleet_order BEGIN SELECT RAISE(ABORT, 'no space'); END"
+        )
         for target in [["--all"], ["--device", "a"]] {
             let outcome = try await stage.fleet(["sign-out", "--reason", "lost", "--wait", "0"] + target)
             #expect(![0, 69, 75].contains(outcome.status) && outcome.lines.isEmpty, "\(outcome)")
         }
         #expect(try await stage.fleet("status").lines.isEmpty, "there is no order")
-        try file.execute("ROLLBACK")
+        try file.execute("DROP TRIGGER full")
         _ = try await stage.fleet("sign-out", "--all", "--reason", "kept", "--wait", "0")
         try await eventually("a has the order") { !Self.orders(heard).isEmpty }
         // The server passes on what it got before in the same order.

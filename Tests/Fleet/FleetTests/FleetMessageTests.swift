@@ -130,6 +130,13 @@ struct FleetMessageTests {
         #expect(try FleetEvent(parsing: bytes).message == .heartbeat(highest: 4))
     }
 
+    @Test("a configuration with a key that means nothing is refused by the key's name")
+    func unknownKey() {
+        let text = #"{"fleet": "clinic", "contacttimeout": 60}"#
+        let refusal = #expect(throws: FleetRefusal.self) { try FleetConfiguration(parsing: Array(text.utf8)) }
+        #expect(refusal?.description.contains("contacttimeout") == true)
+    }
+
     @Test("topics name fleets and devices of the small alphabet alone")
     func topics() throws {
         let topics = try #require(Self.topics)
