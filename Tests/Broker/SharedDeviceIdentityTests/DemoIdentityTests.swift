@@ -73,7 +73,7 @@ struct DemoIdentityTests {
 
     @Test(
         "interrupted, it says so and leaves no folder and no process",
-        arguments: ["broker and three apps start", "Ada signs in", "administrator ends", "the provider stands still"]
+        arguments: ["Ada signs in", "the provider stands still"]
     )
     func interrupted(_ moment: String) async throws {
         struct Ended: Error { let status: Int32, text: String }

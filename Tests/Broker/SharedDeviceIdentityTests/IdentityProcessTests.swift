@@ -239,23 +239,6 @@ struct IdentityProcessTests {
     }
 
     @Test(
-        "the client's secret is in no argument and no variable, no core dump is left, and strangers' processes read nothing"
-    )
-    func secrecy() async throws {
-        let device = try await IdentityDevice(fault: "none")
-        _ = try await device.signIn(browse("none").browse)
-        let process = "/proc/\(device.process.identifier)"
-        for file in ["cmdline", "environ"] {
-            let content = try Data(contentsOf: URL(filePath: "\(process)/\(file)"))
-            #expect(!content.isEmpty && !String(decoding: content, as: UTF8.self).contains("s&cret"))
-        }
-        let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
-        let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
-        #expect(core?.split(separator: " ").filter { $0 == "0" }.count == 2)
-        #expect(!device.process.errorText.contains("s&cret") && !device.process.errorText.contains("eyJ"))
-    }
-
-    @Test(
         "on a system bus it runs as its own user; the broker's user and root reach it, and a stranger does not",
         .enabled(if: geteuid() == 0, "only root can be several users")
     )

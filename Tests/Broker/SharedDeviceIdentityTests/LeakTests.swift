@@ -80,7 +80,7 @@ struct LeakTests {
         try await check(device, test, "signed in", kinds: ["device-code", "user-code", "refresh-token"])
         let token = try await test.page("logout-token")
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 200"))
-        try await eventually("nobody is signed in") { try await device.account() == nil }
+        #expect(try await device.account() == nil, "the answer comes after the sign-out")
         // One that is refused is logged.
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 400"))
         try await check(device, test, "after the logout", kinds: ["logout-token"])
@@ -88,7 +88,7 @@ struct LeakTests {
 
     @Test(
         "nor while the tokens of a session that has ended wait for a provider that refuses them, or is away",
-        arguments: ["revoke-denied.leaks", "end-session-503.leaks", "revoke-away.leaks"]
+        arguments: ["revoke-denied.leaks", "revoke-away.leaks"]
     )
     func refusedEnd(fault: String) async throws {
         let device = try await WholeDevice(fault: fault)

@@ -143,6 +143,24 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
+    @Test("a client that says nothing in its time gets status 408")
+    func late() async throws {
+        let directory = try TemporaryDirectory("late")
+        let path = directory.path + "/logout.socket"
+        var limits = HTTPListener.Limits()
+        limits.patience = .milliseconds(100)
+        let listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { _ in
+            ListenerResponse(200)
+        }
+        let answer: String = try await aside {
+            let client = try StreamSocket(AF_UNIX)
+            try client.connect(to: path)
+            return client.readToEnd()
+        }
+        #expect(answer.hasPrefix("HTTP/1.1 408"), "\(answer)")
+        await listener.close()
+    }
+
     @Test("a socket is named as the configuration names it")
     func names() throws {
         let directory = try TemporaryDirectory("names")

@@ -41,47 +41,4 @@ struct ProviderAnswerTests {
         }
         #expect(error.code == .providerUnavailable && error.retryAfter == .seconds(120))
     }
-
-    @Test(
-        "the same in place of a sign-in's tokens sign nobody in",
-        arguments: ["exchange-html", "exchange-redirect", "exchange-large", "exchange-cut"]
-    )
-    func exchange(fault: String) async throws {
-        let error = await #expect(throws: IdentityError.self) { _ = try await self.signedIn(fault) }
-        #expect([.providerUnavailable, .providerMisconfigured].contains(error?.code), "\(String(describing: error))")
-    }
-
-    @Test("an answer after 9 s counts, on a device that is not so busy that it took longer")
-    func inTime() async throws {
-        let (device, record) = try await signedIn("refresh-after-9-s")
-        let start = ContinuousClock.now
-        switch await device.provider.renew(record, scopes: [], mayBeUsed: false) {
-        case .renewed:
-            #expect(ContinuousClock.now - start >= .seconds(9))
-        case .unavailable(_, mayBeUsed: true), .reauthenticationNeeded:
-            // The limit of 10 s was reached before the answer was read.
-            #expect(ContinuousClock.now - start >= .seconds(10))
-        default:
-            Issue.record("a slow answer ended the session")
-        }
-    }
-
-    @Test(
-        "an answer after 20 s, and one that is cut off, come too late; that the token may be used up is not forgotten, and ends no session",
-        arguments: ["refresh-after-20-s", "refresh-cut"]
-    )
-    func tooLate(fault: String) async throws {
-        let (device, record) = try await signedIn(fault)
-        guard
-            case .unavailable(let error, mayBeUsed: true) = await device.provider.renew(
-                record,
-                scopes: [],
-                mayBeUsed: false
-            )
-        else {
-            Issue.record("it was taken, or it is not known that the token may be used up")
-            return
-        }
-        #expect(error.code == .providerUnavailable)
-    }
 }

@@ -141,35 +141,6 @@ struct ProviderCheckTests {
     )
 )
 struct GlewlwydProcessTests {
-    @Test("Ada signs in by browser and by device code, both through the process; the end reaches glewlwyd")
-    func signIn() async throws {
-        let glewlwyd = try await Glewlwyd()
-        let device = try await IdentityDevice(issuer: glewlwyd.issuer.text, secret: "device-secret-7")
-        let signIn = try await device.signIn { address in
-            String(try await glewlwyd.run("browse " + address).drop { $0 != "?" }.dropFirst())
-        }
-        #expect(signIn.account.displayName == "Ada")
-        guard case .renewed(_, let record?) = await device.provider.renew(signIn.record, scopes: [], mayBeUsed: false)
-        else {
-            Issue.record("not renewed")
-            return
-        }
-        try await device.provider.end(record)
-        guard case .sessionOver = await device.provider.renew(record, scopes: [], mayBeUsed: false) else {
-            Issue.record("the session goes on")
-            return
-        }
-        let begun = try await device.provider.begin(.init(.deviceCode))
-        guard case .deviceCode(let code, _, _) = begun.prompt else { throw NoAddress() }
-        _ = try await glewlwyd.run("device " + code)
-        var account: String?
-        try await eventually("the sign-in by device code") {
-            account = try await device.provider.poll(begun.handle)?.account.identifier
-            return account != nil
-        }
-        #expect(account == signIn.account.identifier)
-    }
-
     @Test("the check finds the redirect that is registered, and the secret that is wrong")
     func check() async throws {
         let glewlwyd = try await Glewlwyd()

@@ -9,20 +9,6 @@ import Testing
 
 @Suite("Broker and provider's process together")
 struct WholeDeviceTests {
-    @Test("Ada signs in by her provider's page, signs out here, and the provider is told: session first, then tokens")
-    func signOut() async throws {
-        let device = try await WholeDevice(fault: "whole-sign-out")
-        let test = try await FaultyProvider.shared.value.client("whole-sign-out")
-        try await device.signIn(test)
-        let ada = try #require(try await device.account())
-        #expect(ada.username == "ada@example.com")
-        _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
-        #expect(try await device.account() == nil)
-        try await eventually("the provider's being told") {
-            try await test.page("ended") == "end-session\nrevoke refresh_token\nrevoke access_token"
-        }
-    }
-
     // A profile of its own makes sure that there is no such session: BrowserTests. This is what holds without one.
     @Test("Grace is not signed in as Ada by a browser that has kept Ada's session, and what it brought is given back")
     func keptSession() async throws {
@@ -144,36 +130,5 @@ struct WholeDeviceTests {
         // No manifest has the last one.
         try await asked.signIn(test, scopes: ["orders.read", "orders.refund"])
         #expect(try await asked.token(["orders.read"]).scopes == ["orders.read"])
-    }
-
-    @Test("a token that permits more than the app's manifest does not reach the app, which is told what to write")
-    func moreScopes() async throws {
-        let device = try await WholeDevice(fault: "more-scopes", scopes: ["openid", "profile", "orders.read"])
-        let test = try await FaultyProvider.shared.value.client("more-scopes")
-        try await device.signIn(test)
-        for scopes in [["orders.read"], [], ["profile"]] {
-            let error = await #expect(throws: SharedDeviceError.self) { try await device.token(scopes) }
-            #expect(error?.code == .providerMisconfigured, "\(scopes)")
-            #expect(error?.message.contains("(orders.refund); add that to \"scopes\" in its manifest") == true)
-            // Neither the token nor what it permits more is in the answer.
-            #expect(error?.declinedScopes.isEmpty == true && error?.grantedScopes.isEmpty == true)
-        }
-        let issued = try await test.page("secrets").split(separator: "\n").filter { $0.hasPrefix("access-token ") }
-        #expect(issued.count > 3, "the provider was not asked")
-        #expect(try await device.account()?.username == "ada@example.com")
-        let entitled = try await WholeDevice(fault: "more-scopes.entitled", scopes: ["orders.read", "orders.refund"])
-        try await entitled.signIn(try await FaultyProvider.shared.value.client("more-scopes.entitled"))
-        #expect(try await entitled.token(["orders.read"]).scopes.sorted() == ["orders.read", "orders.refund"])
-    }
-
-    @Test("Ada is signed out when her provider ends the session, by its logout token")
-    func fromAfar() async throws {
-        let device = try await WholeDevice(fault: "whole-from-afar")
-        let test = try await FaultyProvider.shared.value.client("whole-from-afar")
-        try await device.signIn(test)
-        #expect(try await device.account() != nil)
-        let answer = try await device.report(logout: try await test.page("logout-token"))
-        #expect(answer.hasPrefix("HTTP/1.1 200"), "\(answer)")
-        #expect(try await device.account() == nil)
     }
 }

@@ -124,6 +124,15 @@ struct FaultyProviderTests {
         #expect(try await client(fault).refusal()?.code == code)
     }
 
+    @Test(
+        "a redirect, or an endless answer, in place of a sign-in's tokens signs nobody in",
+        arguments: ["exchange-redirect", "exchange-large"]
+    )
+    func noTokens(fault: String) async throws {
+        let code = try await client(fault).refusal()?.code
+        #expect(code == .providerUnavailable || code == .providerMisconfigured, "\(String(describing: code))")
+    }
+
     @Test("a provider that refuses the redirect: the address to register is named")
     func redirectRefused() async throws {
         let error = try #require(try await client("authorize-error-redirect-uri-mismatch").refusal())

@@ -339,6 +339,7 @@ struct RefreshFlowTests {
     func request() throws {
         let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
         #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
+        #expect(plain.limits.connect == .seconds(5) && plain.limits.total == .seconds(10))
         let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
         #expect(form(scoped)["scope"] == "openid mail")
     }
