@@ -268,7 +268,7 @@ struct ProcessTreeTests {
     ) -> String {
         let process = ProcessScan.Process(identifier: process, start: 5)
         do throws(AdapterFailure) {
-            let patience: Duration = end == nil ? .seconds(60) : .milliseconds(100)
+            let patience: Duration = end == nil ? .seconds(60) : .milliseconds(30)
             _ = try ProcessScan.run(of: user, patience: patience, stuck: stuck) { scan throws(AdapterFailure) in
                 try scan.reads(process) { () throws(AdapterFailure) in
                     end?.wait()
@@ -304,7 +304,7 @@ struct ProcessTreeTests {
         let stuck = ProcessScan.Stuck()
         let turns = Locked(0)
         let error = #expect(throws: AdapterFailure.self) {
-            try ProcessScan.run(of: 1, patience: .milliseconds(500), stuck: stuck) { scan throws(AdapterFailure) in
+            try ProcessScan.run(of: 1, patience: .milliseconds(150), stuck: stuck) { scan throws(AdapterFailure) in
                 // The look ends by itself when nobody waits for it.
                 while true {
                     try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { _ = usleep(10_000) }

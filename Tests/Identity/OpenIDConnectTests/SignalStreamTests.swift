@@ -104,6 +104,24 @@ struct SignalStreamTests {
         #expect(stream.handle(failure(.cancelled), at: at(48)) == .interrupted && stream.rest == .zero)
     }
 
+    @Test("an answer that is no set of tokens is a failure that says what it is")
+    func nonsense() throws {
+        let deep = #"{"sets":\#(String(repeating: "[", count: 100) + String(repeating: "]", count: 100))}"#
+        for (answer, reason) in [
+            (json("", status: 503), "503"), (json("", status: 404), "404"), (json("<html>"), "JSON"),
+            (json(deep), "JSON"), (json("{}"), "“sets”"), (json(#"{"sets":[]}"#), "“sets”"),
+            (json(#"{"sets":{"a":7}}"#), "no token"),
+        ] {
+            var stream = try stream()
+            _ = stream.question(token, at: at(0))
+            let step = stream.handle(.success(answer), at: at(1))
+            guard case .failed(let text) = step, text.contains(reason) else {
+                Issue.record("\(reason): \(step)")
+                continue
+            }
+        }
+    }
+
     @Test("answers that are too large are asked for in smaller parts; more than was asked for is refused")
     func sizes() throws {
         var stream = try stream()

@@ -189,7 +189,7 @@ extension OpenIDConnectProviderTests {
     }
 
     private func judgeCancelledLate() async throws {
-        let (provider, test) = try await make("exchange-after-9-s.cancelled")
+        let (provider, test) = try await make("exchange-after-2-s.cancelled")
         let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
         guard case .browser(let address) = begun.prompt else { throw NoAddress() }
         let query = try await test.browse(address)

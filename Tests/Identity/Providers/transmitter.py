@@ -102,12 +102,8 @@ class Transmitter:
         answers = {
             "signals-away": lambda: handler.answer("", 503), "signals-html": lambda: handler.answer("<html>", kind="text/html"),
             "signals-redirect": lambda: handler.answer("", 302, Location="/none/signals/poll"),
-            "signals-no-sets": lambda: handler.answer({}), "signals-missing": lambda: handler.answer("", 404),
-            "signals-list": lambda: handler.answer({"sets": []}),
-            "signals-numbers": lambda: handler.answer({"sets": {"a": 7}}),
-            "signals-many": lambda: handler.answer({"sets": {str(number): "a" for number in range(request["maxEvents"] + 1)}}),
+            "signals-missing": lambda: handler.answer("", 404),
             "signals-large": lambda: handler.answer({"sets": {"a": "a" * (2 << 20)}}),
-            "signals-deep": lambda: handler.answer('{"sets":' + "[" * 100 + "]" * 100 + "}"),
             "signals-hang": lambda: time.sleep(120), "signals-empty": lambda: handler.answer({"sets": {}}),
         }
         if self.fault in answers:
