@@ -8,6 +8,7 @@ package struct Deletion: Sendable {
     package let paths: [String]
     package let user: UInt32
     private let patience: Duration
+    private let killed: Duration
     private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
 
     /// - Parameters:
@@ -15,15 +16,18 @@ package struct Deletion: Sendable {
     ///   - user: whose data it is.
     ///   - patience: how long a child may delete: a file system that stands still must not hold up the next try for ever. The child may not end then,
     ///     although it is killed.
+    ///   - killed: how long it may take to end after it was killed.
     package init(
         paths: [String],
         user: UInt32,
         patience: Duration = .seconds(1800),
+        killed: Duration = .seconds(10),
         checkpoint: @escaping @Sendable (DeclaredPath.Checkpoint) -> Void = { _ in }
     ) {
         self.paths = paths
         self.user = user
         self.patience = patience
+        self.killed = killed
         self.checkpoint = checkpoint
     }
 
@@ -41,7 +45,8 @@ package struct Deletion: Sendable {
             result = try await HelperProcess.output(
                 of: "/proc/self/exe",
                 ["remove", "--user", "\(user)", "--"] + paths,
-                patience: patience
+                patience: patience,
+                killed: killed
             )
         } catch {
             throw AdapterFailure(

@@ -60,7 +60,12 @@ struct StuckFileTests {
         try "content".write(toFile: path, atomically: true, encoding: .utf8)
         let file = try await StuckFile(path, "open")
         // It can be killed until the server has read its question.
-        let (status, _) = try await HelperProcess.output(of: "cat", [path], patience: .seconds(5))
+        let (status, _) = try await HelperProcess.output(
+            of: "cat",
+            [path],
+            patience: .seconds(1),
+            killed: .milliseconds(100)
+        )
         #expect(status == nil)
         let left = HelperProcess.own.filter {
             let words = FileManager.default.contents(atPath: "/proc/\($0)/cmdline") ?? Data()
@@ -88,7 +93,7 @@ struct StuckFileTests {
         let file = try await StuckFile(mounted, "getattr")
         let probe = try ChildProcess(ChildProcess.built("adapter-probe"), ["deletion", mounted])
         let first = try await probe.line { $0.hasPrefix("failed") }
-        #expect(first.contains("has not ended within 2 s") && first.contains("umount -fl"))
+        #expect(first.contains("has not ended within 1 s") && first.contains("umount -fl"))
         try probe.write("again")
         try await probe.line { $0.contains("is not started again") }
         _ = try await HelperProcess.output(of: "umount", ["-fl", mounted], patience: .seconds(60))

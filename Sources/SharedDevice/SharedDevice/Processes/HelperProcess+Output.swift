@@ -17,10 +17,14 @@ extension HelperProcess {
         package let run: Duration
         /// How long it may take to end after SIGTERM; zero: it is killed without.
         package let grace: Duration
+        /// How long it may take to end after it was killed. A program that waits in the kernel for a file system that does not answer ends when that
+        /// does, whoever kills it.
+        package let killed: Duration
 
-        package init(_ run: Duration, grace: Duration = .zero) {
+        package init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
             self.run = run
             self.grace = grace
+            self.killed = killed
         }
     }
 
@@ -71,7 +75,7 @@ extension HelperProcess {
             if patience.grace > .zero { process.kill(SIGTERM, leadsGroup: settings.leadsGroup) }
             if patience.grace == .zero || !output.read(until: descriptor, by: .now + patience.grace, take) {
                 process.kill(leadsGroup: settings.leadsGroup)
-                guard descriptor.hasEnded(by: .now + killPatience) else {
+                guard descriptor.hasEnded(by: .now + patience.killed) else {
                     process.leaveUnended(command)
                     return end
                 }
@@ -89,12 +93,14 @@ extension HelperProcess {
     /// - Parameters:
     ///   - limit: how many bytes are kept.
     ///   - patience: after that the program is killed.
+    ///   - killed: how long it may take to end after that.
     /// - Throws: ``Failure`` if it does not start.
     package static func output(
         of program: String,
         _ arguments: [String],
         limit: Int = 65_536,
-        patience: Duration
+        patience: Duration,
+        killed: Duration = .seconds(10)
     ) async throws(Failure) -> (status: Int32?, text: String) {
         try await output(
             of: program,
@@ -102,7 +108,7 @@ extension HelperProcess {
             Settings(),
             withErrors: true,
             limit: limit,
-            within: Patience(patience)
+            within: Patience(patience, killed: killed)
         )
     }
 
@@ -143,8 +149,6 @@ extension HelperProcess {
         return try result.get()
     }
 
-    // A program that waits in the kernel for a file system that does not answer ends when that does, whoever kills it.
-    private static let killPatience = Duration.seconds(10)
     /// Programs that were killed and have not ended, by their command lines. None is started a second time.
     private static let unended = Locked<[[String]: Int32]>([:])
 

@@ -82,11 +82,17 @@ func enforce(bus: String, apps: String, point: String, signal: Int32) async thro
     _exit(EX_TEMPFAIL)
 }
 
-/// A deletion by a child, which has two seconds. A line on standard input begins another try.
+/// A deletion by a child, which has one second. A line on standard input begins another try.
 func delete(_ path: String) async {
     repeat {
         do {
-            say("deleted \(try await Deletion(paths: [path], user: 65534, patience: .seconds(2)).run().line)")
+            let deletion = Deletion(
+                paths: [path],
+                user: 65534,
+                patience: .seconds(1),
+                killed: .milliseconds(100)
+            )
+            say("deleted \(try await deletion.run().line)")
         } catch {
             say("failed \(error)")
         }
