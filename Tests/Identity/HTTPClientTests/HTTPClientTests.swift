@@ -82,15 +82,16 @@ struct HTTPClientTests {
     }
 
     @Test(
-        "certificates of strangers, of other hosts and of the past are refused, and so is TLS before 1.2",
-        arguments: ["stranger", "elsewhere", "expired", "old"]
+        "certificates of strangers, of other hosts and of the past are refused, and so is TLS before 1.2"
     )
-    func certificates(listener: String) async throws {
+    func certificates() async throws {
         let server = try await FaultyServer()
-        let reason = await refusal(HTTPRequest(try server.address("echo", listener: listener)), by: server.client())
-        guard case .untrusted = reason else {
-            Issue.record("\(listener): \(String(describing: reason))")
-            return
+        for listener in ["stranger", "elsewhere", "expired", "old"] {
+            let reason = await refusal(HTTPRequest(try server.address("echo", listener: listener)), by: server.client())
+            guard case .untrusted = reason else {
+                Issue.record("\(listener): \(String(describing: reason))")
+                continue
+            }
         }
     }
 

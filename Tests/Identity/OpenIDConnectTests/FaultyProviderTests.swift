@@ -192,17 +192,6 @@ struct FaultyProviderTests {
 
     // MARK: Device code
 
-    @Test("a device code is shown, polled for at the provider's pace, and signs Ada in")
-    func deviceCode() async throws {
-        let clock = TestClock()
-        let signedIn = try await client("device-patience", clock: clock).client.signInByDeviceCode(scopes: ["openid"]) {
-            #expect($0.userCode == "WDJB-MJHT")
-            #expect($0.completeAddress?.text.hasSuffix("/verify?code=WDJB-MJHT") == true)
-        }
-        #expect(signedIn.identity.subject == "ada")
-        #expect(clock.waited == [.seconds(5), .seconds(5), .seconds(10), .seconds(10)])
-    }
-
     @Test(
         "a device code that the person refuses, or that expires",
         arguments: [
@@ -249,27 +238,6 @@ struct FaultyProviderTests {
     }
 
     // MARK: Refresh
-
-    @Test("refresh-token: tokens are renewed, and a token that was used is refused")
-    func refresh() async throws {
-        let test = try await client("refresh-token")
-        let signedIn = try await test.signIn()
-        let token = try #require(signedIn.tokens.refreshToken)
-        guard case .renewed(let tokens) = await test.client.refresh(token, of: signedIn.identity) else {
-            Issue.record("not renewed")
-            return
-        }
-        #expect(tokens.refreshToken?.isEqual(to: token) == false)
-        guard case .sessionOver = await test.client.refresh(token, of: signedIn.identity) else {
-            Issue.record("a used token was taken")
-            return
-        }
-        guard case .reauthenticationNeeded = await test.client.refresh(token, of: signedIn.identity, mayBeUsed: true)
-        else {
-            Issue.record("our own reuse passed for the end of the session")
-            return
-        }
-    }
 
     @Test("keys that are away keep a refresh from being sent, so that its token counts afterwards")
     func keysAway() async throws {

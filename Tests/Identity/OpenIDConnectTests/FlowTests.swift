@@ -159,14 +159,14 @@ struct DeviceGrantTests {
     func pace() throws {
         var grant = try waiting()
         let pending = oauthError("authorization_pending")
-        #expect(pause(&grant, after: pending) == .seconds(5))
-        #expect(pause(&grant, after: oauthError("slow_down")) == .seconds(10))
-        #expect(pause(&grant, after: pending) == .seconds(10))
-        #expect(pause(&grant, after: failure(.timedOut)) == .seconds(20))
-        #expect(pause(&grant, after: .success(json("", status: 503, fields: ["retry-after": "100"]))) == .seconds(100))
-        #expect(pause(&grant, after: pending) == .seconds(40))
-        #expect(pause(&grant, after: failure(.unreachable("no route"))) == .seconds(60))
-        #expect(pause(&grant, after: failure(.timedOut)) == .seconds(60))
+        for (answer, seconds) in [
+            (pending, 5), (oauthError("slow_down"), 10), (pending, 10), (failure(.timedOut), 20),
+            (.success(json("", status: 503, fields: ["retry-after": "100"])), 100), (pending, 40),
+            (failure(.unreachable("no route")), 60), (failure(.timedOut), 60),
+        ] as [(Result<HTTPResponse, HTTPError>, Int)] {
+            let pause = pause(&grant, after: answer)
+            #expect(pause == .seconds(seconds), "\(answer)")
+        }
     }
 
     @Test("it ends after 15 minutes, whatever the provider says, and 30 s after the last one who waits for it")
@@ -252,27 +252,25 @@ struct RefreshFlowTests {
 
     @Test("each answer has its meaning")
     func table() throws {
-        #expect(try meaning(.success(tokens)) == .renewed)
-        #expect(try meaning(oauthError("invalid_grant")) == .sessionOver)
-        #expect(try meaning(.success(json("", status: 400))) == .sessionOver)
-        #expect(try meaning(.success(json("", status: 401))) == .sessionOver)
-        #expect(try meaning(oauthError("interaction_required")) == .reauthentication)
-        #expect(try meaning(oauthError("login_required")) == .reauthentication)
-        #expect(try meaning(oauthError("invalid_client", status: 401)) == .misconfigured)
-        #expect(try meaning(oauthError("unauthorized_client")) == .misconfigured)
-        #expect(try meaning(.success(json("", status: 403))) == .misconfigured)
-        #expect(try meaning(oauthError("invalid_scope")) == .scope)
-    }
-
-    @Test("pages for people, failures, overload and nonsense end no session")
-    func unavailable() throws {
-        #expect(try meaning(.success(json("<html>", status: 401))) == .unavailable(mayBeUsed: true))
-        #expect(try meaning(.success(json("<html>"))) == .unavailable(mayBeUsed: true))
-        #expect(try meaning(.success(json("{}"))) == .unavailable(mayBeUsed: true))
-        #expect(try meaning(oauthError("invalid_grant", status: 500)) == .unavailable(mayBeUsed: true))
-        #expect(try meaning(.success(json("", status: 429))) == .unavailable(mayBeUsed: false))
-        #expect(try meaning(failure(.unreachable("no route"))) == .unavailable(mayBeUsed: false))
-        #expect(try meaning(failure(.untrusted("expired"))) == .unavailable(mayBeUsed: false))
+        for (answer, expected) in [
+            (.success(tokens), .renewed),
+            (oauthError("invalid_grant"), .sessionOver), (.success(json("", status: 400)), .sessionOver),
+            (.success(json("", status: 401)), .sessionOver),
+            (oauthError("interaction_required"), .reauthentication), (oauthError("login_required"), .reauthentication),
+            (oauthError("invalid_client", status: 401), .misconfigured),
+            (oauthError("unauthorized_client"), .misconfigured), (.success(json("", status: 403)), .misconfigured),
+            (oauthError("invalid_scope"), .scope),
+            // Pages for people, failures, overload and nonsense end no session.
+            (.success(json("<html>", status: 401)), .unavailable(mayBeUsed: true)),
+            (.success(json("<html>")), .unavailable(mayBeUsed: true)),
+            (.success(json("{}")), .unavailable(mayBeUsed: true)),
+            (oauthError("invalid_grant", status: 500), .unavailable(mayBeUsed: true)),
+            (.success(json("", status: 429)), .unavailable(mayBeUsed: false)),
+            (failure(.unreachable("no route")), .unavailable(mayBeUsed: false)),
+            (failure(.untrusted("expired")), .unavailable(mayBeUsed: false)),
+        ] as [(Result<HTTPResponse, HTTPError>, Meaning)] {
+            #expect(try meaning(answer) == expected, "\(answer)")
+        }
     }
 
     @Test(

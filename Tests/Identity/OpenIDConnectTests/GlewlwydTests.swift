@@ -41,27 +41,6 @@ struct GlewlwydTests {
         }
     }
 
-    @Test("where its port is taken, it is started at another one, and is not mistaken for who is there")
-    func ports() async throws {
-        let first = try await Glewlwyd()
-        let second = try await Glewlwyd(port: #require(URL(string: first.issuer.text)?.port))
-        #expect(second.issuer != first.issuer)
-        let signedIn = try await second.signIn(second.client().client)
-        #expect(signedIn.identity.issuer == second.issuer)
-    }
-
-    @Test("Ada signs in by a device code that she types in elsewhere")
-    func deviceCode() async throws {
-        let glewlwyd = try await Glewlwyd()
-        let test = glewlwyd.client()
-        let signedIn = try await test.client.signInByDeviceCode(scopes: ["openid"]) { code in
-            #expect(code.address.text == glewlwyd.issuer.text + "/device")
-            #expect(throws: Never.self) { try glewlwyd.process.write("device \(code.userCode)") }
-        }
-        #expect(signedIn.identity.claims["name"]?.string == "Ada")
-        #expect(signedIn.tokens.refreshToken != nil)
-    }
-
     @Test("a device whose clock is hours off signs nobody in, and says so; one that is less than a minute off does")
     func wrongClock() async throws {
         let glewlwyd = try await Glewlwyd()
@@ -79,20 +58,6 @@ struct GlewlwydTests {
             let signedIn = try await glewlwyd.signIn(client(offset))
             #expect(signedIn.identity.claims["name"]?.string == "Ada", "\(offset)")
         }
-    }
-
-    @Test("after a change of its keys, tokens are checked with the new ones a minute later")
-    func keyRotation() async throws {
-        let glewlwyd = try await Glewlwyd()
-        let clock = TestClock()
-        let client = glewlwyd.client(clock: clock.clock).client
-        _ = try await glewlwyd.signIn(client)
-        _ = try await glewlwyd.run("rotate")
-        let error = await #expect(throws: SignInError.self) { try await glewlwyd.signIn(client) }
-        #expect(error?.code == .authenticationFailed)
-        clock.advance(by: .seconds(61))
-        let signedIn = try await glewlwyd.signIn(client)
-        #expect(signedIn.identity.claims["name"]?.string == "Ada")
     }
 
     @Test("a wrong secret, and a provider that was stopped, are told apart, and neither ends a session")
