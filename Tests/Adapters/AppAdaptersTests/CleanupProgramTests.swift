@@ -23,9 +23,9 @@ struct CleanupProgramTests {
             #"{"command": ["/bin/sh", "-c", "id -u >\#(kiosk.data)/user; exec sleep 1000"], "delete": ["\#(kiosk.data)"], "start": "always"}"#,
             user: user
         )
-        #expect(chown(kiosk.data, user, user) == 0)
+        succeed(chown(kiosk.data, user, user))
         try "marker-of-ada".write(toFile: "\(kiosk.data)/secret", atomically: true, encoding: .utf8)
-        #expect(chown("\(kiosk.data)/secret", user, user) == 0)
+        succeed(chown("\(kiosk.data)/secret", user, user))
         try await kiosk.endSession()
         #expect(try await kiosk.part()?.user == user)
         let adapter = try kiosk.adapter()
@@ -47,7 +47,7 @@ struct CleanupProgramTests {
     func changedManifest() async throws {
         let kiosk = try await Kiosk()
         let user: UInt32 = 65534
-        #expect(chown(kiosk.data, user, user) == 0)
+        succeed(chown(kiosk.data, user, user))
         let other = "\(kiosk.directory.path)/other"
         #expect(mkdir(other, 0o700) == 0 && chown(other, user, user) == 0)
         let command = #"echo $$ >\#(kiosk.data)/process; exec sleep 1000"#
@@ -97,12 +97,12 @@ struct CleanupProgramTests {
         }
         let name = try SystemUser(number: 65534).name ?? "65534"
         let remedy = "install -d -m 700 -o \(name) \(data)"
-        #expect(chmod(directory.path, 0o755) == 0)
+        succeed(chmod(directory.path, 0o755))
         #expect(
             try await launch()
                 == "shared-device-cleanup: could not make \(data) as \(name): Permission denied. Make it: \(remedy)"
         )
-        #expect(mkdir(data, 0o755) == 0)
+        succeed(mkdir(data, 0o755))
         let text = try await launch()
         #expect(text.contains("could not make \(data)/home as \(name): Permission denied. Give \(data) to"), "\(text)")
         #expect(text.hasSuffix(remedy), "\(text)")
@@ -169,9 +169,9 @@ struct CleanupProgramTests {
         try #"{"id": "\#(Self.identifier)", "user": 65534, "cleanup": {"unit": "a.service", "delete": ["/srv/a"]}}"#
             .write(toFile: manifest, atomically: true, encoding: .utf8)
         switch flaw {
-        case "owner": #expect(chown(manifest, 65534, 0) == 0)
+        case "owner": succeed(chown(manifest, 65534, 0))
         case "group": #expect(chown(manifest, 0, 65534) == 0 && chmod(manifest, 0o664) == 0)
-        default: #expect(chown("\(directory.path)/apps", 65534, 0) == 0)
+        default: succeed(chown("\(directory.path)/apps", 65534, 0))
         }
         let adapter = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
@@ -212,7 +212,7 @@ struct CleanupProgramTests {
             exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2" \#(Self.identifier) --bus unix:path=/none --apps "$3" --state "$1/state"
             """#
         let words = ["--mount", "sh", "-c", script, "sh", kiosk.directory.path, program, kiosk.manifests]
-        #expect(chmod(kiosk.device.directory, 0o755) == 0)
+        succeed(chmod(kiosk.device.directory, 0o755))
         let adapter = try ChildProcess("unshare", words)
         try await eventually("the problem is told", within: .seconds(60)) {
             adapter.errorText.contains("databases of users do not answer for “ada”")
@@ -233,8 +233,8 @@ struct CleanupProgramTests {
         for name in ["data/secret", "file"] {
             try "ada".write(toFile: "\(parent)/\(name)", atomically: false, encoding: .utf8)
         }
-        for name in ["data/secret", "file", "data"] { #expect(chown("\(parent)/\(name)", 65534, 65534) == 0) }
-        #expect(chmod(parent, 0o733) == 0)
+        for name in ["data/secret", "file", "data"] { succeed(chown("\(parent)/\(name)", 65534, 65534)) }
+        succeed(chmod(parent, 0o733))
         let remove = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
             ["remove", "--user", "65534", "--", "\(parent)/data", "\(parent)/file"]

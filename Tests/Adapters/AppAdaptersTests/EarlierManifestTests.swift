@@ -38,7 +38,7 @@ struct EarlierManifestTests {
             let adapter = try kiosk.adapter()
             let command = try await Killed.process(kiosk)
             try "marker-of-ada".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
-            #expect(chown("\(data)/secret", user, user) == 0)
+            succeed(chown("\(data)/secret", user, user))
             adapter.kill()
             #expect(await adapter.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
             (self.kiosk, self.command) = (kiosk, command)
@@ -92,7 +92,7 @@ struct EarlierManifestTests {
     @Test("it is stopped and deleted although there is no manifest any more")
     func removedMeanwhile() async throws {
         let killed = try await Killed()
-        #expect(unlink("\(killed.kiosk.manifests)/kiosk.json") == 0)
+        succeed(unlink("\(killed.kiosk.manifests)/kiosk.json"))
         let adapter = try killed.kiosk.adapter()
         try await eventually("nothing is left, nor owed", within: .seconds(60)) {
             !killed.hasSecret && !FileManager.default.fileExists(atPath: killed.record)
@@ -126,7 +126,7 @@ struct EarlierManifestTests {
         try await eventually("it is in the status", within: .seconds(60)) { isTold(try await killed.kiosk.status()) }
         #expect(isTold(adapter.errorText))
         #expect(try await killed.kiosk.device.application("org.example.control").currentRoundOwes())
-        #expect(unlink(killed.record) == 0)
+        succeed(unlink(killed.record))
         // The next start tries at once; that a running adapter tries again is in the next test.
         await end(adapter)
         let next = try killed.kiosk.adapter()
@@ -137,7 +137,7 @@ struct EarlierManifestTests {
     @Test("what cannot be deleted is told, and there is no receipt until somebody goes on without it")
     func undeletable() async throws {
         let killed = try await Killed()
-        #expect(chown(killed.kiosk.data, 0, 0) == 0)
+        succeed(chown(killed.kiosk.data, 0, 0))
         try killed.enrolSecond()
         try await killed.kiosk.endSession()
         let adapter = try killed.kiosk.adapter()
@@ -147,7 +147,7 @@ struct EarlierManifestTests {
         try await eventually("it is in the status", within: .seconds(60)) { isTold(try await killed.kiosk.status()) }
         #expect(isTold(adapter.errorText))
         #expect(try await killed.kiosk.device.application("org.example.control").currentRoundOwes())
-        #expect(unlink(killed.record) == 0)
+        succeed(unlink(killed.record))
         try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
         #expect(killed.hasSecret, "nobody has deleted it")
         await end(adapter)
@@ -178,7 +178,7 @@ struct EarlierManifestTests {
     func endInBetween() async throws {
         let directory = try TemporaryDirectory("ending")
         let data = "\(directory.path)/data"
-        #expect(mkdir(data, 0o700) == 0)
+        succeed(mkdir(data, 0o700))
         try "marker-of-ada".write(toFile: "\(data)/secret", atomically: false, encoding: .utf8)
         let adapter = Adapter(program: EndingProgram(), start: nil, paths: [data], user: geteuid(), log: { _ in })
         try await adapter.retire()

@@ -22,11 +22,11 @@ struct EnforcedCleanupTests {
     /// - Returns: gives it to that user.
     private func plantForeign(_ device: LateApps, _ name: String = "late") throws -> () -> Void {
         let foreign = "\(device.data(of: name))/foreign"
-        #expect(mkdir(foreign, 0o755) == 0)
+        succeed(mkdir(foreign, 0o755))
         try "secret of ada".write(toFile: "\(foreign)/file", atomically: false, encoding: .utf8)
         return {
-            #expect(chown(foreign, LateApps.user, LateApps.user) == 0)
-            #expect(chown("\(foreign)/file", LateApps.user, LateApps.user) == 0)
+            succeed(chown(foreign, LateApps.user, LateApps.user))
+            succeed(chown("\(foreign)/file", LateApps.user, LateApps.user))
         }
     }
 

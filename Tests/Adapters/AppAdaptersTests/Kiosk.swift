@@ -30,7 +30,7 @@ struct Kiosk {
         let text =
             #"{"id": "\#(Self.identifier)", "user": \#(user), "executable": "\#(program)", "cleanup": \#(cleanup)}"#
         try text.write(toFile: "\(manifests)/kiosk.json", atomically: true, encoding: .utf8)
-        #expect(chmod("\(manifests)/kiosk.json", 0o644) == 0)
+        succeed(chmod("\(manifests)/kiosk.json", 0o644))
     }
 
     func adapter(_ environment: [String: String] = [:]) throws -> ChildProcess {

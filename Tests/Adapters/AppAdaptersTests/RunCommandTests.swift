@@ -220,8 +220,8 @@ struct RunCommandTests {
     @Test("the working directory, and what is above it, is refused", arguments: [".", "..", "link", "../link/"])
     func workingDirectory(data: String) async throws {
         let directory = try TemporaryDirectory("run-here")
-        #expect(mkdir("\(directory.path)/inner", 0o700) == 0)
-        for name in ["link", "inner/link"] { #expect(symlink(directory.path, "\(directory.path)/\(name)") == 0) }
+        succeed(mkdir("\(directory.path)/inner", 0o700))
+        for name in ["link", "inner/link"] { succeed(symlink(directory.path, "\(directory.path)/\(name)")) }
         let process = try ChildProcess(
             "/bin/sh",
             [
@@ -240,7 +240,7 @@ struct RunCommandTests {
     func adoption() async throws {
         let directory = try TemporaryDirectory("run-adopts")
         let file = "\(directory.path)/docs/letter"
-        #expect(mkdir("\(directory.path)/docs", 0o700) == 0)
+        succeed(mkdir("\(directory.path)/docs", 0o700))
         try "dear Grace".write(toFile: file, atomically: true, encoding: .utf8)
         let words = ["--", "/bin/echo", "started"]
         let refused = try start(["--data", "docs"] + words, in: directory)
@@ -268,7 +268,7 @@ struct RunCommandTests {
     func noProgram(program: String, status: Int32, words: String) async throws {
         let directory = try TemporaryDirectory("run-nothing")
         try "text".write(toFile: "\(directory.path)/text", atomically: true, encoding: .utf8)
-        #expect(chmod("\(directory.path)/text", 0o644) == 0)
+        succeed(chmod("\(directory.path)/text", 0o644))
         let process = try start(["--data", "data", "--", program], in: directory)
         #expect(await process.exitStatus() == status)
         #expect(process.errorText.contains(words), "\(process.errorText)")

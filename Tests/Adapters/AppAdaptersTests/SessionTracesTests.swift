@@ -61,7 +61,7 @@ struct SessionTracesTests {
     func files() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome(directory.path)
-        #expect(symlink("/etc", "\(home.path)/Downloads/etc") == 0)
+        succeed(symlink("/etc", "\(home.path)/Downloads/etc"))
         let before = try home.findings().count
         let traces = home.traces(["DBUS_SESSION_BUS_ADDRESS": ""])
         #expect(try await traces.look(for: .thumbnails) == .traces("2 files, \(TraceHome.marker.utf8.count * 2) bytes"))
@@ -87,7 +87,7 @@ struct SessionTracesTests {
         let directory = try TemporaryDirectory("traces")
         let place = mkdir(memory, 0o700) == 0 ? memory : "\(directory.path)/Downloads"
         defer { try? FileManager.default.removeItem(atPath: place) }
-        if place != memory { #expect(mkdir(place, 0o700) == 0) }
+        if place != memory { succeed(mkdir(place, 0o700)) }
         var expected = UserDataDirectory.Removed()
         for name in ["1", "2", "3"] {
             let file = "\(place)/\(name)"
@@ -113,7 +113,7 @@ struct SessionTracesTests {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome("\(directory.path)/home")
         try FileManager.default.moveItem(atPath: "\(home.path)/Downloads", toPath: "\(directory.path)/elsewhere")
-        #expect(symlink("\(directory.path)/elsewhere", "\(home.path)/Downloads") == 0)
+        succeed(symlink("\(directory.path)/elsewhere", "\(home.path)/Downloads"))
         let failure = await #expect(throws: AdapterFailure.self) { try await home.traces().remove(.downloads) }
         #expect(failure?.description.contains("it is a symbolic link") == true, "\(String(describing: failure))")
         #expect(FileManager.default.fileExists(atPath: "\(directory.path)/elsewhere/letter.pdf"))
@@ -127,7 +127,7 @@ struct SessionTracesTests {
     func linkedHome() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome("\(directory.path)/var-home")
-        #expect(symlink(home.path, "\(directory.path)/home") == 0)
+        succeed(symlink(home.path, "\(directory.path)/home"))
         let named = home.traces([
             "HOME": "\(directory.path)/home", "XDG_DATA_HOME": "\(directory.path)/home/.local/share",
         ])
@@ -154,7 +154,7 @@ struct SessionTracesTests {
         let mount = directory.path.replacing(" ", with: "\\040")
         // Whoever mounts this says what device it is on.
         let served = try TemporaryDirectory("served")
-        #expect(mkdir("\(served.path)/.Trash-1000", 0o700) == 0)
+        succeed(mkdir("\(served.path)/.Trash-1000", 0o700))
         let places = TracePlaces(
             home: "/home/kiosk",
             environment: [
@@ -210,7 +210,7 @@ struct SessionTracesCommandTests {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome(directory.path)
         try FileManager.default.removeItem(atPath: "\(home.path)/Downloads")
-        #expect(symlink("/etc", "\(home.path)/Downloads") == 0)
+        succeed(symlink("/etc", "\(home.path)/Downloads"))
         let now = try await command(["--now", "--without", Self.without], home: home)
         #expect(now.status == EX_IOERR && now.output.contains("downloads     FAILED: "), "\(now.output)")
         #expect(try !home.findings().contains { $0.path.contains("thumbnails") })
@@ -264,7 +264,7 @@ struct SessionTracesCommandTests {
         let home = try TraceHome("\(app.home)/person")
         let downloads = "\(home.path)/Downloads"
         try FileManager.default.moveItem(atPath: downloads, toPath: "\(home.path)/elsewhere")
-        #expect(symlink("\(home.path)/elsewhere", downloads) == 0)
+        succeed(symlink("\(home.path)/elsewhere", downloads))
         try await device.beginSignOut()
         try await eventually("the step fails") { app.errorText.contains("downloads: FAILED: could not delete") }
         #expect(try device.report().apps.first?.isClean == false)

@@ -18,14 +18,14 @@ struct StubbornDataTests {
 
     init() throws {
         directory = try TemporaryDirectory("stubborn-data")
-        #expect(chmod(directory.path, 0o755) == 0)
+        succeed(chmod(directory.path, 0o755))
         for path in [home, data] { make(path) }
     }
 
     private func own(_ path: String) { #expect(geteuid() != 0 || lchown(path, user, user) == 0) }
 
     private func make(_ path: String, _ mode: mode_t = 0o700) {
-        #expect(mkdir(path, mode) == 0)
+        succeed(mkdir(path, mode))
         own(path)
     }
 
@@ -69,10 +69,10 @@ struct StubbornDataTests {
         let declared = place == "other" ? "\(home)/other/further/data" : data
         if place == "other" {
             for path in ["other", "other/further"] { make("\(home)/\(path)") }
-            #expect(rename(data, declared) == 0)
-            #expect(chmod("\(home)/other/further", 0) == 0)
+            succeed(rename(data, declared))
+            succeed(chmod("\(home)/other/further", 0))
         }
-        #expect(chmod("\(home)/\(place)", 0) == 0)
+        succeed(chmod("\(home)/\(place)", 0))
         #expect(try await remove(declared) == "")
         #expect(names(declared).isEmpty)
         #expect(FileManager.default.fileExists(atPath: declared))
@@ -81,7 +81,7 @@ struct StubbornDataTests {
     @Test("a declared file goes from a directory that its owner has closed")
     func fileInClosedDirectory() async throws {
         try write("\(data)/recent")
-        #expect(chmod(data, 0o500) == 0)
+        succeed(chmod(data, 0o500))
         #expect(try await remove("\(data)/recent") == "")
         #expect(names(data).isEmpty)
     }
@@ -107,7 +107,7 @@ struct StubbornDataTests {
     @Test("no lists for access control, attributes or bits are left on the directory")
     func leftovers() async throws {
         try write("\(data)/secret")
-        #expect(chmod(data, 0o7777) == 0)
+        succeed(chmod(data, 0o7777))
         let kept = attributes()
         for (name, value) in [
             ("user.secret", Array("ada".utf8)), ("user.", Array("ada".utf8)),
@@ -125,7 +125,7 @@ struct StubbornDataTests {
     @Test("a list does not become rights of the group")
     func listOfAnother() async throws {
         let list = self.list(group: 0, mask: 7)
-        #expect(setxattr(data, "system.posix_acl_access", list, list.count, 0) == 0)
+        succeed(setxattr(data, "system.posix_acl_access", list, list.count, 0))
         #expect(mode(data) == 0o770)
         #expect(try await remove(data) == "")
         #expect(mode(data) == 0o700)
@@ -140,8 +140,8 @@ struct StubbornDataTests {
     )
     func fullDisk(filler: String) async throws {
         let (disk, full) = ("\(directory.path)/disk", "\(directory.path)/disk/data")
-        #expect(mkdir(disk, 0o755) == 0)
-        #expect(mount("none", disk, "tmpfs", 0, "nr_inodes=200") == 0)
+        succeed(mkdir(disk, 0o755))
+        succeed(mount("none", disk, "tmpfs", 0, "nr_inodes=200"))
         defer { umount2(disk, Int32(MNT_DETACH)) }
         make(full)
         make("\(full)/profile")
@@ -163,10 +163,10 @@ struct StubbornDataTests {
     @Test("not in the lower layer of an overlay, where no directory can be moved", .enabled(if: Mounts.areAllowed))
     func overlay() async throws {
         let place = "\(directory.path)/overlay"
-        #expect(mkdir(place, 0o755) == 0)
-        #expect(mount("none", place, "tmpfs", 0, nil) == 0)
+        succeed(mkdir(place, 0o755))
+        succeed(mount("none", place, "tmpfs", 0, nil))
         defer { umount2(place, Int32(MNT_DETACH)) }
-        for path in ["lower", "upper", "work", "all"] { #expect(mkdir("\(place)/\(path)", 0o755) == 0) }
+        for path in ["lower", "upper", "work", "all"] { succeed(mkdir("\(place)/\(path)", 0o755)) }
         make("\(place)/lower/data")
         for path in ["profile", "profile/deep", "profile/empty"] { make("\(place)/lower/data/\(path)") }
         for path in ["secret", "profile/secret", "profile/deep/secret"] { try write("\(place)/lower/data/\(path)") }
@@ -178,7 +178,7 @@ struct StubbornDataTests {
         defer { umount2("\(place)/all", Int32(MNT_DETACH)) }
         let path = "\(place)/all/data"
         try write("\(path)/profile/deep/newer")
-        #expect(chmod("\(path)/profile", 0) == 0)
+        succeed(chmod("\(path)/profile", 0))
         #expect(try await remove(path) == "")
         #expect(names(path).isEmpty && FileManager.default.fileExists(atPath: path))
     }
@@ -202,7 +202,7 @@ struct StubbornDataTests {
     )
     func subvolume() async throws {
         let (image, disk) = ("\(directory.path)/image", "\(directory.path)/disk")
-        #expect(mkdir(disk, 0o755) == 0)
+        succeed(mkdir(disk, 0o755))
         try await run("truncate", "-s", "256M", image)
         try await run("mkfs.btrfs", "-q", image)
         try await run("mount", "-o", "loop", image, disk)
@@ -227,16 +227,16 @@ struct StubbornDataTests {
     func deepInPlace() throws {
         var current = open(data, O_RDONLY | O_DIRECTORY)
         for depth in 0..<5_000 {
-            #expect(mkdirat(current, "deep", 0o700) == 0)
+            succeed(mkdirat(current, "deep", 0o700))
             let next = openat(current, "deep", O_RDONLY | O_DIRECTORY)
             close(openat(current, "f", O_CREAT | O_WRONLY, 0o600))
-            if depth % 50 == 0 { #expect(fchmod(current, 0o500) == 0) }
+            if depth % 50 == 0 { succeed(fchmod(current, 0o500)) }
             close(current)
             current = next
         }
         close(current)
         for number in 0..<500 {
-            #expect(mkdir("\(data)/wide\(number)", 0o700) == 0)
+            succeed(mkdir("\(data)/wide\(number)", 0o700))
             close(open("\(data)/wide\(number)/f", O_CREAT | O_WRONLY, 0o600))
         }
         let most = Most()
@@ -250,7 +250,7 @@ struct StubbornDataTests {
             }
             most.open = max(most.open, open)
         }
-        #expect(chmod(data, 0o700) == 0)
+        succeed(chmod(data, 0o700))
         try sweep.emptyInPlace(try DirectoryHandle(DirectoryHandle.name(data), path: data))
         #expect(names(data).isEmpty)
         #expect(sweep.removed.files == 5_500)
@@ -263,12 +263,12 @@ struct StubbornDataTests {
     )
     func mountInPlace() throws {
         let outside = "\(directory.path)/outside"
-        #expect(mkdir(outside, 0o700) == 0)
+        succeed(mkdir(outside, 0o700))
         try write("\(outside)/file")
         for path in ["profile", "profile/bind"] { make("\(data)/\(path)") }
         try write("\(data)/profile/secret")
-        #expect(symlink(outside, "\(data)/profile/link") == 0)
-        #expect(mount(outside, "\(data)/profile/bind", nil, UInt(MS_BIND), nil) == 0)
+        succeed(symlink(outside, "\(data)/profile/link"))
+        succeed(mount(outside, "\(data)/profile/bind", nil, UInt(MS_BIND), nil))
         defer { umount2("\(data)/profile/bind", Int32(MNT_DETACH)) }
         var sweep = TombstoneSweep(truncates: true) { _ in }
         let error = #expect(throws: UserDataError.self) {
@@ -309,7 +309,7 @@ struct StubbornDataTests {
     )
     func controlCharacters() async throws {
         let place = "\(data)/a\n\u{1B}[2J\r\u{202E}b"
-        #expect(mkdir(place, 0o700) == 0)
+        succeed(mkdir(place, 0o700))
         try "grace".write(toFile: "\(place)/file", atomically: false, encoding: .utf8)
         let text = try await remove(data)
         #expect(text.contains("Give it and its directory to the user"), "\(text)")

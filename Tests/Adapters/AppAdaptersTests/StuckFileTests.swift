@@ -89,7 +89,7 @@ struct StuckFileTests {
         for path in [data, mounted] { #expect(mkdir(path, 0o700) == 0 && chown(path, 65534, 65534) == 0) }
         let secret = "\(mounted)/secret"
         try "secret".write(toFile: secret, atomically: false, encoding: .utf8)
-        #expect(chown(secret, 65534, 65534) == 0)
+        succeed(chown(secret, 65534, 65534))
         let file = try await StuckFile(mounted, "getattr")
         let probe = try ChildProcess(ChildProcess.built("adapter-probe"), ["deletion", mounted])
         let first = try await probe.line { $0.hasPrefix("failed") }
