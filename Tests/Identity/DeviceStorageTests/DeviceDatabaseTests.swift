@@ -304,11 +304,15 @@ struct StateDirectoryTests {
         func path(_ environment: [String: String], root: Bool = false) -> String {
             StateDirectory.path(environment: environment, effectiveUser: root ? 0 : 1000, home: "/home/ada")
         }
-        #expect(path(["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], root: true) == "/s")
-        #expect(path(["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"]) == "/s")
-        #expect(path(["XDG_STATE_HOME": "/x"], root: true) == "/var/lib/shared-device")
-        #expect(path(["XDG_STATE_HOME": "/x", "SHARED_DEVICE_STATE": ""]) == "/x/shared-device")
-        #expect(path(["XDG_STATE_HOME": "relative"]) == "/home/ada/.local/state/shared-device")
-        #expect(path([:]) == "/home/ada/.local/state/shared-device")
+        for (environment, isRoot, expected) in [
+            (["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], true, "/s"),
+            (["SHARED_DEVICE_STATE": "/s", "XDG_STATE_HOME": "/x"], false, "/s"),
+            (["XDG_STATE_HOME": "/x"], true, "/var/lib/shared-device"),
+            (["XDG_STATE_HOME": "/x", "SHARED_DEVICE_STATE": ""], false, "/x/shared-device"),
+            (["XDG_STATE_HOME": "relative"], false, "/home/ada/.local/state/shared-device"),
+            ([:], false, "/home/ada/.local/state/shared-device"),
+        ] as [([String: String], Bool, String)] {
+            #expect(path(environment, root: isRoot) == expected)
+        }
     }
 }

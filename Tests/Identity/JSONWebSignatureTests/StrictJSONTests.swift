@@ -40,12 +40,10 @@ struct StrictJSONTests {
 
     @Test("size, depth and number of values have limits that hold exactly")
     func limits() {
-        #expect(value("[[[]]]", depth: 3) != nil)
-        #expect(value("[[[]]]", depth: 2) == nil)
-        #expect(value(#"{"a":{"b":1}}"#, depth: 2) != nil)
-        #expect(value(#"{"a":{"b":1}}"#, depth: 1) == nil)
-        #expect(value("[1,2,3]", values: 4) != nil)
-        #expect(value("[1,2,3]", values: 3) == nil)
+        for (text, depth) in [("[[[]]]", 3), (#"{"a":{"b":1}}"#, 2)] {
+            #expect(value(text, depth: depth) != nil && value(text, depth: depth - 1) == nil)
+        }
+        #expect(value("[1,2,3]", values: 4) != nil && value("[1,2,3]", values: 3) == nil)
         #expect(value(String(repeating: "[", count: 1 << 20)) == nil)
         #expect(throws: JSONError(what: "it has more than 2 bytes", offset: nil)) {
             try JSONValue(parsing: Array("123".utf8), limits: JSONLimits(size: 2))
