@@ -14,7 +14,8 @@ package struct P256PrivateKey: Sendable {
 
     /// A new key.
     package init() {
-        guard let handle = KeyHandle(owning: notify_center_new_p256_key()), let point = Self.publicPoint(of: handle) else {
+        guard let handle = KeyHandle(owning: notify_center_new_p256_key()), let point = Self.publicPoint(of: handle)
+        else {
             // The system has no random numbers, or no memory.
             preconditionFailure("\(CryptographyError("a key of P-256 cannot be made"))")
         }

@@ -95,7 +95,9 @@ package final class SealingKey: @unchecked Sendable {
 
     /// OpenSSL counts in 32 bits.
     private static func counts(_ content: [UInt8], _ context: [UInt8]) -> (Int32, Int32)? {
-        guard let content = Int32(exactly: content.count), let context = Int32(exactly: context.count) else { return nil }
+        guard let content = Int32(exactly: content.count), let context = Int32(exactly: context.count) else {
+            return nil
+        }
         return (content, context)
     }
 }

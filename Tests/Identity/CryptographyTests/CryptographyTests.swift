@@ -15,7 +15,11 @@ struct CryptographyTests {
             isValid = PublicKey(ed25519: vector.key)?.isValid(vector.result, of: vector.message, by: .ed25519) ?? false
         case "rsaPKCS1", "rsaPSS":
             let key = try #require(PublicKey(rsaModulus: vector.key, exponent: vector.exponent))
-            isValid = key.isValid(vector.result, of: vector.message, by: vector.scheme == "rsaPSS" ? .rsaPSS : .rsaPKCS1)
+            isValid = key.isValid(
+                vector.result,
+                of: vector.message,
+                by: vector.scheme == "rsaPSS" ? .rsaPSS : .rsaPKCS1
+            )
         default:
             let key = try #require(SealingKey(vector.key))
             isValid = key.open(vector.result, for: vector.context) == vector.message
@@ -38,7 +42,9 @@ struct CryptographyTests {
                 default: (PublicKey(rsaModulus: vector.key, exponent: vector.exponent), .rsaPKCS1)
                 }
             let (signature, verifier) = (vector.result, try #require(key))
-            for other in [signature + [0], [0] + signature, Array(signature.dropFirst()), Array(signature.dropLast()), []] {
+            for other in [
+                signature + [0], [0] + signature, Array(signature.dropFirst()), Array(signature.dropLast()), [],
+            ] {
                 #expect(!verifier.isValid(other, of: vector.message, by: scheme), "\(vector)")
             }
         }
@@ -104,7 +110,9 @@ struct CryptographyTests {
         #expect(Array(key.publicPoint.prefix(4)) == [0x7F, 0xCD, 0xCE, 0x27])
         let order = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551"
         #expect(P256PrivateKey(secret: bytes(String(order.dropLast()) + "0")) != nil)
-        for refused in [order, String(order.dropLast()) + "2", String(repeating: "f", count: 64), String(repeating: "0", count: 64)] {
+        for refused in [
+            order, String(order.dropLast()) + "2", String(repeating: "f", count: 64), String(repeating: "0", count: 64),
+        ] {
             #expect(P256PrivateKey(secret: bytes(refused)) == nil)
         }
         for refused in [[], [1], [0] + secret, Array(secret.dropFirst())] {
