@@ -169,10 +169,6 @@ let sharedDevice = family(
     library("MSAL", "SharedDevice +center"),
     // An app that cleans up, and is killed at the point that its arguments name.
     program("cleanup-probe", "SharedDevice NotifyCenter", path: "SharedDeviceTests/CleanupProbe"),
-    // An app that begins its cleanup and never ends it.
-    program("cleanup-beginner", "SharedDevice NotifyCenter", path: "SharedDeviceTests/CleanupBeginner"),
-    // An app that signs out with a PATH of the test's own.
-    program("signout-probe", "SharedDevice +center", path: "SharedDeviceTests/SignoutProbe"),
     // An app that follows the account, and does what its standard input says.
     program("listener-app", "SharedDevice ArgumentParser +center", path: "SharedDeviceTests/ListenerProgram"),
     tests(
@@ -331,7 +327,7 @@ let testKits = family(
 
 /// Listener apps, each a process of its own, and the demonstration that runs them.
 let examples = [
-    library("ExampleSupport", "HTTPClient StrictJSON +arguments", path: "Examples/Support"),
+    library("ExampleSupport", "+arguments", path: "Examples/Support"),
     program("point-of-sale", "ExampleSupport SharedDevice SQLite ArgumentParser", path: "Examples/PointOfSale"),
     program("flight-briefing", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FlightBriefing"),
     program("field-service", "ExampleSupport SharedDevice ArgumentParser", path: "Examples/FieldService"),

@@ -147,14 +147,18 @@ struct SignalsTests {
         "a token with a mistake ends no session, and the transmitter is told why",
         arguments: [
             // What a stranger has signed.
-            [("alg-none", "invalid_key"), ("hs256", "invalid_key"), ("spoilt", "invalid_key"),
-             ("stranger", "invalid_key"), ("jku", "invalid_key"), ("no-token", "invalid_key")],
+            [
+                ("alg-none", "invalid_key"), ("hs256", "invalid_key"), ("spoilt", "invalid_key"),
+                ("stranger", "invalid_key"), ("jku", "invalid_key"), ("no-token", "invalid_key"),
+            ],
             // What the provider has signed.
-            [("no-type", "invalid_request"), ("wrong-type", "invalid_request"), ("logout-type", "invalid_request"),
-             ("wrong-aud", "invalid_audience"), ("no-aud", "invalid_request"), ("wrong-iss", "invalid_issuer"),
-             ("no-iat", "invalid_request"), ("future", "invalid_request"), ("no-jti", "invalid_request"),
-             ("other-jti", "invalid_request"), ("with-exp", "invalid_request"), ("with-sub", "invalid_request"),
-             ("no-events", "invalid_request"), ("empty-events", "invalid_request")],
+            [
+                ("no-type", "invalid_request"), ("wrong-type", "invalid_request"), ("logout-type", "invalid_request"),
+                ("wrong-aud", "invalid_audience"), ("no-aud", "invalid_request"), ("wrong-iss", "invalid_issuer"),
+                ("no-iat", "invalid_request"), ("future", "invalid_request"), ("no-jti", "invalid_request"),
+                ("other-jti", "invalid_request"), ("with-exp", "invalid_request"), ("with-sub", "invalid_request"),
+                ("no-events", "invalid_request"), ("empty-events", "invalid_request"),
+            ],
         ]
     )
     func mistakes(mistakes: [(fault: String, word: String)]) async throws {

@@ -193,7 +193,8 @@ struct LoopbackVisits {
     private mutating func answer(_ number: UInt64, _ response: LoopbackResponse) {
         guard let visit = visits[number] else { return }
         if case .answering = visit.phase { return }
-        visits[number]?.phase = .answering(response.bytes[...], until: .now + patience)
+        let deadline = ContinuousClock.now + patience
+        visits[number]?.phase = .answering(response.bytes[...], until: deadline)
     }
 
     private mutating func write(
