@@ -1,5 +1,5 @@
 // Plays schedules of a whole device in this process. SCHEDULES and SEED say which, JOBS on how many threads. With SCHEDULES=1 it tells what
-// happens. MUTANT names a deliberate mistake; with MUTANTS=yes it says how soon each is found. With DIGEST=yes it prints one number for all that
+// happens. MUTANT names a deliberate mistake; with MUTANTS=yes it says how soon each is found, from its example or from SEED on. With DIGEST=yes it prints one number for all that
 // happens in the schedules: whoever makes the simulation faster compares it. Exits 1 where a promise was broken, or where a mistake goes unseen.
 import Foundation
 import Glibc
@@ -9,7 +9,8 @@ let environment = ProcessInfo.processInfo.environment
 func number(_ name: String) -> Int? { environment[name].flatMap { Int($0) } }
 
 let schedules = number("SCHEDULES") ?? 1_000_000
-let seed = UInt64(environment["SEED"] ?? "") ?? 1
+let givenSeed = UInt64(environment["SEED"] ?? "")
+let seed = givenSeed ?? 1
 let jobs = number("JOBS") ?? ProcessInfo.processInfo.activeProcessorCount
 let mutant = environment["MUTANT"].flatMap { Mutant(rawValue: $0) }
 let isTerminal = isatty(STDERR_FILENO) == 1
@@ -56,10 +57,11 @@ func playDigest() -> CInt {
 func playMutants() -> CInt {
     var unseen = 0
     for mutant in Mutant.allCases {
+        let seed = givenSeed ?? mutant.exampleSeed
         let result = Campaign(seed: seed, schedules: schedules, jobs: jobs, mutant: mutant).run()
         let name = mutant.rawValue.padding(toLength: 32, withPad: " ", startingAt: 0)
         if let failure = result.failures.first {
-            print("\(name) found after \(failure.seed - seed + 1) schedules: \(failure.kind)")
+            print("\(name) found by seed \(failure.seed), after \(failure.seed - seed + 1) schedules: \(failure.kind)")
         } else {
             print("\(name) not found in \(schedules) schedules")
             unseen += 1
