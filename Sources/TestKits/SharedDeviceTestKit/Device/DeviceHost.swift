@@ -265,7 +265,7 @@ struct DevicePrograms: Sendable {
         for directory in directories where access("\(directory)/\(name)", X_OK) == 0 { return "\(directory)/\(name)" }
         throw TestDeviceError(
             code,
-            "the program \(name) was found neither beside the running program, nor in PATH; build or install it, and "
+            "the program \(name) was found neither beside the running program, nor in PATH; install it, or build it and "
                 + "name its directory in \(environmentVariable)"
         )
     }
