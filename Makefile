@@ -1,43 +1,44 @@
-# `make` builds what is installed, `make install` copies it, `make setup` installs what both need besides Swift 6.2 or newer.
+# `make` builds what is installed, `make install` copies it. `make setup` installs what the demonstration needs besides Swift 6.2 or newer; each
+# other goal installs what it needs in addition.
 SHELL := /bin/bash
 
 SWIFT ?= swift
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# A mirror may fail once, and a machine that has just started may install something itself.
-APT := $(SUDO) apt-get -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
-# What building, the tests and the demo use.
-PACKAGES := libdbus-1-dev dbus-daemon dbus-bin libsqlite3-dev libcrypt-dev libcurl4-openssl-dev libmosquitto-dev libqrencode-dev pkg-config gcc g++ python3 spin
-# For apps in other languages: their tests say what they leave out without it.
-PACKAGES += python3-jeepney python3-dbusmock python3-pydbus mypy libsystemd-dev gjs
-# The fleet's MQTT server and certificates, for its tests and demonstration.
-PACKAGES += mosquitto mosquitto-clients openssl
-# For a network of the tests' own that goes and comes back.
-PACKAGES += iproute2
-# For the identity provider of the tests, which signs tokens and makes certificates.
-PACKAGES += python3-cryptography python3-jwt python3-prometheus-client
-# For the sign-in: a browser, and a reader of QR codes. Their tests are skipped without them.
-PACKAGES += chromium zbar-tools curl
-# For the tests of apps in a sandbox, and of the Python package's installation.
-PACKAGES += bubblewrap xdg-dbus-proxy python3-venv python3-setuptools python3-wheel
+# Installs packages that are missing: $(call need,purpose,packages).
+need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
+# libdbus, a bus for the tests, and what Swift compiles C and links with: all that notifications need.
+NOTIFY_PACKAGES := libdbus-1-dev dbus-daemon dbus-bin pkg-config gcc g++
+# The broker of a shared device: its database, password hashes and signatures.
+DEVICE_PACKAGES := libsqlite3-dev libcrypt-dev libssl-dev
+# All programs: the organisation's provider, the sign-in prompt's QR code, MQTT.
+PROGRAM_PACKAGES := $(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libcurl4-openssl-dev libqrencode-dev libmosquitto-dev
+FLEET_PACKAGES := mosquitto mosquitto-clients openssl
+# The tests' own providers and clients are in Python, and a test cuts its own network.
+TEST_PACKAGES := $(PROGRAM_PACKAGES) $(FLEET_PACKAGES) python3 python3-cryptography python3-jwt python3-jeepney iproute2 curl
+# Whatever tests skip if it is not there: other languages, browsers, a model checker, sandboxes, an identity provider, a keyring.
+ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-prometheus-client python3-venv python3-setuptools python3-wheel
+ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
+ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
-.PHONY: all help setup build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-long test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
-.PHONY: docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
+.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
-all: shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker notify-center notifyd notifyutil library
+all: setup-programs shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker notify-center notifyd notifyutil library
 
 help:
 	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
-	@echo 'make setup      installs what building and testing need, by apt-get; `make demo` and `make test` begin with it'
+	@echo 'make setup      installs the packages for building and `make demo`, by apt-get; other goals install what they need in addition'
 	@echo 'make build      all targets in debug, in .build/debug'
 	@echo 'make demo       global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
 	@echo 'make demo-fleet an order to three devices, by a real MQTT server with TLS: what the operator sees, and the receipts'
 	@echo 'make demo-identity  sign-in on the page of a real provider (glewlwyd), a sign-out by its administrator, and without it; installs it, unconfigured'
 	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
-	@echo 'make check      for every save: the bus, the centers and notify(3), without long tests, C programs and shared device mode'
-	@echo 'make test       the tests, on dbus-daemon'
+	@echo 'make check      for every save: the bus, the centers and notify(3), in seconds; FILTER=SUITE/TEST: these tests alone, of any target'
+	@echo 'make test       before a commit: one debug build, and all tests that take no minutes'
+	@echo 'make test-all   every test that needs no booted machine; it installs browsers, a provider, a second bus daemon'
 	@echo 'make test-long  those that take long: attacks, all orders of steps, random schedules with real programs, a real provider'
 	@echo 'make test-dbus-broker  those that use a bus, on dbus-broker'
 	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
@@ -68,20 +69,22 @@ help:
 	@echo 'make lint       the formatter in its strict mode'
 	@echo 'make clean      removes what was built'
 
-# Asks the package manager only for what is missing.
 setup:
-	@missing=$$(for package in $(PACKAGES); do dpkg -s $$package >/dev/null 2>&1 || echo $$package; done); \
-	if [ -n "$$missing" ]; then \
-		echo "installing" $$missing; \
-		$(APT) update && DEBIAN_FRONTEND=noninteractive $(APT) install -y $$missing >/dev/null; \
-	fi
+	$(call need,building and `make demo`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES))
 
-build:
+# Also what tests skip if it is not there.
+setup-tests:
+	$(call need,all tests,$(ALL_TEST_PACKAGES))
+
+setup-programs:
+	$(call need,building all programs,$(PROGRAM_PACKAGES))
+
+build: setup-programs
 	$(SWIFT) build
 
 # A build of its own, so that it does not undo the other one. The broker is left out: its dependencies take longer than a save may.
 check:
-	@SWIFT='$(SWIFT)' Tests/check
+	@SWIFT='$(SWIFT)' FILTER='$(FILTER)' Tests/check
 
 model:
 	Tests/Broker/ProtocolModel/check
@@ -98,30 +101,37 @@ simulate-mutants:
 	MUTANTS=yes SCHEDULES=20000 $(SIMULATE)
 	SWIFT='$(SWIFT)' Tests/Broker/SharedDeviceSimulationTests/mutants
 
-# Where it is remembered what held of the model, so that `test` does not search all its states again; empty: always search.
-MODEL_CACHE ?= .build/model
-
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy.
-test test-long test-dbus-broker: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
-# What `test` leaves to `test-long`.
-LONG_TESTS := SuspensionSequenceTests|SharedDeviceSimulationTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
+test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
+# What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider.
+LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
 HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
-test: setup
-	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
-	$(SWIFT) build --configuration release --product simulate
-	SCHEDULES=20000 SEED=1 $(SIMULATE)
-	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
+test:
+	$(call need,`make test`,$(TEST_PACKAGES))
+	$(SWIFT) build --build-tests
+	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
+
+# Every test that needs no booted machine and nothing from PyPI.
+test-all: setup-tests
+	$(MAKE) test
+	$(MAKE) test-long
+	$(MAKE) test-dbus-broker test-readme test-release
+
+# Where it is remembered what held of the model, so that its states are not all searched again; empty: always search.
+MODEL_CACHE ?= .build/model
 
 # The hostile tests judge services as they are installed: what is not optimized reads more slowly than the bus writes. They run alone, because
 # they measure how long things take.
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
-test-long: setup
-	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
+test-long: setup-tests
+	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
+	for product in simulate notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
+	SCHEDULES=20000 SEED=1 $(SIMULATE)
+	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --disable-xctest --filter '$(LONG_TESTS)'
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
@@ -129,11 +139,25 @@ test-long: setup
 	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest
 
 # The tests once more, on the default daemon of Fedora and Arch, and the hostile ones. Left out: those that use no bus, and the rest of `test-long`.
-WITHOUT_BUS := (DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceTorture)Tests
+WITHOUT_BUS := (Cryptography|DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceSimulation|SharedDeviceTorture)Tests
+HAS_DBUS_BROKER := (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null
+NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this user may not start it'
+# What can break on dbus-broker alone: outages, match rules, names, signals, several users.
+DBUS_BROKER_SMOKE := ^(DBusTransport|NotifyCenter|Notify|NotifyDaemon)Tests|SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)
+test-smoke:
+	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
+	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
+
+# What takes seconds of the hostile tests, with notifyd as Tests/Notify3/install-check has built it.
+HOSTILE_SMOKE := NotifydHostileTests\..*/(floods|deceives)|SharedDeviceHostileTests\..*/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
+HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
+RELEASE_CHECK_SCRATCH ?= .build-release-check
+test-hostile-smoke:
+	NOTIFY_CENTER_TEST_NOTIFYD=$(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
+		$(SWIFT) test --skip-build --disable-xctest --filter '$(HOSTILE_SMOKE)'
+
 test-dbus-broker:
-	@if ! (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null || ! unshare --mount true 2>/dev/null; then \
-		echo 'not tested on dbus-broker: it is not installed, or this user may not start it'; exit 0; \
-	fi; \
+	@$(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
 	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product; done; \
 	$(SWIFT) test --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
@@ -151,24 +175,24 @@ test-booted: build
 	done
 
 KIOSK := cage xwayland
-test-kiosk: PACKAGES += $(KIOSK)
-test-kiosk: setup build
+test-kiosk: build
+	$(call need,`make test-kiosk`,$(KIOSK))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
 
 # What a desktop session has, and `test` leaves out where it is missing: some hundred packages, a print service among them, so that it is not part
 # of `setup`. As root everything of it is run.
 SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libglib2.0-bin cups cups-client libreoffice-writer-nogui firefox-esr
 SESSION += bubblewrap xdg-dbus-proxy flatpak
-test-session: PACKAGES += $(SESSION) $(KIOSK)
-test-session: setup build
+test-session: build
+	$(call need,`make test-session`,$(SESSION) $(KIOSK))
 	$(SWIFT) test --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
 # playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
 CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
-test-console: PACKAGES += $(COCKPIT) chromium python3-venv polkitd
-test-console: setup
+test-console:
+	$(call need,`make test-console`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES) $(COCKPIT) chromium python3-venv polkitd)
 	for product in shared-device-broker shared-device shared-device-controller shared-device-agent; do $(SWIFT) build --product $$product || exit 1; done
 	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
@@ -176,8 +200,8 @@ test-console: setup
 
 # Microsoft's library is closed and comes from PyPI, so that it is not part of `test`. It says what it lacks.
 MSAL_VENV ?= .build/msal-venv
-test-msal: PACKAGES += gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv
-test-msal: setup
+test-msal:
+	$(call need,`make test-msal`,$(PROGRAM_PACKAGES) gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv python3-cryptography)
 	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
@@ -185,23 +209,24 @@ test-msal: setup
 
 # Django OAuth Toolkit comes from PyPI, so that it is not part of `test`. It says what it lacks. With oauthlib 4 its device codes fail.
 DJANGO_VENV ?= .build/django-venv
-test-django: PACKAGES += python3-venv
-test-django: setup
+test-django:
+	$(call need,`make test-django`,$(PROGRAM_PACKAGES) python3-venv chromium python3-cryptography)
 	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
 	[ -x '$(DJANGO_VENV)/bin/python3' ] || python3 -m venv '$(DJANGO_VENV)'
 	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
 	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Identity/django-check
 
 # Everything of it is in namespaces of its own, and gone when it ends.
-demo-console: PACKAGES += $(COCKPIT)
-demo-console: setup
+demo-console:
+	$(call need,`make demo-console`,$(COCKPIT))
 	$(SWIFT) build --product shared-device-broker
 	$(SWIFT) build --product shared-device
 	$(SUDO) env PORT='$(or $(PORT),9097)' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check --demo
 
 # In release: 100,000 devices as states behind 100 connections, with a real mosquitto that loses its data and a controller that is killed; then 10,000
 # with a connection and a certificate each. Both say what they took.
-test-fleet: setup
+test-fleet:
+	$(call need,`make test-fleet`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES))
 	for product in shared-device shared-device-controller fleet-load; do $(SWIFT) build --configuration release --product $$product || exit 1; done
 	programs=$$($(SWIFT) build --configuration release --show-bin-path) && \
 	$$programs/fleet-load --devices $(or $(DEVICES),100000) --connections $(or $(CONNECTIONS),100) && \
@@ -233,23 +258,23 @@ demo: setup
 	@programs=$$($(SWIFT) build --show-bin-path) && \
 	$$programs/demo $(if $(VERBOSE),--verbose) && \
 	printf '\nThe same apps in a plan that anybody can write for their own:\n' && \
+	{ /usr/bin/python3 -c 'import jeepney' 2>/dev/null || echo 'The app in Python is left out: apt-get install python3-jeepney'; } && \
 	$$programs/shared-device check Examples/check-plan.json --html .build/demo-timeline.html $(if $(VERBOSE),--verbose)
 
 # Not mosquitto's own service: the demonstration starts one of its own, on a port that is free.
-demo-fleet: setup
+demo-fleet:
+	$(call need,`make demo-fleet`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libmosquitto-dev $(FLEET_PACKAGES))
 	@$(SWIFT) build --product demo-fleet
 	@$$($(SWIFT) build --show-bin-path)/demo-fleet
 
 # The provider of the demonstration is a process of its own: the package's service is neither configured nor needed.
-demo-identity: setup
-	@command -v glewlwyd >/dev/null || { echo 'installing glewlwyd'; $(SUDO) apt-get update -qq; \
-		echo 'glewlwyd glewlwyd/config_type select No configuration' | $(SUDO) debconf-set-selections; \
-		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends glewlwyd >/dev/null; }
+demo-identity:
+	$(call need,`make demo-identity`,$(PROGRAM_PACKAGES) glewlwyd python3-cryptography python3-jwt chromium)
 	@$(SWIFT) build --product demo-identity
 	@$$($(SWIFT) build --show-bin-path)/demo-identity $(if $(VERBOSE),--verbose)
 
-demo-live: PACKAGES += tmux
 demo-live: setup
+	$(call need,`make demo-live`,$(PROGRAM_PACKAGES) tmux)
 	$(SWIFT) build
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
@@ -258,8 +283,10 @@ ROWS ?=
 bench:
 	Benchmarks/run $(ROWS)
 
-docs: PACKAGES += cmark-gfm mandoc
-docs: setup
+setup-docs:
+	$(call need,`make docs`,cmark-gfm mandoc)
+
+docs: setup-docs
 	@SWIFT=$(SWIFT) Documentation/build
 
 lint:
@@ -337,9 +364,10 @@ deb:
 rpm:
 	Packaging/build-packages rpm
 
-test-packages: PACKAGES += debhelper lintian appstream rpm rpmlint $(COCKPIT)
 # Needs root and namespaces, as test-booted does.
-test-packages: setup deb
+test-packages:
+	$(call need,`make test-packages`,debhelper lintian appstream rpm rpmlint $(COCKPIT))
+	$(MAKE) deb
 	$(SWIFT) build --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
 
