@@ -166,6 +166,7 @@ test-dbus-broker:
 
 # The blocks of the README, pasted into a shell: the first one builds a fresh clone.
 test-readme: build
+	$(call need,`make test-readme`,$(TEST_PACKAGES))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/readme-check
 
 # Needs root, systemd and namespaces, so that it is not part of `test`.
@@ -218,7 +219,7 @@ test-django:
 
 # Everything of it is in namespaces of its own, and gone when it ends.
 demo-console:
-	$(call need,`make demo-console`,$(COCKPIT))
+	$(call need,`make demo-console`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) $(COCKPIT))
 	$(SWIFT) build --product shared-device-broker
 	$(SWIFT) build --product shared-device
 	$(SUDO) env PORT='$(or $(PORT),9097)' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check --demo
@@ -284,7 +285,7 @@ bench:
 	Benchmarks/run $(ROWS)
 
 setup-docs:
-	$(call need,`make docs`,cmark-gfm mandoc)
+	$(call need,`make docs`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) cmark-gfm mandoc)
 
 docs: setup-docs
 	@SWIFT=$(SWIFT) Documentation/build
@@ -366,7 +367,7 @@ rpm:
 
 # Needs root and namespaces, as test-booted does.
 test-packages:
-	$(call need,`make test-packages`,debhelper lintian appstream rpm rpmlint $(COCKPIT))
+	$(call need,`make test-packages`,$(PROGRAM_PACKAGES) debhelper lintian appstream rpm rpmlint $(COCKPIT))
 	$(MAKE) deb
 	$(SWIFT) build --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
