@@ -3,6 +3,9 @@
 SHELL := /bin/bash
 
 SWIFT ?= swift
+# Without debug information the first build takes four fifths of the time. For a debugger: make build DEBUG_INFO=dwarf
+DEBUG_INFO ?= none
+DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Installs packages that are missing: $(call need,purpose,packages).
 need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
@@ -20,7 +23,7 @@ ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-pr
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
-.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -80,11 +83,11 @@ setup-programs:
 	$(call need,building all programs,$(PROGRAM_PACKAGES))
 
 build: setup-programs
-	$(SWIFT) build
+	$(DEBUG_BUILD)
 
 # A build of its own, so that it does not undo the other one. The broker is left out: its dependencies take longer than a save may.
 check:
-	@SWIFT='$(SWIFT)' FILTER='$(FILTER)' Tests/check
+	@SWIFT='$(SWIFT)' DEBUG_INFO='$(DEBUG_INFO)' FILTER='$(FILTER)' Tests/check
 
 model:
 	Tests/Broker/ProtocolModel/check
@@ -107,9 +110,11 @@ test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARA
 # What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
 HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
-test:
+build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
-	$(SWIFT) build --build-tests
+	$(DEBUG_BUILD) --build-tests
+
+test: build-tests
 	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
@@ -127,12 +132,12 @@ MODEL_CACHE ?= .build/model
 # they measure how long things take.
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
-test-long: setup-tests
+test-long: setup-tests build-tests
 	MODEL_CACHE='$(MODEL_CACHE)' Tests/Broker/ProtocolModel/check
 	for product in simulate notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product || exit 1; done
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
-	$(SWIFT) test --disable-xctest --filter '$(LONG_TESTS)'
+	$(SWIFT) test --skip-build --disable-xctest --filter '$(LONG_TESTS)'
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
@@ -156,11 +161,11 @@ test-hostile-smoke:
 	NOTIFY_CENTER_TEST_NOTIFYD=$(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
 		$(SWIFT) test --skip-build --disable-xctest --filter '$(HOSTILE_SMOKE)'
 
-test-dbus-broker:
+test-dbus-broker: build-tests
 	@$(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	set -ex; export NOTIFY_CENTER_TEST_BUS=dbus-broker; \
 	for product in notifyd shared-device-broker; do $(SWIFT) build --configuration release --product $$product; done; \
-	$(SWIFT) test --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
+	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)|^$(WITHOUT_BUS)'; \
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
@@ -184,9 +189,9 @@ test-kiosk: build
 # of `setup`. As root everything of it is run.
 SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libglib2.0-bin cups cups-client libreoffice-writer-nogui firefox-esr
 SESSION += bubblewrap xdg-dbus-proxy flatpak
-test-session: build
+test-session: build build-tests
 	$(call need,`make test-session`,$(SESSION) $(KIOSK))
-	$(SWIFT) test --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
+	$(SWIFT) test --skip-build --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
 # playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
@@ -194,7 +199,7 @@ CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
 test-console:
 	$(call need,`make test-console`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES) $(COCKPIT) chromium python3-venv polkitd)
-	for product in shared-device-broker shared-device shared-device-controller shared-device-agent; do $(SWIFT) build --product $$product || exit 1; done
+	for product in shared-device-broker shared-device shared-device-controller shared-device-agent; do $(DEBUG_BUILD) --product $$product || exit 1; done
 	[ -x '$(CONSOLE_VENV)/bin/python3' ] || python3 -m venv '$(CONSOLE_VENV)'
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
 	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
@@ -203,7 +208,7 @@ test-console:
 MSAL_VENV ?= .build/msal-venv
 test-msal:
 	$(call need,`make test-msal`,$(PROGRAM_PACKAGES) gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv python3-cryptography)
-	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
+	for product in shared-device shared-device-broker shared-device-identity shared-device-microsoft-broker shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
 	[ -x '$(MSAL_VENV)/bin/python3' ] || python3 -m venv '$(MSAL_VENV)'
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
 	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check
@@ -212,7 +217,7 @@ test-msal:
 DJANGO_VENV ?= .build/django-venv
 test-django:
 	$(call need,`make test-django`,$(PROGRAM_PACKAGES) python3-venv chromium python3-cryptography)
-	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(SWIFT) build --product $$product || exit 1; done
+	for product in shared-device shared-device-broker shared-device-identity shared-device-sign-in; do $(DEBUG_BUILD) --product $$product || exit 1; done
 	[ -x '$(DJANGO_VENV)/bin/python3' ] || python3 -m venv '$(DJANGO_VENV)'
 	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
 	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Identity/django-check
@@ -220,8 +225,8 @@ test-django:
 # Everything of it is in namespaces of its own, and gone when it ends.
 demo-console:
 	$(call need,`make demo-console`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) $(COCKPIT))
-	$(SWIFT) build --product shared-device-broker
-	$(SWIFT) build --product shared-device
+	$(DEBUG_BUILD) --product shared-device-broker
+	$(DEBUG_BUILD) --product shared-device
 	$(SUDO) env PORT='$(or $(PORT),9097)' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check --demo
 
 # In release: 100,000 devices as states behind 100 connections, with a real mosquitto that loses its data and a controller that is killed; then 10,000
@@ -249,13 +254,13 @@ SEED ?= $(shell date +%s)
 JOBS ?= 2
 REPEAT ?= 1
 SHRINK ?= 0
-torture:
+torture: build-tests
 	TORTURE_SCHEDULES=$(SCHEDULES) TORTURE_SEED=$(SEED) TORTURE_JOBS=$(JOBS) TORTURE_REPEAT=$(REPEAT) \
 		TORTURE_SHRINK=$(SHRINK) \
-		$(SWIFT) test --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
+		$(SWIFT) test --skip-build --disable-xctest --filter 'SharedDeviceTortureTests.TortureTests/torture'
 
 demo: setup
-	@$(SWIFT) build --product demo
+	@$(DEBUG_BUILD) --product demo
 	@programs=$$($(SWIFT) build --show-bin-path) && \
 	$$programs/demo $(if $(VERBOSE),--verbose) && \
 	printf '\nThe same apps in a plan that anybody can write for their own:\n' && \
@@ -265,18 +270,18 @@ demo: setup
 # Not mosquitto's own service: the demonstration starts one of its own, on a port that is free.
 demo-fleet:
 	$(call need,`make demo-fleet`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libmosquitto-dev $(FLEET_PACKAGES))
-	@$(SWIFT) build --product demo-fleet
+	@$(DEBUG_BUILD) --product demo-fleet
 	@$$($(SWIFT) build --show-bin-path)/demo-fleet
 
 # The provider of the demonstration is a process of its own: the package's service is neither configured nor needed.
 demo-identity:
 	$(call need,`make demo-identity`,$(PROGRAM_PACKAGES) glewlwyd python3-cryptography python3-jwt chromium)
-	@$(SWIFT) build --product demo-identity
+	@$(DEBUG_BUILD) --product demo-identity
 	@$$($(SWIFT) build --show-bin-path)/demo-identity $(if $(VERBOSE),--verbose)
 
 demo-live: setup
 	$(call need,`make demo-live`,$(PROGRAM_PACKAGES) tmux)
-	$(SWIFT) build
+	$(DEBUG_BUILD)
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
 # ROWS='round-trip memory' runs these alone; Benchmarks/run --list names them all.
@@ -369,11 +374,11 @@ rpm:
 test-packages:
 	$(call need,`make test-packages`,$(PROGRAM_PACKAGES) debhelper lintian appstream rpm rpmlint $(COCKPIT))
 	$(MAKE) deb
-	$(SWIFT) build --product listener-app
+	$(DEBUG_BUILD) --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
 
 c-example:
-	$(SWIFT) build --product CFNotificationCenter
+	$(DEBUG_BUILD) --product CFNotificationCenter
 	SWIFT='$(SWIFT)' Examples/BroadcastReceiver/build $$($(SWIFT) build --show-bin-path) .build/broadcast-receiver
 	@echo built .build/broadcast-receiver
 

@@ -58,10 +58,12 @@ struct UserDataDirectoryTests {
         ]
         let accounts = identifiers.map { Account(identifier: $0, username: "x") }
         // Swift takes two of them for the same text; the file system must not.
+        func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
         let paths = try accounts.map { try data.open(for: $0) }
-        #expect(Set(paths.map { Array($0.utf8) }).count == Set(identifiers.map { Array($0.utf8) }).count)
+        #expect(Set(paths.map(bytes)).count == Set(identifiers.map(bytes)).count)
         #expect(Set(paths.map { $0.lowercased() }).count == Set(paths).count)
-        #expect(Set(paths.map { URL(filePath: $0).deletingLastPathComponent().path }) == ["\(data.path)/users"])
+        let parents = paths.map { URL(filePath: $0).deletingLastPathComponent().path }
+        #expect(Set(parents) == ["\(data.path)/users"])
         #expect(paths.allSatisfy(exists))
         try await data.remove(accounts)
         #expect(!paths.contains(where: exists))
