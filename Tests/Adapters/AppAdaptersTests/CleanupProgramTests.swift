@@ -81,6 +81,21 @@ struct CleanupProgramTests {
     }
 
     @Test(
+        "what becomes a command of another user keeps none of root's groups",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func groupsOfLauncher() async throws {
+        let program = ChildProcess.built("shared-device-cleanup")
+        let launch = try ChildProcess(
+            "/usr/bin/setpriv",
+            ["--groups", "0,4,5", program, "launch", "--user", "65534", "--", "grep", "Groups", "/proc/self/status"]
+        )
+        #expect(await launch.exitStatus() == 0, "\(launch.errorText)")
+        let group = try SystemUser(number: 65534).group
+        #expect(launch.lines.map { $0.trimmingCharacters(in: .whitespaces) } == ["Groups:\t\(group)"])
+    }
+
+    @Test(
         "a directory that the app's user cannot make is told with what makes it",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )

@@ -164,6 +164,22 @@ struct EarlierManifestTests {
         #expect(error?.description.contains("bytes") == true)
     }
 
+    @Test(
+        "a record that another user owns or may write is not used",
+        .enabled(if: geteuid() == 0, "only root makes files of others"),
+        arguments: [(owner: uid_t(65534), mode: mode_t(0o600)), (owner: 0, mode: 0o620), (owner: 0, mode: 0o602)]
+    )
+    func recordOfOthers(owner: uid_t, mode: mode_t) throws {
+        let directory = try TemporaryDirectory("others")
+        let named = NamedCleanups(stateDirectory: directory.path)
+        try "[]".write(toFile: named.path, atomically: false, encoding: .utf8)
+        succeed(chmod(named.path, 0o600))
+        #expect(try named.read().isEmpty)
+        succeed(chown(named.path, owner, 0))
+        succeed(chmod(named.path, mode))
+        #expect(throws: AdapterFailure.self) { try named.read() }
+    }
+
     /// A program that ends by itself after the first question whether it has.
     private final class EndingProgram: ProgramControl {
         private let questions = Atomic(0)
