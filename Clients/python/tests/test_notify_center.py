@@ -133,6 +133,80 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await self.center().post("com.example.hello")
             self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
 
+    async def test_an_observation_outlives_another_of_its_name_after_an_outage_of_the_bus(self) -> None:
+        observer = self.center()
+        lost, back = asyncio.Event(), asyncio.Event()
+        observer.connection.on_change.append(lambda is_there: (back if is_there else lost).set())
+        async with observer.observe("com.example.hello") as posts:
+            async with observer.observe("com.example.hello"):
+                self.stop_bus()
+                await asyncio.wait_for(lost.wait(), 30)
+                self.start_bus()
+                await asyncio.wait_for(back.wait(), 30)
+            await self.center().post("com.example.hello")
+            self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+
+    async def test_the_bus_sends_nothing_more_after_the_last_observation_of_a_name(self) -> None:
+        observer = self.center()
+        heard = list[str]()
+        observer.connection.on_signal.append(lambda signal: heard.append(signal.interface))
+        for _ in range(2):
+            async with observer.observe("com.example.hello"), observer.observe("com.example.hello"):
+                pass
+        async with observer.observe("com.example.last") as last:
+            poster = self.center()
+            await poster.post("com.example.hello")
+            await poster.post("com.example.last")
+            await asyncio.wait_for(anext(last), 30)
+        self.assertNotIn(_wire.interface_name("com.example.hello", _wire.DARWIN), heard)
+
+    async def test_a_cancelled_observation_leaves_no_match_rule(self) -> None:
+        observer = self.center()
+        heard = list[str]()
+        async with observer.observe("com.example.last") as last:
+            observer.connection.on_signal.append(lambda signal: heard.append(signal.interface))
+            # Each turn of the event loop is an instant at which the task may be cancelled.
+            for turns in range(20):
+                entering = asyncio.create_task(observer.observe("com.example.hello").__aenter__())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                entering.cancel()
+                await asyncio.gather(entering, return_exceptions=True)
+                if not entering.cancelled():
+                    await entering.result().__aexit__(None, None, None)
+            poster = self.center()
+            await poster.post("com.example.hello")
+            await poster.post("com.example.last")
+            await asyncio.wait_for(anext(last), 30)
+        self.assertNotIn(_wire.interface_name("com.example.hello", _wire.DARWIN), heard)
+
+    async def test_a_listener_that_raises_is_reported_and_ends_no_connection(self) -> None:
+        reported = list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, report: reported.append(report["exception"]))
+        observer = self.center()
+        lost, back, changes = asyncio.Event(), asyncio.Event(), list[bool]()
+
+        def fail(event: object) -> None:
+            raise ZeroDivisionError(str(event))
+
+        observer.connection.on_change += [fail, changes.append, lambda is_there: (back if is_there else lost).set()]
+        async with observer.observe("com.example.hello") as posts:
+            observer.connection.on_signal.insert(0, fail)
+            await self.center().post("com.example.hello")
+            self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+            self.assertEqual(changes, [])
+            self.stop_bus()
+            await asyncio.wait_for(lost.wait(), 30)
+            self.start_bus()
+            await asyncio.wait_for(back.wait(), 30)
+            await self.center().post("com.example.hello")
+            self.assertEqual((await asyncio.wait_for(anext(posts), 30)).name, "com.example.hello")
+        self.assertEqual({type(error) for error in reported}, {ZeroDivisionError})
+
+    def test_an_observation_without_room_is_refused(self) -> None:
+        with self.assertRaises(ValueError):
+            darwin(self.address).observe("com.example.hello", limit=0)
+
     async def test_a_name_that_the_bus_refuses_keeps_nobody_from_coming_back_after_an_outage(self) -> None:
         observer = self.center()
         lost, back = asyncio.Event(), asyncio.Event()

@@ -53,8 +53,10 @@ class Center:
     def observe(self, name: str, *, object: str | None = None, limit: int = 1000) -> Observation:
         """Observes a name; with `object`, only the notifications about it.
 
-        :param limit: how many notifications wait for the loop. Of more, the oldest are dropped and counted.
+        :param limit: how many notifications wait for the loop, at least 1. Of more, the oldest are dropped and counted.
         """
+        if limit < 1:
+            raise ValueError(f"the limit of an observation is at least 1, not {limit}")
         return Observation(self, name, object, limit)
 
     async def close(self) -> None:
@@ -90,7 +92,7 @@ class Observation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._center.connection.on_signal.remove(self._receive)
-        await self._center.connection.remove_match(self._rule)
+        self._center.connection.remove_match(self._rule)
 
     def __aiter__(self) -> Observation:
         return self

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from jeepney import (
     DBusAddress,
@@ -23,6 +23,8 @@ from jeepney.bus import get_bus
 from jeepney.io.asyncio import DBusConnection
 
 DAEMON = "org.freedesktop.DBus"
+
+Value = TypeVar("Value")
 
 
 class BusError(Exception):
@@ -103,6 +105,8 @@ class _Link:
         self._connection = connection
         self._on_signal = on_signal
         self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self.rules: set[str] = set()
+        """The match rules that the bus has of this connection."""
         self.reading = asyncio.create_task(self._read())
 
     async def call(self, message: Message, timeout: float) -> list[Any]:
@@ -128,6 +132,26 @@ class _Link:
 
     async def send(self, message: Message) -> None:
         await self._send(message, None)
+
+    async def add_match(self, rule: str) -> None:
+        """Adds a rule to the bus, unless the bus has it: the bus keeps a rule as often as it is added."""
+        if rule in self.rules:
+            return
+        try:
+            await self.call(_daemon_call("AddMatch", "s", [rule]), 25)
+        except BaseException:
+            # The bus may have added it, or may still do so.
+            self.remove_match(rule)
+            raise
+        self.rules.add(rule)
+
+    def remove_match(self, rule: str) -> None:
+        """Removes a rule from the bus. Does not wait, so that the cancellation of a task cannot leave the rule in force."""
+        self.rules.discard(rule)
+        if not self.reading.done():
+            message = _daemon_call("RemoveMatch", "s", [rule])
+            message.header.flags |= MessageFlag.no_reply_expected
+            self._connection.writer.write(message.serialise(next(self._connection.outgoing_serial)))
 
     async def _send(self, message: Message, serial: int | None) -> None:
         try:
@@ -226,11 +250,15 @@ class Connection:
     async def open(self) -> _Link:
         """The connection, made anew if there is none. Raises `BusError`."""
         async with self._connecting:
-            if self._link is None:
-                self._link = await self._connect()
-                if self._watcher is None or self._watcher.done():
-                    self._watcher = asyncio.create_task(self._watch())
-            return self._link
+            return await self._open()
+
+    async def _open(self) -> _Link:
+        """The same for a caller that has the lock."""
+        if self._link is None:
+            self._link = await self._connect()
+            if self._watcher is None or self._watcher.done():
+                self._watcher = asyncio.create_task(self._watch())
+        return self._link
 
     async def close(self) -> None:
         """Ends the connection. The next call makes another."""
@@ -263,23 +291,16 @@ class Connection:
 
     async def add_match(self, rule: str) -> None:
         """Has the bus send what fits the rule, now and after each outage. In force on return."""
-        self._rules[rule] += 1
-        try:
-            await self._daemon("AddMatch", "s", [rule])
-        except BaseException:
-            self._rules[rule] -= 1
-            self._rules += Counter()
-            raise
+        async with self._connecting:
+            await (await self._open()).add_match(rule)
+            self._rules[rule] += 1
 
-    async def remove_match(self, rule: str) -> None:
-        """Undoes one `add_match`. A bus that is away needs to know nothing."""
+    def remove_match(self, rule: str) -> None:
+        """Undoes one `add_match`. The last one of a rule removes the rule from the bus."""
         self._rules[rule] -= 1
         self._rules += Counter()
-        if self._link is not None:
-            try:
-                await self._daemon("RemoveMatch", "s", [rule])
-            except BusError:
-                pass
+        if rule not in self._rules and self._link is not None:
+            self._link.remove_match(rule)
 
     async def request_name(self, name: str) -> None:
         """Owns a name on the bus, now and after each outage. Another process that has it keeps it. A name that the bus refuses is not asked for again."""
@@ -301,7 +322,7 @@ class Connection:
             raise
 
     async def _daemon(self, member: str, signature: str, body: list[Any]) -> list[Any]:
-        return await self.call(DAEMON, "/org/freedesktop/DBus", DAEMON, member, signature, body)
+        return await (await self.open()).call(_daemon_call(member, signature, body), 25)
 
     async def _connect(self) -> _Link:
         try:
@@ -311,18 +332,21 @@ class Connection:
             raise self._no_bus(error) from error
         try:
             try:
-                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "Hello", "", []), 25)
+                await link.call(_daemon_call("Hello", "", []), 25)
             except BusError as error:
                 raise self._no_bus(error) from error
             for rule in list(self._rules):
-                await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "AddMatch", "s", [rule]), 25)
+                await link.add_match(rule)
             for name in list(self._names):
                 try:
-                    await link.call(_call(DAEMON, "/org/freedesktop/DBus", DAEMON, "RequestName", "su", [name, 4]), 25)
+                    await link.call(_daemon_call("RequestName", "su", [name, 4]), 25)
                 except BusError as error:
                     # Without the name the bus cannot start this program; all else goes on.
                     if not _is_refusal(error):
                         raise
+            # Observations that ended meanwhile.
+            for rule in link.rules - self._rules.keys():
+                link.remove_match(rule)
             return link
         except BaseException:
             await link.close()
@@ -332,15 +356,13 @@ class Connection:
         return BusError(f"{DAEMON}.Error.NoServer", f"no bus at {self.address}: {reason}")
 
     def _receive(self, signal: Signal) -> None:
-        for listener in list(self.on_signal):
-            listener(signal)
+        _tell(self.on_signal, signal)
 
     async def _watch(self) -> None:
         while (link := self._link) is not None:
             await asyncio.wait([link.reading])
             self._link = None
-            for listener in list(self.on_change):
-                listener(False)
+            _tell(self.on_change, False)
             pause = 0.05
             while True:
                 await asyncio.sleep(pause)
@@ -352,8 +374,21 @@ class Connection:
                     break
                 except BusError:
                     continue
-            for listener in list(self.on_change):
-                listener(True)
+            _tell(self.on_change, True)
+
+
+def _tell(listeners: list[Callable[[Value], None]], value: Value) -> None:
+    """Calls each listener. One that raises is reported, and ends neither the connection nor the turn of the others."""
+    for listener in list(listeners):
+        try:
+            listener(value)
+        except Exception as error:
+            report = {"message": f"a listener of the bus failed: {listener!r}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(report)
+
+
+def _daemon_call(member: str, signature: str, body: list[Any]) -> Message:
+    return _call(DAEMON, "/org/freedesktop/DBus", DAEMON, member, signature, body)
 
 
 def _call(destination: str, path: str, interface: str, member: str, signature: str, body: list[Any] | None) -> Message:
