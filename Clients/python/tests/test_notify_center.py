@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 from datetime import datetime, timedelta, timezone
 
 from jeepney import DBusAddress, HeaderFields, Message, new_method_return, new_signal
 
-from device import PROGRAMS, needs_programs
+from device import PROGRAMS, SOURCES, needs_programs
 from notify_center import Center, Notification, UserInfo, darwin, distributed
 from notify_center import _wire
 from notify_center._connection import DAEMON as BUS
-from notify_center._connection import BusError
+from notify_center._connection import BusError, Connection
 
 NAMES = ["com.example.hello", "my-app", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "", "a..b", ".x.", "9.8z", "__", "a_", "ä.b", "x" * 300, "é" * 90]
 
@@ -81,6 +83,12 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
         self.addAsyncCleanup(center.close)
         return center
 
+    def connection(self) -> Connection:
+        """A connection beside that of the centers."""
+        connection = Connection(self.address)
+        self.addAsyncCleanup(connection.close)
+        return connection
+
     async def watch(self, *arguments: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             PROGRAMS / "notify-center", "watch", "--bus", self.address, "--json", "--ready", *arguments,
@@ -120,6 +128,47 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await post("--distributed", "com.example.order", "--object", "till-3", "--userinfo", '{"total": 12.5, "a": [1, "b"]}')
             heard = await asyncio.wait_for(anext(orders), 30)
         self.assertEqual((heard.object, heard.user_info), ("till-3", {"total": 12.5, "a": [1, "b"]}))
+
+    async def test_all_centers_of_an_event_loop_share_one_connection_to_a_bus(self) -> None:
+        asker = self.connection()
+
+        async def connections() -> list[str]:
+            names: list[str] = (await asker.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
+            return sorted(name for name in names if name.startswith(":"))
+
+        before = await connections()
+        async with darwin(self.address).observe("com.example.hello") as posts:
+            async with darwin(self.address) as center, distributed(self.address):
+                for _ in range(100):
+                    await darwin(self.address).post("com.example.hello")
+                self.assertEqual(len(await connections()), len(before) + 1)
+            # The observation uses it still.
+            for _ in range(100):
+                await asyncio.wait_for(anext(posts), 30)
+        async with center, darwin(self.address):
+            await darwin(self.address).close()
+            self.assertEqual(len(await connections()), len(before) + 1)
+        async with asyncio.timeout(30):
+            while await connections() != before:
+                await asyncio.sleep(0.01)
+
+    def test_an_event_loop_that_ends_takes_its_connection_along(self) -> None:
+        program = """if True:
+            import asyncio, os, sys
+            from notify_center import darwin, distributed
+            center = darwin(sys.argv[1])
+            async def main():
+                for _ in range(10):
+                    await center.post("com.example.hello")
+                    await distributed(sys.argv[1]).post("com.example.hello")
+            for _ in range(5):
+                asyncio.run(main())
+            print(len(os.listdir("/proc/self/fd")))
+        """
+        command = [sys.executable, "-X", "dev", "-c", program, self.address]
+        ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": SOURCES}, capture_output=True, text=True)
+        # The three of every program, and the listing itself.
+        self.assertEqual((ended.stdout, ended.stderr), ("4\n", ""))
 
     async def test_an_observation_is_in_force_again_after_an_outage_of_the_bus(self) -> None:
         observer = self.center()
@@ -227,7 +276,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
         asked = self.center()
         async with asked.observe("n"):
             names = (await asked.connection.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
-            asker = self.center().connection
+            asker = self.connection()
             for name in names:
                 if name.startswith(":"):
                     self.assertEqual(await asker.call(name, "/", f"{BUS}.Peer", "Ping", timeout=30), [])
@@ -236,20 +285,20 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
 
     async def test_a_message_that_cannot_be_read_is_passed_over(self) -> None:
-        observer, hostile = self.center(), self.center()
+        observer, hostile = self.center(), self.connection()
         lost: list[bool] = []
         observer.connection.on_change.append(lost.append)
         async with observer.observe("com.example.hello") as posts:
-            link = await hostile.connection.open()
-            names = (await hostile.connection.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
+            link = await hostile.open()
+            names = (await hostile.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]
             place = DBusAddress(_wire.PATH, interface=_wire.interface_name("com.example.hello", _wire.DARWIN))
             for name in [None, *(name for name in names if name.startswith(":"))]:
                 link._connection.writer.write(_descriptor_without_one(place, name, next(link._connection.outgoing_serial)))
-            await hostile.post("com.example.hello")
+            await hostile.send(new_signal(place, _wire.MEMBER, "s", ("com.example.hello",)))
             heard = await asyncio.wait_for(anext(posts), 30)
             self.assertEqual((heard.name, lost), ("com.example.hello", []))
             # It has read them, too, and its calls are answered still.
-            self.assertTrue(await hostile.connection.owner(BUS))
+            self.assertTrue(await hostile.owner(BUS))
 
     async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
         center = self.center(distributed)

@@ -10,7 +10,7 @@ from types import TracebackType
 from jeepney import DBusAddress, new_signal
 
 from . import _wire
-from ._connection import Connection, Signal
+from ._connection import Connection, Signal, address
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,33 @@ class Notification:
 
 
 class Center:
-    """Posts and observes. Use `darwin()` or `distributed()`."""
+    """Posts and observes. Use `darwin()` or `distributed()`.
 
-    def __init__(self, prefix: str, connection: Connection) -> None:
+    All centers of an event loop and a bus share one connection. It ends with the event loop of `asyncio.run`, or earlier with the last
+    block of `async with`:
+
+        async with darwin() as center:
+            await center.post("com.example.hello")
+    """
+
+    def __init__(self, prefix: str, bus: str | None = None) -> None:
         self._prefix = prefix
-        self.connection = connection
+        self._address = address(bus)
+
+    @property
+    def connection(self) -> Connection:
+        """The running event loop's connection."""
+        return Connection.shared(self._address)
+
+    async def __aenter__(self) -> Center:
+        self.connection.users += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.users -= 1
+        await self.close()
 
     async def post(
         self,
@@ -60,8 +82,8 @@ class Center:
         return Observation(self, name, object, limit)
 
     async def close(self) -> None:
-        """Ends the connection. The next use makes another."""
-        await self.connection.close()
+        """Ends the shared connection, unless an observation or a block of `async with` uses it. The next use makes another."""
+        await self.connection.close_unless_used()
 
 
 class Observation:
@@ -79,7 +101,7 @@ class Observation:
         self._arrived = asyncio.Event()
 
     async def __aenter__(self) -> Observation:
-        connection = self._center.connection
+        connection = self._connection = self._center.connection
         connection.on_signal.append(self._receive)
         try:
             await connection.add_match(self._rule)
@@ -91,8 +113,8 @@ class Observation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._center.connection.on_signal.remove(self._receive)
-        self._center.connection.remove_match(self._rule)
+        self._connection.on_signal.remove(self._receive)
+        self._connection.remove_match(self._rule)
 
     def __aiter__(self) -> Observation:
         return self
@@ -129,9 +151,9 @@ class Observation:
 
 def darwin(bus: str | None = None) -> Center:
     """The center of Darwin names, on `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
-    return Center(_wire.DARWIN, Connection(bus))
+    return Center(_wire.DARWIN, bus)
 
 
 def distributed(bus: str | None = None) -> Center:
     """The center whose notifications have an object and a userInfo; the bus as for `darwin()`."""
-    return Center(_wire.DISTRIBUTED, Connection(bus))
+    return Center(_wire.DISTRIBUTED, bus)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from jeepney import (
     DBusAddress,
@@ -235,12 +235,24 @@ def _gone(reason: BaseException) -> BusError:
 class Connection:
     """Connects with the first call, and again after an outage. All of it runs on one event loop."""
 
+    _shared: ClassVar[dict[tuple[asyncio.AbstractEventLoop, str], Connection]] = {}
+
+    @classmethod
+    def shared(cls, address: str) -> Connection:
+        """The connection of the running event loop to this address."""
+        for key in list(cls._shared):
+            if key[0].is_closed():
+                cls._shared.pop(key, None)
+        return cls._shared.setdefault((asyncio.get_running_loop(), address), Connection(address))
+
     def __init__(self, bus: str | None = None) -> None:
         self.address = address(bus)
         self.on_signal: list[Callable[[Signal], None]] = []
         """Called with each signal that arrives, in the bus's order."""
         self.on_change: list[Callable[[bool], None]] = []
         """Called when the bus is lost (False), and when it is back and all match rules are in force (True)."""
+        self.users = 0
+        """How many blocks of `async with` use it."""
         self._link: _Link | None = None
         self._rules: Counter[str] = Counter()
         self._names: list[str] = []
@@ -259,6 +271,11 @@ class Connection:
             if self._watcher is None or self._watcher.done():
                 self._watcher = asyncio.create_task(self._watch())
         return self._link
+
+    async def close_unless_used(self) -> None:
+        """Ends the connection if neither a block of `async with` nor an observation uses it."""
+        if self.users == 0 and not self._rules:
+            await self.close()
 
     async def close(self) -> None:
         """Ends the connection. The next call makes another."""
