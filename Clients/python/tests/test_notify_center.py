@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 from datetime import datetime, timedelta, timezone
+from typing import Any, cast
 
 from jeepney import DBusAddress, HeaderFields, Message, new_method_return, new_signal
 
@@ -46,6 +47,28 @@ class WireTests(unittest.TestCase):
         for info in [deep, {"x": "y" * (1 << 20)}, {"x": 1 << 65}, {"x": [0] * 20_000}]:
             with self.assertRaises(ValueError):
                 _wire.encode("n", None, info, False)
+
+    def test_a_value_that_cannot_travel_is_refused_by_its_name(self) -> None:
+        cases: list[tuple[Any, Any, Any, str]] = [
+            (None, None, None, "the name of a notification is a text, not the NoneType None"),
+            ("half \ud800", None, None, "the name of a notification has half of a surrogate pair.*half \\\\ud800"),
+            ("n", 5, None, "the object of a notification is a text, not the int 5"),
+            ("n", None, [1], r"a userInfo is a dictionary, not the list \[1\]"),
+            ("n", None, {1: "x"}, "a key of a userInfo is a text, not the int 1"),
+            ("n", None, {"a": 1, 2: "x"}, "a key of a userInfo is a text, not the int 2"),
+            ("n", None, {"in": {None: 1}}, "a key of a userInfo is a text, not the NoneType None"),
+            ("n", None, {"k": "\udcff"}, "a text of a userInfo has half of a surrogate pair"),
+            ("n", None, {"k": None}, "a userInfo takes no such value: the NoneType None"),
+            ("n", None, {"k": [(1, 2)]}, r"a userInfo takes no such value: the tuple \(1, 2\)"),
+            ("n", None, {"k": 1 << 64}, "up to 64 bits: the int 18446744073709551616"),
+        ]
+        for name, object_, info, problem in cases:
+            with self.subTest(problem), self.assertRaisesRegex(ValueError, problem):
+                _wire.encode(name, object_, info, False)
+        with self.assertRaisesRegex(ValueError, "not the NoneType None"):
+            darwin("unix:path=/").observe(cast(str, None))
+        with self.assertRaisesRegex(ValueError, "not the int 5"):
+            distributed("unix:path=/").observe("n", object=cast(str, 5))
 
     def test_what_is_no_notification_is_refused(self) -> None:
         for arguments, signature in [([], ""), ([5], "i"), (["n", 5], "si"), (["n", "", 0, 5], "ssui"),

@@ -77,6 +77,8 @@ class Center:
 
         :param limit: how many notifications wait for the loop, at least 1. Of more, the oldest are dropped and counted.
         """
+        if object is not None:
+            _wire.utf8(object, "the object of a notification")
         if limit < 1:
             raise ValueError(f"the limit of an observation is at least 1, not {limit}")
         return Observation(self, name, object, limit)

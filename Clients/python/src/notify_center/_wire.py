@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Union
@@ -30,7 +31,7 @@ _DIGITS = frozenset(b"0123456789")
 
 def interface_name(name: str, prefix: str) -> str:
     """The D-Bus interface that a notification's name travels as."""
-    data = name.encode()
+    data = utf8(name, "the name of a notification")
     if len(data) <= 255:
         full = f"{prefix}.{_escaped(data)}"
         if len(full) <= 255:
@@ -58,6 +59,20 @@ def _escaped(data: bytes) -> str:
     return "".join(output)
 
 
+def utf8(value: object, role: str) -> bytes:
+    """The UTF-8 of a text. Raises `ValueError`, which names the value, for anything else."""
+    if not isinstance(value, str):
+        raise ValueError(f"{role} is a text, not {_shown(value)}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{role} has half of a surrogate pair, which has no UTF-8: {_shown(value)}") from None
+
+
+def _shown(value: object) -> str:
+    return f"the {type(value).__name__} {reprlib.repr(value)}"
+
+
 class _Size:
     """Counts as every receiver does: 64 bytes for each part, and the bytes of texts and data."""
 
@@ -75,6 +90,11 @@ class _Size:
 
 def encode(name: str, object: str | None, user_info: UserInfo | None, immediately: bool) -> tuple[str, list[Any]]:
     """Signature and arguments of a post. Raises `ValueError` for what no receiver takes."""
+    utf8(name, "the name of a notification")
+    if object is not None:
+        utf8(object, "the object of a notification")
+    if user_info is not None and not isinstance(user_info, dict):
+        raise ValueError(f"a userInfo is a dictionary, not {_shown(user_info)}")
     flags = (IMMEDIATELY if immediately else 0) | (HAS_OBJECT if object is not None else 0)
     flags |= HAS_USER_INFO if user_info is not None else 0
     texts = [name, object or ""]
@@ -99,8 +119,9 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
     if isinstance(value, dict):
         size.part()
         entries = []
+        for key in value:
+            size.part(len(utf8(key, "a key of a userInfo")))
         for key in sorted(value):
-            size.part(len(key.encode()))
             entries.append((key, _variant(value[key], depth + 1, size)))
         if any("\0" in key for key in value):
             return Variant("a(ayv)", [(key.encode(), element) for key, element in entries])
@@ -109,7 +130,7 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
         size.part()
         return Variant("av", [_variant(element, depth + 1, size) for element in value])
     if isinstance(value, str):
-        data = value.encode()
+        data = utf8(value, "a text of a userInfo")
         size.part(len(data))
         return Variant("(ay)", (data,)) if "\0" in value else Variant("s", value)
     if isinstance(value, bytes):
@@ -120,13 +141,17 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
         return Variant("b", value)
     if isinstance(value, int):
         if not -(1 << 63) <= value < 1 << 64:
-            raise ValueError(f"{value} needs more than 64 bits")
+            raise ValueError(f"a number of a userInfo has up to 64 bits: {_shown(value)}")
         return Variant("x" if value < 1 << 63 else "t", value)
     if isinstance(value, float):
         return Variant("d", value)
     if isinstance(value, datetime):
-        return Variant("(d)", ((value.astimezone(timezone.utc) - _EPOCH).total_seconds(),))
-    raise ValueError(f"a userInfo takes no {type(value).__name__}")
+        try:
+            when = value if value.utcoffset() is not None else value.astimezone()
+        except OverflowError:
+            raise ValueError(f"a date of a userInfo needs a time zone: {_shown(value)}") from None
+        return Variant("(d)", ((when - _EPOCH).total_seconds(),))
+    raise ValueError(f"a userInfo takes no such value: {_shown(value)}")
 
 
 def decode(arguments: Sequence[Any], signature: str) -> tuple[str, str | None, UserInfo | None]:
