@@ -12,12 +12,14 @@ import tempfile
 import unittest
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
+from unittest.mock import patch
 
-from jeepney import DBusAddress, HeaderFields, Message, new_method_return, new_signal
+from jeepney import DBusAddress, Endianness, HeaderFields, Message, new_method_return, new_signal
 
 from device import PROGRAMS, SOURCES, needs_programs
 from notify_center import Center, Notification, UserInfo, darwin, distributed
-from notify_center import _wire
+from notify_center import _body as _body_module
+from notify_center import _connection, _wire
 from notify_center._connection import DAEMON as BUS
 from notify_center._connection import BusError, Connection
 
@@ -38,7 +40,7 @@ class WireTests(unittest.TestCase):
         }
         for name, object_, user_info in [("n", None, None), ("n\0\\", "o\0", {}), ("n", "", info), ("n", "x", {"k": "v"})]:
             signature, arguments = _wire.encode(name, object_, user_info, False)
-            self.assertEqual(_wire.decode(arguments, signature), (name, object_, user_info))
+            self.assertEqual(decoded(signature, arguments), (name, object_, user_info))
 
     def test_what_no_receiver_takes_is_refused(self) -> None:
         deep: UserInfo = {}
@@ -72,9 +74,65 @@ class WireTests(unittest.TestCase):
 
     def test_what_is_no_notification_is_refused(self) -> None:
         for arguments, signature in [([], ""), ([5], "i"), (["n", 5], "si"), (["n", "", 0, 5], "ssui"),
-                                     (["\\x", "", 1 << 10], "ssu"), (["n", "", 0, {"a": ("h", 0)}], "ssua{sv}")]:
+                                     (["\\x", "", 1 << 10], "ssu"), (["n", "", 0, {"a": ("(s)", ("x",))}], "ssua{sv}"),
+                                     (["n", "", 0, {"a": ("a{is}", {})}], "ssua{sv}")]:
             with self.subTest(signature), self.assertRaises(ValueError):
-                _wire.decode(arguments, signature)
+                decoded(signature, arguments)
+
+    def test_all_types_of_other_senders_are_read_in_both_byte_orders(self) -> None:
+        info = {
+            "y": ("y", 255), "n": ("n", -2), "q": ("q", 3), "i": ("i", -4), "u": ("u", 5), "b": ("b", True), "g": ("g", "a{sv}"),
+            "o": ("o", "/a"), "v": ("v", ("v", ("s", "in"))), "ai": ("ai", [1, 2]), "as": ("as", ["a", "ä"]), "aad": ("aad", [[0.5], []]),
+            "ad": ("a(d)", [(0.0,)]), "ss": ("a{ss}", {"k": "v"}), "aav": ("a(ayv)", [(b"a\0b", ("x", 1))]), "empty": ("av", []),
+            "dicts": ("aa{sv}", [{"k": ("ay", b"\1")}]), "sas": ("a{sas}", {"k": ["v"]}),
+        }
+        expected = {
+            "y": 255, "n": -2, "q": 3, "i": -4, "u": 5, "b": True, "g": "a{sv}", "o": "/a", "v": "in", "ai": [1, 2], "as": ["a", "ä"],
+            "aad": [[0.5], []], "ad": [datetime(2001, 1, 1, tzinfo=timezone.utc)], "ss": {"k": "v"}, "aav": {"a\0b": 1}, "empty": [],
+            "dicts": [{"k": b"\1"}], "sas": {"k": ["v"]},
+        }
+        for order in Endianness:
+            self.assertEqual(decoded("ssua{sv}", ["n", "o", 0, info], order), ("n", "o", expected))
+
+    def test_a_date_that_python_lacks_is_the_nearest_one(self) -> None:
+        first, last = (datetime(*parts, tzinfo=timezone.utc) for parts in ((1, 1, 1), (9999, 12, 31, 23, 59, 59, 999999)))
+        for seconds, date in [(-63114076800.0, first), (3.2e11, last), (float("inf"), last), (float("-inf"), first)]:
+            with self.subTest(seconds):
+                arguments = ["n", "", 0, {"when": ("(d)", (seconds,)), "more": ("x", 1)}]
+                self.assertEqual(decoded("ssua{sv}", arguments)[2], {"when": date, "more": 1})
+        with self.assertRaises(ValueError):
+            decoded("ssua{sv}", ["n", "", 0, {"when": ("(d)", (float("nan"),))}])
+
+    def test_reading_ends_at_the_bound_and_not_at_the_end_of_the_message(self) -> None:
+        # 16,384 parts of 64 bytes are a mebibyte.
+        for type in ("ai", "ag", "av"):
+            element = {"ai": 0, "ag": "", "av": ("y", 0)}[type]
+            message = new_signal(DBusAddress("/", interface="a.b"), "M", "ssua{sv}", ("n", "", 0, {"l": (type, [element] * 250_000)}))
+            body = _body(message, Endianness.little)
+            with self.subTest(type), patch.object(_wire, "Body", CountingBody):
+                CountingBody.values = 0
+                with self.assertRaisesRegex(ValueError, "1048576 bytes"):
+                    _wire.decode(body, "ssua{sv}", "<")
+                self.assertLess(CountingBody.values, 5 * 16_384)
+
+    def test_a_body_that_ends_too_early_is_refused(self) -> None:
+        info: UserInfo = {"text": "ä", "data": b"\0\1", "list": [1, 2.5, True], "when": datetime(2026, 1, 2)}
+        signature, arguments = _wire.encode("n", "o", info, False)
+        body = _body(new_signal(DBusAddress("/", interface="a.b"), "M", signature, tuple(arguments)), Endianness.little)
+        for length in range(len(body)):
+            with self.assertRaises(ValueError):
+                _wire.decode(body[:length], signature, "<")
+
+    def test_each_address_is_a_socket_to_try(self) -> None:
+        cases = {
+            "unix:path=/a": ["/a"], "unix:path=/a%20%c3%a4,guid=0123;": ["/a ä"], "unix:abstract=b": ["\0b"],
+            "tcp:host=localhost,port=1;unix:guid=0,path=/a;unix:path=/b": ["/a", "/b"],
+        }
+        for address, sockets in cases.items():
+            self.assertEqual(_connection.sockets(address), sockets)
+        for address in ("", ";", "nonsense", "unix:", "unix:path=", "tcp:host=localhost"):
+            with self.subTest(address), self.assertRaises(ValueError):
+                _connection.sockets(address)
 
 
 @needs_programs
@@ -307,6 +365,32 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                         await asker.call(name, "/", "i.i", "M", timeout=30)
                     self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
 
+    async def test_the_first_address_that_answers_is_used(self) -> None:
+        center = darwin(f"unix:path={self.socket}-none;unix:path={self.socket}-neither;{self.address}")
+        self.addAsyncCleanup(center.close)
+        self.assertTrue(await center.connection.owner(BUS))
+        for address in (f"unix:path={self.socket}-none;unix:path={self.socket}-neither", "nonsense"):
+            with self.assertRaises(BusError) as raised:
+                await darwin(address).post("com.example.hello")
+            self.assertEqual(raised.exception.name, f"{BUS}.Error.NoServer")
+            self.assertIn(f"no bus at {address}: ", raised.exception.message)
+
+    async def test_a_body_over_the_bound_is_passed_over_and_counted(self) -> None:
+        observer, stranger = self.center(distributed), self.connection()
+        place = DBusAddress(_wire.PATH, interface=_wire.interface_name("com.example.order", _wire.DISTRIBUTED))
+        async with observer.observe("com.example.order") as posts:
+            for size in (1 << 21, 1 << 19):
+                info = {"data": ("ay", bytes(size))}
+                await stranger.send(new_signal(place, _wire.MEMBER, "ssua{sv}", ("com.example.order", "", 0, info)))
+            heard = await asyncio.wait_for(anext(posts), 30)
+            self.assertEqual((heard.user_info, posts.malformed), ({"data": bytes(1 << 19)}, 1))
+            # A call with such a body is answered, and its body is not read.
+            for name in (await stranger.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]:
+                if name.startswith(":"):
+                    with self.assertRaises(BusError) as refused:
+                        await stranger.call(name, "/", "i.i", "M", "ay", [bytes(1 << 21)], timeout=30)
+                    self.assertEqual(refused.exception.name, f"{BUS}.Error.UnknownMethod")
+
     async def test_a_message_that_cannot_be_read_is_passed_over(self) -> None:
         observer, hostile = self.center(), self.connection()
         lost: list[bool] = []
@@ -356,6 +440,31 @@ class GreetingTests(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(await asyncio.wait_for(center.connection.owner("a.b"), 30), ":1.2")
             await center.close()
             server.close()
+
+
+def _body(message: Message, order: Endianness) -> bytes:
+    """The body of a message as bytes."""
+    message.header.endianness = order
+    data: bytes = message.serialise(1)
+    return data[len(data) - message.header.body_length :]
+
+
+def decoded(
+    signature: str, arguments: list[Any], order: Endianness = Endianness.little
+) -> tuple[str, str | None, UserInfo | None]:
+    """What a receiver reads of a signal with these arguments."""
+    message = new_signal(DBusAddress("/", interface="a.b"), "M", signature or None, tuple(arguments))
+    return _wire.decode(_body(message, order), signature, order.struct_code())
+
+
+class CountingBody(_body_module.Body):
+    """Counts what is read."""
+
+    values = 0
+
+    def take(self, length: int) -> bytes:
+        CountingBody.values += 1
+        return super().take(length)
 
 
 def _descriptor_without_one(place: DBusAddress, name: str | None, serial: int) -> bytes:

@@ -95,7 +95,7 @@ class Observation:
         self.dropped = 0
         """How many notifications were dropped, because too many waited."""
         self.malformed = 0
-        """How many signals of this name were no notification."""
+        """How many signals of this name were no notification, or were over a bound."""
         self._center, self._name, self._object, self._limit = center, name, object, limit
         self._interface = _wire.interface_name(name, center._prefix)
         self._rule = f"type='signal',path='{_wire.PATH}',interface='{self._interface}'"
@@ -131,14 +131,12 @@ class Observation:
         if message.interface != self._interface or message.path != _wire.PATH or message.member != _wire.MEMBER:
             return
         try:
-            if self._center._prefix == _wire.DARWIN:
-                # Whatever follows the name is not looked at, but for the flag that says how the name is written.
-                signature = "ssu" if message.signature.startswith("ssu") else "s"
-                name, object_, info = _wire.decode(message.body[: len(signature)], signature)
-                object_ = info = None
-            else:
-                name, object_, info = _wire.decode(message.body, message.signature)
-        except (ValueError, OverflowError, RecursionError):
+            if message.body is None:
+                raise ValueError("the notification is too large")
+            name, object_, info = _wire.decode(
+                message.body, message.signature, message.order, has_name_only=self._center._prefix == _wire.DARWIN
+            )
+        except (ValueError, RecursionError):
             self.malformed += 1
             return
         # Two names may have one interface, where it is a digest.

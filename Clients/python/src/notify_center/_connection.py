@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from jeepney import (
     DBusAddress,
@@ -19,10 +21,14 @@ from jeepney import (
     new_method_return,
 )
 from jeepney.auth import BEGIN, Authenticator
-from jeepney.bus import get_bus
 from jeepney.io.asyncio import DBusConnection
+from jeepney.low_level import Header
 
 DAEMON = "org.freedesktop.DBus"
+
+LARGEST_HEADER = 1 << 16
+LARGEST_BODY = (1 << 20) + (1 << 16)
+"""Of a signal: any notification fits. A body of a reply, for which this program has asked, may be larger."""
 
 Value = TypeVar("Value")
 
@@ -46,14 +52,17 @@ class Variant(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """A signal that has arrived."""
+    """A signal that has arrived. Its body is read on demand only, because any process may have sent it."""
 
     sender: str | None
     path: str
     interface: str
     member: str
     signature: str
-    body: tuple[Any, ...]
+    order: Literal["<", ">"]
+    """The byte order of the body, as the module `struct` writes it."""
+    body: bytes | None
+    """None for a body of over `LARGEST_BODY` bytes, which is passed over."""
 
 
 def address(bus: str | None = None) -> str:
@@ -78,9 +87,38 @@ def plain(signature: str, value: Any) -> Any:
     return value
 
 
+def sockets(address: str) -> list[str]:
+    """The sockets that an address names, in the order in which they are to be tried. Raises `ValueError` if there is none."""
+    found = []
+    for alternative in address.split(";"):
+        transport, _, rest = alternative.partition(":")
+        options = {key: unquote_to_bytes(value) for key, _, value in (pair.partition("=") for pair in rest.split(","))}
+        if transport == "unix" and options.get("path"):
+            found.append(options["path"])
+        elif transport == "unix" and options.get("abstract"):
+            found.append(b"\0" + options["abstract"])
+    if not found:
+        raise ValueError("an address is needed that begins with “unix:path=” or “unix:abstract=”")
+    return [os.fsdecode(socket) for socket in found]
+
+
 async def _open(address: str) -> DBusConnection:
-    """A connection that has not greeted the bus. jeepney's own greeting fails if the next message is one that jeepney cannot read."""
-    reader, writer = await asyncio.open_unix_connection(get_bus(address))
+    """A connection to the first bus of the address that answers. It has not greeted the bus."""
+    problems = []
+    for socket in sockets(address):
+        try:
+            return await _open_socket(socket)
+        except Exception as error:
+            # jeepney has many exceptions for a bus that refuses.
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    raise OSError("; ".join(str(problem) for problem in problems))
+
+
+async def _open_socket(socket: str) -> DBusConnection:
+    """The same for one socket. jeepney's own greeting fails if the next message is one that jeepney cannot read."""
+    reader, writer = await asyncio.open_unix_connection(socket)
     try:
         authenticator = Authenticator()
         for line in authenticator:
@@ -161,11 +199,11 @@ class _Link:
         except (OSError, EOFError) as error:
             raise _gone(error) from error
 
-    async def _refuse(self, call: Message) -> None:
+    async def _refuse(self, header: Header) -> None:
         """Answers a call. A service asks by Ping whether its answers are read, and the answer is the sign of it, also where it is an error."""
-        fields = call.header.fields
-        if call.header.flags & MessageFlag.no_reply_expected:
+        if header.flags & MessageFlag.no_reply_expected:
             return
+        call, fields = Message(header, ()), header.fields
         if fields.get(HeaderFields.interface) == f"{DAEMON}.Peer" and fields[HeaderFields.member] == "Ping":
             await self._connection.send(new_method_return(call))
         else:
@@ -175,44 +213,64 @@ class _Link:
         self.reading.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
 
-    async def _receive(self) -> Message:
-        """The next message that can be read. Anybody on the bus may send one that cannot, such as a descriptor's number without the descriptor."""
-        while True:
-            try:
-                message: Message = await self._connection.receive()
-                return message
-            except (EOFError, OSError):
-                raise
-            except Exception:
-                # jeepney has taken the message from what has arrived, and would look for its end again.
-                if self._connection.parser.next_msg_size is None:
-                    raise
-                self._connection.parser.next_msg_size = None
+    async def _receive(self) -> None:
+        """Reads one message and passes it on.
+
+        Any process may send one: with a descriptor's number but without the descriptor, so that jeepney cannot read it, or with a
+        body that jeepney would read for seconds. Such a message is passed over.
+        """
+        reader = self._connection.reader
+        start = await reader.readexactly(16)
+        order: Literal["<", ">"] = "<" if start[:1] == b"l" else ">"
+        kind = start[1]
+        body_size, _, fields_size = struct.unpack(f"{order}4xIII", start)
+        padded_size = -(-fields_size // 8) * 8
+        is_reply = kind in (MessageType.method_return.value, MessageType.error.value)
+        if padded_size > LARGEST_HEADER:
+            await self._skip(padded_size + body_size)
+            return
+        head = start + await reader.readexactly(padded_size)
+        if body_size > LARGEST_BODY and not is_reply:
+            await self._skip(body_size)
+            body = None
+        else:
+            body = await reader.readexactly(body_size)
+        try:
+            header, _ = Header.from_buffer(head)
+            fields = header.fields
+            if kind == MessageType.signal.value:
+                signal = Signal(
+                    fields.get(HeaderFields.sender),
+                    fields[HeaderFields.path],
+                    fields[HeaderFields.interface],
+                    fields[HeaderFields.member],
+                    fields.get(HeaderFields.signature, ""),
+                    order,
+                    body,
+                )
+            elif is_reply and body is not None:
+                answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0))
+                if answer is not None and not answer.done():
+                    answer.set_result(Message.from_buffer(head + body))
+                return
+        except Exception:
+            return
+        if kind == MessageType.signal.value:
+            self._on_signal(signal)
+        elif kind == MessageType.method_call.value:
+            await self._refuse(header)
+
+    async def _skip(self, size: int) -> None:
+        while size:
+            size -= len(await self._connection.reader.readexactly(min(size, 1 << 16)))
 
     async def _read(self) -> None:
         reason: BaseException = EOFError("it has hung up")
         try:
             while True:
-                message = await self._receive()
-                fields = message.header.fields
-                if message.header.message_type is MessageType.signal:
-                    self._on_signal(
-                        Signal(
-                            fields.get(HeaderFields.sender),
-                            fields[HeaderFields.path],
-                            fields[HeaderFields.interface],
-                            fields[HeaderFields.member],
-                            fields.get(HeaderFields.signature, ""),
-                            tuple(message.body),
-                        )
-                    )
-                    continue
-                if message.header.message_type is MessageType.method_call:
-                    await self._refuse(message)
-                    continue
-                answer = self._waiting.get(fields.get(HeaderFields.reply_serial, 0))
-                if answer is not None and not answer.done():
-                    answer.set_result(message)
+                await self._receive()
+        except asyncio.IncompleteReadError:
+            pass
         except Exception as error:
             # The end of the connection, or bytes of which nobody knows where the next message begins.
             reason = error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
-from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Union
+from typing import Any, Literal, Union
 
+from ._body import Body, is_number, types
 from ._connection import Variant
 
 PATH = "/org/notifycenter"
@@ -20,7 +21,11 @@ MAXIMUM_SIZE = 1 << 20
 MAXIMUM_DEPTH = 20
 
 PropertyList = Union[str, int, float, bool, datetime, bytes, list["PropertyList"], dict[str, "PropertyList"]]
-"""What a userInfo may contain. A `datetime` without a zone is local time; what arrives is in UTC."""
+"""What a userInfo may contain.
+
+A `datetime` without a zone is local time; one that arrives is in UTC. A date before the year 1 or after 9999, such as Foundation's
+`Date.distantPast`, arrives as the first or the last one that Python has.
+"""
 
 UserInfo = dict[str, PropertyList]
 
@@ -154,30 +159,34 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
     raise ValueError(f"a userInfo takes no such value: {_shown(value)}")
 
 
-def decode(arguments: Sequence[Any], signature: str) -> tuple[str, str | None, UserInfo | None]:
-    """Name, object and userInfo of a signal. Raises `ValueError` if it is no notification."""
-    if not arguments or not isinstance(arguments[0], str):
+def decode(
+    body: bytes, signature: str, order: Literal["<", ">"], *, has_name_only: bool = False
+) -> tuple[str, str | None, UserInfo | None]:
+    """Name, object and userInfo of a signal. Raises `ValueError` if it is no notification, or is over a bound.
+
+    :param has_name_only: whether it is a Darwin notification, whose arguments after the name and its flags do not count.
+    """
+    reader, size, found = Body(body, order), _Size(), types(signature)
+    if found[:1] != ["s"]:
         raise ValueError("a notification begins with its name")
-    name, object_, flags = arguments[0], "", 0
+    name, object_, flags = _text(reader, size), "", 0
     info: UserInfo | None = None
-    if signature.startswith("ssu"):
-        object_, flags = arguments[1], arguments[2]
-        if len(arguments) > 3:
-            found = _value(signature[3:], arguments[3])
-            if not isinstance(found, dict):
+    if found[:3] == ["s", "s", "u"]:
+        object_, flags = _text(reader, size), int(reader.number("u"))
+        if len(found) > 3 and not has_name_only:
+            value = _value(reader, found[3], 0, size)
+            if not isinstance(value, dict):
                 raise ValueError("the userInfo is no dictionary")
-            info = found
-    elif signature not in ("s", "ss"):
-        raise ValueError("a notification has the arguments ssua{sv}")
-    elif signature == "ss":
-        object_ = arguments[1]
+            info = value
+    elif not has_name_only:
+        if signature not in ("s", "ss"):
+            raise ValueError("a notification has the arguments ssua{sv}")
+        if signature == "ss":
+            object_ = _text(reader, size)
     if flags & ESCAPES_NUL:
         name, object_ = _unescaped(name), _unescaped(object_)
-    size = _Size()
-    for text in (name, object_):
-        size.add(len(text.encode()))
-    if info is not None:
-        _variant(info, 0, size)
+    if has_name_only:
+        return name, None, None
     has_info = info is not None and (bool(info) or bool(flags & HAS_USER_INFO))
     return name, object_ if object_ or flags & HAS_OBJECT else None, info if has_info else None
 
@@ -193,22 +202,66 @@ def _unescaped(text: str) -> str:
     return "".join(output)
 
 
-def _value(signature: str, value: Any) -> PropertyList:
-    if signature == "v":
-        return _value(*value)
-    if signature == "(d)":
-        return _EPOCH + timedelta(seconds=value[0])
-    if signature == "(ay)":
-        return bytes(value[0]).decode()
-    if signature == "ay":
-        return bytes(value)
-    if signature == "a(ayv)":
-        return {bytes(key).decode(): _value(*element) for key, element in value}
-    if signature in ("a{sv}", "a{ss}"):
-        return {key: _value(signature[3:-1], element) for key, element in value.items()}
-    if signature.startswith("a") and not signature.startswith("a{"):
-        return [_value(signature[1:], element) for element in value]
-    if signature in ("s", "o", "g", "y", "b", "n", "q", "i", "u", "x", "t", "d"):
-        found: PropertyList = value
-        return found
-    raise ValueError(f"a userInfo takes no {signature}")
+def _text(reader: Body, size: _Size) -> str:
+    """A text, which counts before it is copied."""
+    length = reader.length()
+    size.add(length)
+    return reader.text(length)
+
+
+def _data(reader: Body, size: _Size) -> bytes:
+    length = reader.length()
+    size.add(length)
+    return reader.take(length)
+
+
+def _value(reader: Body, type: str, depth: int, size: _Size) -> PropertyList:
+    """A value of a userInfo, which counts as in a post."""
+    if type == "v":
+        # D-Bus nests variants at most 64 deep.
+        return _value(reader, reader.signature(), depth, size)
+    size.part()
+    reader.align(type)
+    if is_number(type):
+        return reader.number(type)
+    if type in ("s", "o"):
+        return _text(reader, size)
+    if type == "g":
+        return reader.signature()
+    if type == "(d)":
+        return _date(float(reader.number("d")))
+    if type == "(ay)":
+        return _data(reader, size).decode()
+    if type == "ay":
+        return _data(reader, size)
+    is_dictionary = type.startswith("a{s") or type == "a(ayv)"
+    if not type.startswith("a") or (type.startswith("a{") and not is_dictionary):
+        raise ValueError(f"a userInfo takes no value of type “{type}”")
+    if depth >= MAXIMUM_DEPTH:
+        raise ValueError(f"the userInfo is nested more than {MAXIMUM_DEPTH} arrays and dictionaries deep")
+    length, element = reader.length(), type[1:]
+    reader.align(element)
+    end = reader.at + length
+    if is_dictionary:
+        key_type, value_type = types(element[1:-1])
+        entries: dict[str, PropertyList] = {}
+        while reader.at < end:
+            size.part()
+            reader.align(element)
+            key = _data(reader, size).decode() if key_type == "ay" else _text(reader, size)
+            entries[key] = _value(reader, value_type, depth + 1, size)
+        return entries
+    elements: list[PropertyList] = []
+    while reader.at < end:
+        elements.append(_value(reader, element, depth + 1, size))
+    return elements
+
+
+def _date(seconds: float) -> datetime:
+    """The date, or the nearest one that Python has: other languages have dates before the year 1 and after 9999."""
+    if math.isnan(seconds):
+        raise ValueError("a date is not a number")
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=timezone.utc)

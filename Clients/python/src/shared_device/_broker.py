@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from notify_center._body import Body
 from notify_center._connection import DAEMON, BusError, Connection, Signal, Variant
 
 from ._values import SharedDeviceError
@@ -97,8 +98,10 @@ class Broker:
 
     def _receive(self, message: Signal) -> None:
         if message.member == "NameOwnerChanged" and message.sender == DAEMON:
-            if len(message.body) == 3 and message.body[0] == NAME:
-                self._owner = message.body[2] or None
+            body = Body(message.body or b"", message.order)
+            name, _, owner = (body.text(body.length()) for _ in range(3))
+            if name == NAME:
+                self._owner = owner or None
                 self._nudge()
         elif message.interface == BROADCAST and message.member == "Posted":
             if message.sender is not None and message.sender == self._owner:
