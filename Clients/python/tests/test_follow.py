@@ -165,6 +165,38 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
+    async def test_a_follow_that_is_cancelled_during_a_deletion_ends_after_it(self) -> None:
+        application, states, later = self.application("python"), list[State](), list[State]()
+        begun, may_end, running = threading.Event(), threading.Event(), list[str]()
+        self.addCleanup(may_end.set)
+
+        @application.cleanup("data")
+        def delete(cleanup: Cleanup) -> None:
+            running.append("begins")
+            begun.set()
+            may_end.wait(60)
+            running.append("ends")
+
+        following = asyncio.create_task(self.collect(application, states))
+        account = await self.sign_in("ada")
+        await eventually("ada is shown", lambda: states and isinstance(states[-1], Open))
+        await self.application().sign_out(account)
+        await eventually("the deletion begins", begun.is_set)
+        following.cancel()
+        await self.sign_in("grace")
+        again = asyncio.create_task(self.collect(application, later))
+        await eventually("the next loop waits", lambda: later and later[-1] == Hidden(Reason.CHANGING, "the user is changing"))
+        following.cancel()
+        await asyncio.sleep(0)
+        self.assertEqual((following.done(), running), (False, ["begins"]))
+        may_end.set()
+        await asyncio.wait([following])
+        self.assertTrue(following.cancelled())
+        await eventually("grace is shown", lambda: isinstance(later[-1], Open))
+        self.assertEqual(running, ["begins", "ends"] * 2)
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+
     @staticmethod
     async def collect(application: Application, states: list[State]) -> None:
         async for state in application.follow():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class Application:
         self._broker = Broker(bus, bus_name)
         self._keeper = Keeper(identifier, self._broker, SessionStore(state_directory or default_directory(identifier)))
         self._steps: dict[str, Step] = {}
+        self._cleaning = asyncio.Lock()
 
     # The cleanup.
 
@@ -79,6 +81,9 @@ class Application:
         A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order of registration. One
         that raises is tried again, three times in all, and later with the whole cleanup; so each must do no harm twice. The
         administrator reads what it returns: amounts, never names.
+
+        A thread cannot be interrupted. If `follow` is cancelled while a function runs, it ends after that function, and so before a later
+        `follow` shows the next person. A coroutine that is cancelled must not leave a deletion running either.
         """
         if not name or name in self._steps:
             raise ValueError(f"a step needs a name that no other step has, not {name!r}")
@@ -121,7 +126,8 @@ class Application:
                 if not (isinstance(told, Hidden) and told.reason is Reason.CLEANUP_FAILED):
                     told = Hidden(Reason.CHANGING, "the user is changing")
                     yield told
-                problem = await self._clean(change)
+                async with self._cleaning:
+                    problem = await self._clean(change)
                 wants_state = True
                 if problem is None:
                     wait = 1.0
@@ -244,7 +250,7 @@ class Application:
             try:
                 if asyncio.iscoroutinefunction(step):
                     return await step(cleanup)
-                result = await asyncio.to_thread(step, cleanup)
+                result = await _in_thread(step, cleanup)
                 return await result if asyncio.iscoroutine(result) else result
             except Exception:
                 if attempt == ATTEMPTS:
@@ -258,3 +264,20 @@ class Application:
         except SharedDeviceError:
             # For people who wait; the debt does not depend on it.
             pass
+
+
+async def _in_thread(step: Step, cleanup: Cleanup) -> object:
+    """Runs a step in a thread, and waits for its end even if the caller is cancelled: it may still delete."""
+    # Not a task, because the end of `asyncio.run` cancels all tasks.
+    running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, step, cleanup)
+    cancellation = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is None:
+        return running.result()
+    # Marks the error of the step as seen.
+    running.exception()
+    raise cancellation
