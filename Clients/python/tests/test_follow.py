@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -165,6 +166,42 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
+    async def test_a_file_name_that_is_not_utf_8_ends_no_follow(self) -> None:
+        class Unprintable(Exception):
+            def __str__(self) -> str:
+                raise ValueError
+
+        application, states = self.application("python"), list[State]()
+        folder = os.fsencode(self.device.folder) + b"/\xff"
+        may_go_on = asyncio.Event()
+
+        @application.cleanup("data")
+        async def delete(cleanup: Cleanup) -> str:
+            if may_go_on.is_set():
+                return f"1 folder: {os.fsdecode(folder)}"
+            raise OSError(f"no way to delete {os.fsdecode(folder)}\0")
+
+        @application.cleanup("unprintable")
+        async def fail(cleanup: Cleanup) -> None:
+            if not may_go_on.is_set():
+                raise Unprintable
+
+        following = asyncio.create_task(self.collect(application, states))
+        account = await self.sign_in("ada")
+        await eventually("ada is shown", lambda: states and isinstance(states[-1], Open))
+        await self.application().sign_out(account)
+        name = f"{self.device.folder}/?"
+        self.assertEqual(
+            (await self.reported("failed"))["detail"],
+            f"“data” failed: OSError: no way to delete {name}; “unprintable” failed: Unprintable: an error without a text",
+        )
+        may_go_on.set()
+        await eventually("nobody is shown", lambda: states[-1] == Nobody())
+        self.assertEqual((await self.cleaned())["detail"], f"2 steps: data (1 folder: {name}), unprintable")
+        self.assertFalse(following.done())
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
     async def test_a_follow_that_is_cancelled_during_a_deletion_ends_after_it(self) -> None:
         application, states, later = self.application("python"), list[State](), list[State]()
         begun, may_end, running = threading.Event(), threading.Event(), list[str]()
@@ -245,9 +282,11 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(raised.exception.code, "account_already_signed_in")
         token = await self.application().token(account, ["orders.read"])
         self.assertEqual((token.account, token.scopes), (account, ["orders.read"]))
-        with self.assertRaises(SharedDeviceError) as raised:
-            await self.application().sign_in("ada\0", "x")
-        self.assertEqual(raised.exception.code, "invalid_request")
+        for username, password, scopes in [("ada\0", "x", []), ("ada", "secret\udcff", []), ("ada", "secret", ["\udcff"])]:
+            with self.assertRaises(SharedDeviceError) as raised:
+                await self.application().sign_in(username, password, scopes)
+            self.assertEqual(raised.exception.code, "invalid_request")
+            self.assertNotIn("secret", str(raised.exception))
         with self.assertRaises(SharedDeviceError) as raised:
             await Application("org.example.x", bus=f"unix:path={self.device.folder}/none").token(account)
         self.assertEqual(raised.exception.code, "broker_unavailable")

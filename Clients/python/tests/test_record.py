@@ -85,13 +85,23 @@ class FileTests(unittest.TestCase):
 
     def test_a_file_that_cannot_be_read_is_an_error_and_not_an_empty_record(self) -> None:
         store = SessionStore(str(self.folder))
-        for content in ["{ not json", "[]", "{}", '{"mayHoldData": [{"epoch": -1}]}', "[" * 100_000, '{"mayHoldData": 3}']:
+        for content in ["{ not json", "[]", "{}", '{"mayHoldData": [{"epoch": -1}]}', "[" * 100_000, '{"mayHoldData": 3}',
+                        '{"mayHoldData": [], "receiptsDue": [{"epoch": 1, "detail": 5}]}']:
             pathlib.Path(store.path).write_text(content)
             with self.subTest(content[:40]), self.assertRaises(SharedDeviceError) as raised:
                 store.update(lambda record: record.enter(self.ada))
             self.assertEqual(raised.exception.code, "record_unusable")
             self.assertIn(store.path, str(raised.exception))
             self.assertEqual(pathlib.Path(store.path).read_text(), content)
+
+    def test_a_record_that_cannot_be_written_is_an_error_and_stays(self) -> None:
+        store = SessionStore(str(self.folder))
+        content = '{"mayHoldData": [{"account": {"identifier": "1.t", "username": "\\ud800"}, "epoch": 3}]}'
+        pathlib.Path(store.path).write_text(content)
+        with self.assertRaises(SharedDeviceError) as raised:
+            store.update(lambda record: record.enter(self.ada))
+        self.assertEqual(raised.exception.code, "record_unusable")
+        self.assertEqual(pathlib.Path(store.path).read_text(), content)
 
     def test_what_is_not_news_is_not_written(self) -> None:
         store = SessionStore(str(self.folder))

@@ -16,7 +16,7 @@ from ._broker import Broker
 from ._keeper import Answer, Change, Keeper
 from ._record import account_from_json
 from ._store import SessionStore, default_directory
-from ._values import Account, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
+from ._values import Account, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State, sendable
 
 Step = Callable[[Cleanup], Union[object, Awaitable[object]]]
 AnyStep = TypeVar("AnyStep", bound=Step)
@@ -231,14 +231,15 @@ class Application:
                 result = await self._run(step, Cleanup(change.accounts))
                 results.append(name if result is None else f"{name} ({str(result)[:200]})")
             except Exception as error:
-                problems.append(f"“{name}” failed: {type(error).__name__}: {str(error)[:500]}")
+                problems.append(f"“{name}” failed: {type(error).__name__}: {_text(error)[:500]}")
         if problems:
-            problem = "; ".join(problems)
+            problem = sendable("; ".join(problems))
             await self._tell(change, "failed", problem)
             return problem
         steps = f"{len(results)} {'step' if len(results) == 1 else 'steps'}"
         try:
-            await self._keeper.cleaned(change, f"{steps}: {', '.join(results)}" if results else steps)
+            detail = f"{steps}: {', '.join(results)}" if results else steps
+            await self._keeper.cleaned(change, sendable(detail))
             return None
         except SharedDeviceError as error:
             return f"all steps are done, but {error}"
@@ -281,3 +282,10 @@ async def _in_thread(step: Step, cleanup: Cleanup) -> object:
     # Marks the error of the step as seen.
     running.exception()
     raise cancellation
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "an error without a text"

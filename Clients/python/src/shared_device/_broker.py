@@ -8,7 +8,7 @@ from typing import Any
 from notify_center._body import Body
 from notify_center._connection import DAEMON, BusError, Connection, Signal, Variant
 
-from ._values import SharedDeviceError
+from ._values import SharedDeviceError, sendable
 
 NAME = "org.notifycenter.SharedDevice1"
 PATH = "/org/notifycenter/SharedDevice"
@@ -68,9 +68,11 @@ class Broker:
 
     async def call(self, method: str, request: dict[str, Variant] | None, attempted: str, timeout: float = 25) -> dict[str, Any]:
         """Calls a method. Raises `SharedDeviceError`: the broker's refusal, or `broker_unavailable`."""
-        if any(isinstance(field.value, str) and "\0" in field.value for field in (request or {}).values()):
-            # The bus hangs up on whoever sends it.
-            raise SharedDeviceError("invalid_request", attempted, "a text has a U+0000; send it without")
+        for name, field in (request or {}).items():
+            texts = {"s": [field.value], "as": field.value}.get(field.signature, [])
+            # The bus ends the connection of a program that sends U+0000. The message has no value, which may be a password.
+            if not all(isinstance(text, str) and text == sendable(text) for text in texts):
+                raise SharedDeviceError("invalid_request", attempted, f"“{name}” has to be UTF-8 without U+0000")
         await self.watch()
         try:
             signature, body = ("", []) if request is None else ("a{sv}", [request])

@@ -12,7 +12,7 @@ from notify_center._connection import Variant
 from ._broker import Broker
 from ._record import DeviceSession, OwedSession, Receipt, Session, SessionRecord, account_from_json, epoch
 from ._store import SessionStore
-from ._values import Account, SharedDeviceError
+from ._values import Account, SharedDeviceError, sendable
 
 Value = TypeVar("Value")
 
@@ -167,8 +167,8 @@ class Keeper:
             "progress": Variant("s", progress),
         }
         if receipt.detail is not None:
-            # The bus takes no U+0000: a receipt that cannot be sent would block every question.
-            request["detail"] = Variant("s", receipt.detail.replace("\0", "")[:2000])
+            # A receipt that cannot be sent would block every question.
+            request["detail"] = Variant("s", sendable(receipt.detail)[:2000])
         return await self._broker.call("ReportCleanup", request, REPORTING)
 
     def _hold(self, session: DeviceSession) -> None:

@@ -178,7 +178,7 @@ class SessionRecord:
                 None if reported is None else account_from_json(reported),
                 [Session(account_from_json(one["account"]), epoch(one["epoch"])) for one in fields["mayHoldData"]],
                 [
-                    Receipt(epoch(one["epoch"]), one.get("detail"), epoch(one.get("mark", 0)))
+                    Receipt(epoch(one["epoch"]), _detail(one.get("detail")), epoch(one.get("mark", 0)))
                     for one in fields.get("receiptsDue") or []
                 ],
                 {epoch(one) for one in fields.get("shared") or []},
@@ -205,4 +205,10 @@ def epoch(value: Any) -> int:
     """A session's number, or a mark. Raises `ValueError` for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
         raise ValueError("a session's number is a whole number of 64 bits")
+    return value
+
+
+def _detail(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("a receipt's detail is a text")
     return value

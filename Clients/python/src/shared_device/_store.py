@@ -58,7 +58,7 @@ class SessionStore:
                 return value
             finally:
                 os.close(lock)
-        except OSError as error:
+        except (OSError, UnicodeEncodeError) as error:
             raise self._unusable("write", error) from error
 
     def _write(self, data: bytes) -> None:

@@ -7,6 +7,11 @@ from enum import Enum
 from typing import Union
 
 
+def sendable(text: str) -> str:
+    """The text without U+0000 and without the bytes of a file name that are not UTF-8: no bus takes them."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
 class SharedDeviceError(Exception):
     """Why a request failed. `code` is one of the page Interface.md, or `broker_unavailable`, `record_unusable`."""
 
