@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import pathlib
@@ -31,8 +32,10 @@ needs_programs = unittest.skipUnless(
 class Device:
     def __init__(self, policy: str = "advisory") -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="python-device-"))
-        configuration = f'{{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "{policy}"}}'
-        (self.folder / "managed.json").write_text(configuration)
+        configuration = {
+            "sharedDeviceMode": True, "passwordSignIn": True, "cleanupPolicy": policy, "requiresEnrolment": False,
+        }
+        (self.folder / "managed.json").write_text(json.dumps(configuration))
         self.bus = self.broker = None  # type: subprocess.Popen[str] | None
         self.address = f"unix:path={self.folder}/bus"
         try:
@@ -81,6 +84,11 @@ class Device:
 
     def sign_out(self) -> None:
         command = [PROGRAMS / "shared-device", "sign-out", "--bus", self.address, "--reason", "a test"]
+        subprocess.run(command, check=True, capture_output=True, env=self.environment)
+
+    def waive(self, application: str) -> None:
+        """Declares that the application has cleaned up."""
+        command = [PROGRAMS / "shared-device", "apps", "waive", application, "--bus", self.address, "--reason", "a test"]
         subprocess.run(command, check=True, capture_output=True, env=self.environment)
 
     @property

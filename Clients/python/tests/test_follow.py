@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import unittest
+from collections.abc import Awaitable
 from typing import Any
 
 from device import Device, eventually, needs_programs
@@ -233,6 +234,46 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(running, ["begins", "ends"] * 2)
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+    async def test_a_strict_device_gives_no_token_beside_data_whose_cleanup_was_waived(self) -> None:
+        device = self.device = Device("strict")
+        self.addCleanup(device.close)
+        application, states = self.application("python"), list[State]()
+
+        async def refused(asking: Awaitable[object]) -> None:
+            with self.assertRaises(SharedDeviceError) as raised:
+                await asking
+            self.assertEqual(raised.exception.code, "cleanup_required")
+
+        ada = (await application.sign_in("ada", "correct horse ada")).account
+        await application.sign_out(ada)
+        device.waive("org.example.python")
+        await refused(application.sign_in("grace", "correct horse grace"))
+        # The same account in another session.
+        for user in ("grace", "ada"):
+            other = self.application(f"other.{user}")
+            account = (await other.sign_in(user, f"correct horse {user}")).account
+            # It hears of the session, as in `follow`, and does not clean up.
+            await application._keeper.change(True)
+            await refused(application.token(account))
+            await other.sign_out(account)
+            device.waive(other.identifier)
+            device.waive(application.identifier)
+        following = asyncio.create_task(self.collect(application, states))
+        grace = (await application.sign_in("grace", "correct horse grace", patience=30)).account
+        self.assertEqual((await application.token(grace)).account, grace)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    async def test_a_request_about_an_earlier_session_does_not_reach_the_present_one(self) -> None:
+        application = self.application("python")
+        account = (await application.sign_in("ada", "correct horse ada")).account
+        self.device.sign_out()
+        await self.sign_in("ada")
+        for asking in (application.token(account), application.sign_out(account)):
+            with self.assertRaises(SharedDeviceError) as raised:
+                await asking
+            self.assertEqual(raised.exception.code, "current_account_mismatch")
 
     @staticmethod
     async def collect(application: Application, states: list[State]) -> None:

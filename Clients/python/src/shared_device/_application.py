@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -153,6 +154,7 @@ class Application:
 
         :param patience: how many seconds the cleanup of the last session may take before.
         """
+        await self._wait_until_clean(patience)
         number = str(uuid.uuid4())
         request = {
             "username": Variant("s", username),
@@ -170,13 +172,22 @@ class Application:
             raise
 
     async def token(self, account: Account, scopes: list[str] | None = None) -> Token:
-        """A token for the current account, without asking anybody. Raises `SharedDeviceError`."""
-        request = {"accountIdentifier": Variant("s", account.identifier)}
-        return await self._token("AcquireTokenSilently", request, scopes, "get a token", 25)
+        """A token for the current account, without a prompt.
+
+        Raises `SharedDeviceError`: `current_account_mismatch` if the session that this app has heard of is over, also if the same person has
+        signed in again; `cleanup_required` if the policy is strict and the app has not cleaned up after an earlier session.
+        """
+        attempted = "get a token"
+        session = await self._keeper.require_clean(account, attempted)
+        return await self._token("AcquireTokenSilently", _of(account, session), scopes, attempted, 25)
 
     async def sign_out(self, account: Account) -> None:
-        """Signs the account out for the whole device: all apps delete its data. Raises `SharedDeviceError`."""
-        fields = self._fields({"accountIdentifier": Variant("s", account.identifier)})
+        """Signs the account out for the whole device: all apps delete its data.
+
+        Raises `SharedDeviceError`: `current_account_mismatch` as for `token`.
+        """
+        # The request names the session, so that a late one does not end another session.
+        fields = self._fields(_of(account, await self._keeper.session_of(account)))
         await self._broker.call("SignOut", fields, "sign out")
         # The broadcast comes, too; this is not later than it.
         self._broker.changed.set()
@@ -215,6 +226,18 @@ class Application:
         # In the record first, because the app may store data for the account at once.
         await self._keeper.enter(session, attempted, self._broker.heard != heard)
         return result
+
+    async def _wait_until_clean(self, patience: float) -> None:
+        """Waits, because the app's own cleanup may be under way in `follow`."""
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                await self._keeper.require_clean(None, "sign in")
+                return
+            except SharedDeviceError as error:
+                if error.code != "cleanup_required" or time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(0.05)
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -289,3 +312,9 @@ def _text(error: Exception) -> str:
         return str(error)
     except Exception:
         return "an error without a text"
+
+
+def _of(account: Account, session: int | None) -> dict[str, Variant]:
+    """What a request about an account's session says."""
+    fields = {"accountIdentifier": Variant("s", account.identifier)}
+    return fields if session is None else {**fields, "session": Variant("t", session)}

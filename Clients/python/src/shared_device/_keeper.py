@@ -43,6 +43,7 @@ class Answer:
 
     session: DeviceSession
     owed: list[OwedSession]
+    is_strict: bool
 
     @staticmethod
     def of(fields: dict[str, Any], attempted: str) -> Answer:
@@ -57,7 +58,8 @@ class Answer:
                 )
                 for one in fields.get("owed", [])
             ]
-            return Answer(DeviceSession(account_from_json(account) if account else None, epoch(fields["epoch"])), owed)
+            session = DeviceSession(account_from_json(account) if account else None, epoch(fields["epoch"]))
+            return Answer(session, owed, fields.get("strict") is True)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
 
@@ -76,6 +78,8 @@ class Keeper:
         self._held: list[Session] = []
         self._stale: list[Session] = []
         self._last_epoch = 0
+        # Whether the device's policy is strict, by the broker's last answer; None before the first.
+        self._is_strict: bool | None = None
 
     async def change(self, wants_state: bool) -> Change | None:
         """What has changed since this function last told the app; None means nothing.
@@ -102,14 +106,42 @@ class Keeper:
             return change if is_new or wants_state or change.stale else None
 
     async def enter(self, session: DeviceSession, attempted: str, is_doubtful: bool) -> None:
-        """Records a session of which the app is about to hear with a token. Raises `current_account_mismatch` if it is over."""
+        """Records a session of which the app is about to hear with a token.
+
+        Raises `current_account_mismatch` if it is over, and `cleanup_required` if the policy is strict and there may be data of another
+        session.
+        """
         async with self._turn:
             current = (await self._ask())[0].session.epoch if is_doubtful else max(session.epoch, self._last_epoch)
             if current != session.epoch or any(one.epoch == session.epoch for one in self._stale):
                 raise SharedDeviceError("current_account_mismatch", attempted, "the account was signed out meanwhile")
             held = list(self._held)
-            await self._update(lambda record: record.enter(session, held))
+            stale = await self._update(lambda record: record.enter(session, held))
             self._hold(session)
+            # The debt arose while the request was under way. The broker's ledger lacks it if an administrator has waived it.
+            if stale and self._is_strict:
+                raise _cleanup_required(attempted)
+
+    async def require_clean(self, account: Account | None, attempted: str) -> int | None:
+        """Checks, before a token, that there is no data of another session if the policy is strict, and returns `session_of(account)`.
+
+        The broker checks the same by its ledger, which lacks the debts that an administrator has waived. Raises `cleanup_required`.
+
+        :param account: the account of the token; None for a person who is about to sign in.
+        """
+        async with self._turn:
+            if self._is_strict is None:
+                await self._ask()
+            record = await asyncio.to_thread(self._store.load)
+            session = None if account is None else record.session_of(account)
+            # An earlier session of the same account is another session, too.
+            if self._is_strict and any(one.account != account or one.epoch != session for one in record.may_hold_data):
+                raise _cleanup_required(attempted)
+            return session
+
+    async def session_of(self, account: Account) -> int | None:
+        """The session that this app takes for the account's current one."""
+        return (await asyncio.to_thread(self._store.load)).session_of(account)
 
     async def cleaned(self, change: Change, detail: str) -> None:
         """The data is gone: forgets the sessions, and then sends the receipts. The broker asks again for those that it does not get, and the
@@ -139,7 +171,7 @@ class Keeper:
             known = (await asyncio.to_thread(self._store.load)).may_hold_data
             request = {"application": Variant("s", self._application)}
             answer = Answer.of(await self._broker.call("GetCurrentAccount", request, attempted), attempted)
-            self._last_epoch = answer.session.epoch
+            self._last_epoch, self._is_strict = answer.session.epoch, answer.is_strict
             if not answer.owed:
                 return answer, known
             held = list(self._held)
@@ -179,3 +211,8 @@ class Keeper:
 
     async def _update(self, body: Callable[[SessionRecord], Value]) -> Value:
         return await asyncio.to_thread(lambda: self._store.update(body))
+
+
+def _cleanup_required(attempted: str) -> SharedDeviceError:
+    message = "this app has not reported the cleanup after an earlier session; run the loop over follow()"
+    return SharedDeviceError("cleanup_required", attempted, message)

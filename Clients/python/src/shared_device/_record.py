@@ -66,6 +66,10 @@ class SessionRecord:
         """Whether another process of the app may store something of these sessions while this one deletes."""
         return any(session.epoch in self.shared for session in sessions)
 
+    def session_of(self, account: Account) -> int | None:
+        """The session that the app takes for the account's current one; None if it has not heard of any."""
+        return next((one.epoch for one in reversed(self.may_hold_data) if one.account == account), None)
+
     def report(self, session: DeviceSession) -> Account | None:
         """Records that the app is told of `session`; returns the account that it was told of before."""
         before, self.last_reported = self.last_reported, session.account
