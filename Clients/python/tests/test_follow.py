@@ -7,15 +7,18 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
 import unittest
 from collections.abc import Awaitable
 from typing import Any
+from unittest.mock import patch
 
 from device import Device, eventually, needs_programs
 from notify_center import darwin
+from shared_device import _application, _store
 from shared_device import Account, Application, Cleanup, Hidden, Nobody, Open, Reason, SharedDeviceError, State
 
 APP = str(pathlib.Path(__file__).with_name("app.py"))
@@ -274,6 +277,47 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(SharedDeviceError) as raised:
                 await asking
             self.assertEqual(raised.exception.code, "current_account_mismatch")
+
+    async def test_a_sign_in_that_fails_at_the_app_signs_nobody_in(self) -> None:
+        application, broker = self.application("python"), self.device.broker
+        assert broker is not None
+
+        async def times_out() -> None:
+            broker.send_signal(signal.SIGSTOP)
+            try:
+                with patch.object(_application, "TIMEOUT", 0.2), self.assertRaises(SharedDeviceError) as raised:
+                    await application.sign_in("ada", "correct horse ada")
+                self.assertEqual(raised.exception.code, "broker_unavailable")
+            finally:
+                broker.send_signal(signal.SIGCONT)
+
+        async def is_cancelled() -> None:
+            broker.send_signal(signal.SIGSTOP)
+            try:
+                task = asyncio.create_task(application.sign_in("ada", "correct horse ada"))
+                link = await application._broker._connection.open()
+                await eventually("the request is sent", lambda: link._waiting)
+                task.cancel()
+                await asyncio.wait([task])
+                self.assertTrue(task.cancelled())
+            finally:
+                broker.send_signal(signal.SIGCONT)
+
+        async def cannot_be_recorded() -> None:
+            with patch.object(_store.SessionStore, "_write", side_effect=OSError("the disk is full")):
+                with self.assertRaises(SharedDeviceError) as raised:
+                    await application.sign_in("ada", "correct horse ada")
+            self.assertEqual(raised.exception.code, "record_unusable")
+
+        # It asks what the policy is while the broker still answers.
+        await application.sign_out(await self.sign_in("grace"))
+        await application._keeper.require_clean(None, "sign in")
+        for fails in (times_out, is_cancelled, cannot_be_recorded):
+            with self.subTest(fails.__name__):
+                await fails()
+                # The bus delivers this request after those of before. It is refused while a person is signed in.
+                account = (await self.application().sign_in("grace", "correct horse grace")).account
+                await self.application().sign_out(account)
 
     @staticmethod
     async def collect(application: Application, states: list[State]) -> None:

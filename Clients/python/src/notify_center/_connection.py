@@ -186,9 +186,13 @@ class _Link:
     def remove_match(self, rule: str) -> None:
         """Removes a rule from the bus. Does not wait, so that the cancellation of a task cannot leave the rule in force."""
         self.rules.discard(rule)
+        message = _daemon_call("RemoveMatch", "s", [rule])
+        message.header.flags |= MessageFlag.no_reply_expected
+        self.tell(message)
+
+    def tell(self, message: Message) -> None:
+        """Sends without waiting. A reply is ignored."""
         if not self.reading.done():
-            message = _daemon_call("RemoveMatch", "s", [rule])
-            message.header.flags |= MessageFlag.no_reply_expected
             self._connection.writer.write(message.serialise(next(self._connection.outgoing_serial)))
 
     async def _send(self, message: Message, serial: int | None) -> None:
@@ -358,6 +362,13 @@ class Connection:
         """Calls a method, and returns its answer without variants. Raises `BusError`."""
         link = await self.open()
         return await link.call(_call(destination, path, interface, member, signature, body), timeout)
+
+    def tell(
+        self, destination: str, path: str, interface: str, member: str, signature: str, body: list[Any]
+    ) -> None:
+        """Calls a method of a service that knows this connection, without waiting. If there is no connection, nothing is sent."""
+        if self._link is not None:
+            self._link.tell(_call(destination, path, interface, member, signature, body))
 
     async def send(self, message: Message) -> None:
         """Sends a message that nobody answers. Raises `BusError`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import time
 import uuid
@@ -25,6 +24,8 @@ AnyStep = TypeVar("AnyStep", bound=Step)
 ATTEMPTS = 3
 PAUSE = 0.1
 LONGEST_WAIT = 60.0
+TIMEOUT = 25.0
+"""How many seconds the broker has for its response."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Application:
     async def sign_in(
         self, username: str, password: str, scopes: list[str] | None = None, patience: float = 0
     ) -> Token:
-        """Signs somebody in for the whole device. Raises `SharedDeviceError`.
+        """Signs a person in for the whole device. Raises `SharedDeviceError`; then, or if the task is cancelled, the person is not signed in.
 
         :param patience: how many seconds the cleanup of the last session may take before.
         """
@@ -163,12 +164,11 @@ class Application:
             "request": Variant("s", number),
         }
         try:
-            return await self._token("SignIn", request, scopes, "sign in", 25 + patience)
-        except asyncio.CancelledError:
-            # The person has given up, and may have left the device: undo it.
-            fields = self._fields({"request": Variant("s", number)})
-            with contextlib.suppress(SharedDeviceError):
-                await asyncio.shield(self._broker.call("CancelSignIn", fields, "cancel a sign-in"))
+            return await self._token("SignIn", request, scopes, "sign in", TIMEOUT + patience)
+        except BaseException:
+            # Whether the broker has not answered in time, the record cannot be written or the task is cancelled: the person may have left the
+            # device, and a sign-in that has failed here must not succeed there.
+            self._broker.tell("CancelSignIn", self._fields({"request": Variant("s", number)}))
             raise
 
     async def token(self, account: Account, scopes: list[str] | None = None) -> Token:
@@ -179,7 +179,7 @@ class Application:
         """
         attempted = "get a token"
         session = await self._keeper.require_clean(account, attempted)
-        return await self._token("AcquireTokenSilently", _of(account, session), scopes, attempted, 25)
+        return await self._token("AcquireTokenSilently", _of(account, session), scopes, attempted, TIMEOUT)
 
     async def sign_out(self, account: Account) -> None:
         """Signs the account out for the whole device: all apps delete its data.

@@ -90,6 +90,10 @@ class Broker:
             raise SharedDeviceError("broker_failed", attempted, "its answer is no dictionary")
         return answer[0]
 
+    def tell(self, method: str, request: dict[str, Variant]) -> None:
+        """Calls a method without waiting, so that the cancellation of a task does not hinder it. It arrives after all earlier calls."""
+        self._connection.tell(NAME, PATH, NAME, method, "a{sv}", [request])
+
     async def close(self) -> None:
         await self._connection.close()
 
