@@ -180,7 +180,7 @@ test-booted: build
 		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
 	done
 
-KIOSK := cage xwayland
+KIOSK := cage xwayland xvfb xdotool swayidle
 test-kiosk: build
 	$(call need,`make test-kiosk`,$(KIOSK))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
