@@ -365,6 +365,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(SharedDeviceError) as raised:
             await self.sign_in("grace")
         self.assertEqual(raised.exception.code, "account_already_signed_in")
+        self.assertEqual(await self.application()._broker.call("ReportActivity", self.application()._fields({}), "report"), {})
         token = await self.application().token(account, ["orders.read"])
         self.assertEqual((token.account, token.scopes), (account, ["orders.read"]))
         for username, password, scopes in [("ada\0", "x", []), ("ada", "secret\udcff", []), ("ada", "secret", ["\udcff"])]:

@@ -24,6 +24,7 @@ AnyStep = TypeVar("AnyStep", bound=Step)
 ATTEMPTS = 3
 PAUSE = 0.1
 LONGEST_WAIT = 60.0
+ACTIVITY_INTERVAL = 10.0
 TIMEOUT = 25.0
 """How many seconds the broker has for its response."""
 
@@ -74,6 +75,7 @@ class Application:
         self._keeper = Keeper(identifier, self._broker, SessionStore(state_directory or default_directory(identifier)))
         self._steps: dict[str, Step] = {}
         self._cleaning = asyncio.Lock()
+        self._noted_at: float | None = None
 
     # The cleanup.
 
@@ -191,6 +193,17 @@ class Application:
         await self._broker.call("SignOut", fields, "sign out")
         # The broadcast comes, too; this is not later than it.
         self._broker.changed.set()
+
+    def note_activity(self) -> None:
+        """Reports that a person is using this app: call it at a key, a touch, a scan. The time until the device signs out begins again.
+
+        Returns at once and may be called often: the broker is told at most every ten seconds. A sign-in and a request for a token have the
+        same effect.
+        """
+        now = time.monotonic()
+        if self._noted_at is None or now - self._noted_at >= ACTIVITY_INTERVAL:
+            self._noted_at = now
+            self._broker.tell("ReportActivity", self._fields({}))
 
     async def close(self) -> None:
         """Ends the connection to the bus. What is owed stays owed."""
