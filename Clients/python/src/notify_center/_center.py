@@ -28,8 +28,8 @@ class Notification:
 class Center:
     """Posts and observes. Use `darwin()` or `distributed()`.
 
-    All centers of an event loop and a bus share one connection. It ends with the event loop of `asyncio.run`, or earlier with the last
-    block of `async with`:
+    All centers of an event loop and a bus share one connection. It ends with the event loop of `asyncio.run`, or
+    earlier with the last block of `async with`:
 
         async with darwin() as center:
             await center.post("com.example.hello")
@@ -84,7 +84,10 @@ class Center:
         return Observation(self, name, object, limit)
 
     async def close(self) -> None:
-        """Ends the shared connection, unless an observation or a block of `async with` uses it. The next use makes another."""
+        """Ends the shared connection, unless an observation or a block of `async with` uses it.
+
+        The next use makes another.
+        """
         await self.connection.close_unless_used()
 
 

@@ -88,7 +88,10 @@ def plain(signature: str, value: Any) -> Any:
 
 
 def sockets(address: str) -> list[str]:
-    """The sockets that an address names, in the order in which they are to be tried. Raises `ValueError` if there is none."""
+    """The sockets that an address names, in the order in which they are to be tried.
+
+    Raises `ValueError` if there is none.
+    """
     found = []
     for alternative in address.split(";"):
         transport, _, rest = alternative.partition(":")
@@ -184,7 +187,10 @@ class _Link:
         self.rules.add(rule)
 
     def remove_match(self, rule: str) -> None:
-        """Removes a rule from the bus. Does not wait, so that the cancellation of a task cannot leave the rule in force."""
+        """Removes a rule from the bus.
+
+        Does not wait, so that the cancellation of a task cannot leave the rule in force.
+        """
         self.rules.discard(rule)
         message = _daemon_call("RemoveMatch", "s", [rule])
         message.header.flags |= MessageFlag.no_reply_expected
@@ -220,8 +226,8 @@ class _Link:
     async def _receive(self) -> None:
         """Reads one message and passes it on.
 
-        Any process may send one: with a descriptor's number but without the descriptor, so that jeepney cannot read it, or with a
-        body that jeepney would read for seconds. Such a message is passed over.
+        Any process may send one: with a descriptor's number but without the descriptor, so that jeepney cannot read it,
+        or with a body that jeepney would read for seconds. Such a message is passed over.
         """
         reader = self._connection.reader
         start = await reader.readexactly(16)
@@ -366,7 +372,10 @@ class Connection:
     def tell(
         self, destination: str, path: str, interface: str, member: str, signature: str, body: list[Any]
     ) -> None:
-        """Calls a method of a service that knows this connection, without waiting. If there is no connection, nothing is sent."""
+        """Calls a method of a service that knows this connection, without waiting.
+
+        If there is no connection, nothing is sent.
+        """
         if self._link is not None:
             self._link.tell(_call(destination, path, interface, member, signature, body))
 

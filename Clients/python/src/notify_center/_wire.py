@@ -23,8 +23,8 @@ MAXIMUM_DEPTH = 20
 PropertyList = Union[str, int, float, bool, datetime, bytes, list["PropertyList"], dict[str, "PropertyList"]]
 """What a userInfo may contain.
 
-A `datetime` without a zone is local time; one that arrives is in UTC. A date before the year 1 or after 9999, such as Foundation's
-`Date.distantPast`, arrives as the first or the last one that Python has.
+A `datetime` without a zone is local time; one that arrives is in UTC. A date before the year 1 or after 9999, such as
+Foundation's `Date.distantPast`, arrives as the first or the last one that Python has.
 """
 
 UserInfo = dict[str, PropertyList]
@@ -164,7 +164,7 @@ def decode(
 ) -> tuple[str, str | None, UserInfo | None]:
     """Name, object and userInfo of a signal. Raises `ValueError` if it is no notification, or is over a bound.
 
-    :param has_name_only: whether it is a Darwin notification, whose arguments after the name and its flags do not count.
+    :param has_name_only: whether it is a Darwin notification, of which only the name and its flags count.
     """
     reader, size, found = Body(body, order), _Size(), types(signature)
     if found[:1] != ["s"]:

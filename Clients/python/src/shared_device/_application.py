@@ -86,8 +86,9 @@ class Application:
         that raises is tried again, three times in all, and later with the whole cleanup; so each must do no harm twice. The
         administrator reads what it returns: amounts, never names.
 
-        A thread cannot be interrupted. If `follow` is cancelled while a function runs, it ends after that function, and so before a later
-        `follow` shows the next person. A coroutine that is cancelled must not leave a deletion running either.
+        A thread cannot be interrupted. If `follow` is cancelled while a function runs, it ends after that function, and
+        so before a later `follow` shows the next person. A coroutine that is cancelled must not leave a deletion
+        running either.
         """
         if not name or name in self._steps:
             raise ValueError(f"a step needs a name that no other step has, not {name!r}")
@@ -153,7 +154,9 @@ class Application:
     async def sign_in(
         self, username: str, password: str, scopes: list[str] | None = None, patience: float = 0
     ) -> Token:
-        """Signs a person in for the whole device. Raises `SharedDeviceError`; then, or if the task is cancelled, the person is not signed in.
+        """Signs a person in for the whole device.
+
+        Raises `SharedDeviceError`; then, or if the task is cancelled, the person is not signed in.
 
         :param patience: how many seconds the cleanup of the last session may take before.
         """
@@ -168,16 +171,17 @@ class Application:
         try:
             return await self._token("SignIn", request, scopes, "sign in", TIMEOUT + patience)
         except BaseException:
-            # Whether the broker has not answered in time, the record cannot be written or the task is cancelled: the person may have left the
-            # device, and a sign-in that has failed here must not succeed there.
+            # Whether the broker has not answered in time, the record cannot be written or the task is cancelled: the
+            # person may have left the device, and a sign-in that has failed here must not succeed there.
             self._broker.tell("CancelSignIn", self._fields({"request": Variant("s", number)}))
             raise
 
     async def token(self, account: Account, scopes: list[str] | None = None) -> Token:
         """A token for the current account, without a prompt.
 
-        Raises `SharedDeviceError`: `current_account_mismatch` if the session that this app has heard of is over, also if the same person has
-        signed in again; `cleanup_required` if the policy is strict and the app has not cleaned up after an earlier session.
+        Raises `SharedDeviceError`: `current_account_mismatch` if the session that this app has heard of is over, also
+        if the same person has signed in again; `cleanup_required` if the policy is strict and the app has not cleaned
+        up after an earlier session.
         """
         attempted = "get a token"
         session = await self._keeper.require_clean(account, attempted)
@@ -195,10 +199,12 @@ class Application:
         self._broker.changed.set()
 
     def note_activity(self) -> None:
-        """Reports that a person is using this app: call it at a key, a touch, a scan. The time until the device signs out begins again.
+        """Reports that a person is using this app: call it at a key, a touch, a scan.
 
-        Returns at once and may be called often: the broker is told at most every ten seconds. A sign-in and a request for a token have the
-        same effect.
+        The time until the device signs out begins again.
+
+        Returns at once and may be called often: the broker is told at most every ten seconds. A sign-in and a request
+        for a token have the same effect.
         """
         now = time.monotonic()
         if self._noted_at is None or now - self._noted_at >= ACTIVITY_INTERVAL:

@@ -72,7 +72,7 @@ class Broker:
         """Calls a method. Raises `SharedDeviceError`: the broker's refusal, or `broker_unavailable`."""
         for name, field in (request or {}).items():
             texts = {"s": [field.value], "as": field.value}.get(field.signature, [])
-            # The bus ends the connection of a program that sends U+0000. The message has no value, which may be a password.
+            # The bus ends the connection of a program that sends U+0000. The value may be a password: it is not shown.
             if not all(isinstance(text, str) and text == sendable(text) for text in texts):
                 raise SharedDeviceError("invalid_request", attempted, f"“{name}” has to be UTF-8 without U+0000")
         await self.watch()
@@ -91,7 +91,10 @@ class Broker:
         return answer[0]
 
     def tell(self, method: str, request: dict[str, Variant]) -> None:
-        """Calls a method without waiting, so that the cancellation of a task does not hinder it. It arrives after all earlier calls."""
+        """Calls a method without waiting, so that the cancellation of a task does not hinder it.
+
+        It arrives after all earlier calls.
+        """
         self._connection.tell(NAME, PATH, NAME, method, "a{sv}", [request])
 
     async def close(self) -> None:

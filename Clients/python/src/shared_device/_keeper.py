@@ -108,8 +108,8 @@ class Keeper:
     async def enter(self, session: DeviceSession, attempted: str, is_doubtful: bool) -> None:
         """Records a session of which the app is about to hear with a token.
 
-        Raises `current_account_mismatch` if it is over, and `cleanup_required` if the policy is strict and there may be data of another
-        session.
+        Raises `current_account_mismatch` if it is over, and `cleanup_required` if the policy is strict and there may be
+        data of another session.
         """
         async with self._turn:
             current = (await self._ask())[0].session.epoch if is_doubtful else max(session.epoch, self._last_epoch)
@@ -118,14 +118,16 @@ class Keeper:
             held = list(self._held)
             stale = await self._update(lambda record: record.enter(session, held))
             self._hold(session)
-            # The debt arose while the request was under way. The broker's ledger lacks it if an administrator has waived it.
+            # The debt arose while the request was under way, and the ledger lacks a debt that was waived.
             if stale and self._is_strict:
                 raise _cleanup_required(attempted)
 
     async def require_clean(self, account: Account | None, attempted: str) -> int | None:
-        """Checks, before a token, that there is no data of another session if the policy is strict, and returns `session_of(account)`.
+        """Checks before a token that there is no data of another session if the policy is strict.
 
-        The broker checks the same by its ledger, which lacks the debts that an administrator has waived. Raises `cleanup_required`.
+        Returns `session_of(account)`. Raises `cleanup_required`.
+
+        The broker checks the same by its ledger, which lacks the debts that an administrator has waived.
 
         :param account: the account of the token; None for a person who is about to sign in.
         """
