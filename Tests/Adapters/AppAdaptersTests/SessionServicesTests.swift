@@ -27,8 +27,10 @@ struct SessionServicesTests {
         mode: String = "--now",
         _ environment: [String: String]
     ) async throws -> (status: Int32, text: String) {
-        let others = ["clipboard", "recent-files", "downloads", "trash", "thumbnails", "keyring", "print-queue"]
-            .filter { $0 != step }
+        let others = [
+            "clipboard", "recent-files", "downloads", "trash", "thumbnails", "history", "keyring", "print-queue",
+        ]
+        .filter { $0 != step }
         let process = try ChildProcess(
             Self.command,
             ["session-traces", mode, "--without", others.joined(separator: ",")],

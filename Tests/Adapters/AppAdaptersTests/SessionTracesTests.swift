@@ -24,9 +24,11 @@ struct TraceHome {
             "Downloads/more/\(Self.marker).pdf",
             ".local/share/Trash/files/letter.txt", ".local/share/Trash/info/letter.txt.trashinfo",
             ".cache/thumbnails/normal/1.png", ".thumbnails/normal/2.png", ".local/share/keyrings/login.keyring",
-            ".local/share/kwalletd/kdewallet.kwl",
+            ".local/share/kwalletd/kdewallet.kwl", ".bash_history", ".viminfo", ".xsession-errors.old",
+            ".local/share/fish/fish_history",
         ] { try write(file) }
-        // Not a trace.
+        // Neither is a trace.
+        try write(".bashrc", "kept")
         try write("Documents/letter.txt", "kept")
     }
 
@@ -55,7 +57,7 @@ struct TraceHome {
 
 @Suite("Traces of a session that are files")
 struct SessionTracesTests {
-    private static let inFiles: [SessionTrace] = [.recentFiles, .downloads, .trash, .thumbnails, .keyring]
+    private static let inFiles: [SessionTrace] = [.recentFiles, .downloads, .trash, .thumbnails, .history, .keyring]
 
     @Test("each kind is counted, then removed, and the byte search finds nothing; a look changes nothing")
     func files() async throws {
@@ -76,6 +78,7 @@ struct SessionTracesTests {
         }
         #expect(try home.findings() == [])
         #expect(FileManager.default.fileExists(atPath: "\(home.path)/Documents/letter.txt"))
+        #expect(FileManager.default.fileExists(atPath: "\(home.path)/.bashrc"))
         #expect(FileManager.default.fileExists(atPath: "\(home.path)/Downloads"), "programs expect it")
         #expect(FileManager.default.fileExists(atPath: "/etc/passwd"), "no link is followed")
     }
@@ -170,6 +173,8 @@ struct SessionTracesTests {
         #expect(places.paths(of: .thumbnails) == ["/home/kiosk/.cache/thumbnails", "/home/kiosk/.thumbnails"])
         #expect(places.paths(of: .trash) == ["/data/kiosk/Trash", "\(directory.path)/.Trash-1000"])
         #expect(places.paths(of: .recentFiles).first == "/data/kiosk/recently-used.xbel")
+        #expect(places.paths(of: .history).contains("/home/kiosk/.bash_history"))
+        #expect(places.paths(of: .history).contains("/data/kiosk/fish/fish_history"))
     }
 }
 
@@ -249,7 +254,7 @@ struct SessionTracesCommandTests {
         try report.requireClean(of: Marker(TraceHome.marker))
         let summary = try #require(report.apps.first?.summary)
         #expect(
-            summary.contains("3 steps: recent-files (3 files, ") && summary.contains("downloads (2 files, "),
+            summary.contains("4 steps: recent-files (3 files, ") && summary.contains("history (4 files, "),
             "\(summary)"
         )
         try await eventually("it says so") { app.errorText.contains("session-traces: thumbnails: 2 files") }

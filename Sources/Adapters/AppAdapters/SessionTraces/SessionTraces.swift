@@ -6,7 +6,7 @@ import Glibc
 package enum SessionTrace: String, Sendable, CaseIterable {
     case clipboard
     case recentFiles = "recent-files"
-    case downloads, trash, thumbnails, keyring
+    case downloads, trash, thumbnails, history, keyring
     case printQueue = "print-queue"
 }
 
@@ -55,7 +55,7 @@ package struct SessionTraces: Sendable {
     package func look(for trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.look()
-        case .recentFiles, .downloads, .trash, .thumbnails: try await files.look(at: places.paths(of: trace))
+        case .recentFiles, .downloads, .trash, .thumbnails, .history: try await files.look(at: places.paths(of: trace))
         case .keyring: try await keyring.look()
         case .printQueue: try await printQueue.look()
         }
@@ -68,7 +68,7 @@ package struct SessionTraces: Sendable {
     package func remove(_ trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.clear()
-        case .recentFiles, .downloads, .trash, .thumbnails: try await files.remove(places.paths(of: trace))
+        case .recentFiles, .downloads, .trash, .thumbnails, .history: try await files.remove(places.paths(of: trace))
         case .keyring: try await keyring.remove()
         case .printQueue: try await printQueue.cancelJobs()
         }

@@ -57,6 +57,14 @@ package struct TracePlaces: Sendable {
     private var configuration: String { base("XDG_CONFIG_HOME", ".config") }
     private var data: String { base("XDG_DATA_HOME", ".local/share") }
     private var cache: String { base("XDG_CACHE_HOME", ".cache") }
+    private var state: String { base("XDG_STATE_HOME", ".local/state") }
+
+    /// What programs of a terminal, and an X session, write into the home directory about their use.
+    private static let histories = [
+        ".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".python_history", ".node_repl_history",
+        ".sqlite_history", ".psql_history", ".mysql_history", ".lesshst", ".viminfo", ".wget-hsts",
+        ".xsession-errors", ".xsession-errors.old",
+    ]
 
     /// GNOME's keyrings.
     package var keyrings: [String] { ["\(data)/keyrings", "\(home)/.gnome2/keyrings"] }
@@ -75,6 +83,7 @@ package struct TracePlaces: Sendable {
         case .downloads: downloads
         case .trash: ["\(data)/Trash"] + trashesOfMounts
         case .thumbnails: ["\(cache)/thumbnails", "\(home)/.thumbnails"]
+        case .history: Self.histories.map { "\(home)/\($0)" } + ["\(data)/fish/fish_history", "\(state)/lesshst"]
         case .keyring: keyrings + wallets
         case .clipboard, .printQueue: []
         }
