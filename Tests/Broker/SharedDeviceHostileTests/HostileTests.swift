@@ -29,7 +29,7 @@ struct HostileTests {
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
         "never-reads-description", "half-open", "enforces", "watches-strangers", "prompts", "tokens",
-        "standard", "enrolled", "unanswered", "first-bodies",
+        "standard", "enrolled", "unanswered", "first-bodies", "silent", "silent-crowd",
     ]
 
     /// How long a sign-out may take at the median and at most. It is a dozen messages, so that it is judged by what the bus takes to answer for itself
@@ -38,7 +38,10 @@ struct HostileTests {
     private static func limits(_ deed: String, bus: Duration) -> (median: Duration, worst: Duration) {
         // dbus-broker keeps as many of one user's messages before those of others as the broker reads in seconds. This shows only that there is an end.
         if deed == "unanswered", PrivateBus.Daemon.chosen == .broker { return (.seconds(10), .seconds(10)) }
-        let limits: [String: Duration] = ["bodies": .milliseconds(250), "watches-strangers": .milliseconds(150)]
+        let limits: [String: Duration] = [
+            "bodies": .milliseconds(250), "watches-strangers": .milliseconds(150), "silent": .milliseconds(250),
+            "silent-crowd": .milliseconds(500),
+        ]
         return (max(limits[deed] ?? .milliseconds(50), bus * 12), .seconds(1))
     }
 

@@ -154,7 +154,7 @@ final class BusSocket: Sendable {
 
     /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
-        access.withLock { _ in watches.handle(events) }
+        access.withLock { _ in watches.transfer(events) }
     }
 
     enum Next {
@@ -224,7 +224,23 @@ private final class WatchList: @unchecked Sendable {
     /// libdbus enables the watch for writing while it holds messages that the socket did not take.
     var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
 
-    func handle(_ ready: CShort) {
+    /// Reads what has arrived already, up to a limit, and writes what the socket takes.
+    func transfer(_ ready: CShort) {
+        handle(ready)
+        guard ready & CShort(POLLIN) != 0 else { return }
+        var available: CInt = 0
+        guard ioctl(descriptor, UInt(FIONREAD), &available) == 0 else { return }
+        let rounds = min(Int(available), Self.bytesOfTurn) / Self.bytesOfRead
+        for _ in 0..<rounds where !watches.isEmpty { handle(CShort(POLLIN)) }
+    }
+
+    /// How much is read before its messages are handed on. A turn of the reading thread costs more than a read of libdbus: with one read a turn, a
+    /// sender could fill the bus's queue for this process faster than it is emptied.
+    private static let bytesOfTurn = 256 * 1024
+    /// libdbus reads twice 2 KiB at most each time that its watch is handled.
+    private static let bytesOfRead = 4 * 1024
+
+    private func handle(_ ready: CShort) {
         let failures = CShort(POLLHUP | POLLERR | POLLNVAL)
         for watch in watches {
             // Handling one watch may have freed or disabled the other.

@@ -105,26 +105,37 @@ func rawConnection() -> CInt {
     return raw
 }
 
-/// A call without arguments, as it is sent.
+/// A call as it is sent, without arguments or with one dictionary.
 func rawCall(
     _ serial: UInt32,
     _ destination: String,
     _ path: String,
     _ interface: String,
     _ member: String,
+    fields entry: (key: String, text: String)? = nil,
     wantsAnswer: Bool = true
 ) -> [UInt8] {
     func number(_ value: UInt32) -> [UInt8] { withUnsafeBytes(of: value.littleEndian, Array.init) }
-    func aligned(_ bytes: [UInt8]) -> [UInt8] { bytes + Array(repeating: 0, count: -bytes.count & 7) }
+    func aligned(_ bytes: [UInt8], to size: Int = 8) -> [UInt8] {
+        bytes + Array(repeating: 0, count: -bytes.count & (size - 1))
+    }
+    func string(_ text: String) -> [UInt8] { number(UInt32(text.utf8.count)) + text.utf8 + [0] }
     var fields: [UInt8] = []
     for (code, type, text) in [(1, "o", path), (6, "s", destination), (2, "s", interface), (3, "s", member)] {
         fields =
             aligned(fields) + [UInt8(code), 1] + Array(type.utf8) + [0] + number(UInt32(text.utf8.count)) + text.utf8
             + [0]
     }
+    var body: [UInt8] = []
+    if let entry {
+        fields = aligned(fields) + [8, 1] + Array("g".utf8) + [0, 5] + Array("a{sv}".utf8) + [0]
+        let dictionary = aligned(string(entry.key) + [1] + Array("s".utf8) + [0], to: 4) + string(entry.text)
+        body = number(UInt32(dictionary.count)) + number(0) + dictionary
+    }
     let flags: UInt8 = wantsAnswer ? 0 : 1
-    let header = [UInt8(ascii: "l"), 1, flags, 1] + number(0) + number(serial) + number(UInt32(fields.count))
-    return aligned(header + fields)
+    let header =
+        [UInt8(ascii: "l"), 1, flags, 1] + number(UInt32(body.count)) + number(serial) + number(UInt32(fields.count))
+    return aligned(header + fields) + body
 }
 
 /// Does it again and again, so many times at once.
@@ -310,6 +321,30 @@ case "unanswered":
     while getppid() == parent {
         for socket in sockets { _ = write(socket, calls, calls.count) }
     }
+case "silent", "silent-crowd":
+    // Calls that want no answer, as fast as the bus takes them: of 30 kB on one connection, or small ones on sixteen.
+    let sockets = (0..<(deed == "silent" ? 1 : 16)).map { _ in rawConnection() }
+    let call = rawCall(
+        2,
+        BrokerProtocol.busName,
+        BrokerProtocol.path,
+        BrokerProtocol.interface,
+        BrokerProtocol.Method.getCurrentAccount.rawValue,
+        fields: ("application", String(repeating: "x", count: deed == "silent" ? 30_000 : 100)),
+        wantsAnswer: false
+    )
+    say("ready")
+    for socket in sockets {
+        Thread.detachNewThread {
+            var sent = 0
+            while getppid() == parent {
+                let count = call[sent...].withUnsafeBytes { write(socket, $0.baseAddress, $0.count) }
+                if count < 0 { return say("the bus has hung up: \(errno)") }
+                sent = (sent + count) % call.count
+            }
+        }
+    }
+    while getppid() == parent { sleep(1) }
 case "first-bodies":
     // As much as a connection may say before its user is known, on many new ones.
     let scopes = DBusValue.array((0..<1500).map { .string("s\($0)") }, of: "s")
