@@ -10,6 +10,10 @@ struct ClientRequest: Sendable, Equatable {
     var scopes: [String] = []
     /// Whether the token is to be bound to a key of the broker's (proof of possession).
     var isBound = false
+    /// Whether the client has a token that no longer serves it: a cached one is of no use.
+    var renewsToken = false
+    /// Whether the token is to have claims, as a resource's claims challenge demands.
+    var demandsClaims = false
 
     /// - Throws: `BrokerFailure` with `apiContractViolation` for what is no such request.
     init(_ text: String) throws(BrokerFailure) {
@@ -38,6 +42,20 @@ struct ClientRequest: Sendable, Equatable {
             self.scopes = scopes
         }
         isBound = try Self.object(parameters, "popParams") != nil
+        renewsToken = try Self.text(parameters, "accessTokenToRenew") != nil
+        demandsClaims = try Self.text(parameters, "decodedClaims").map(Self.demandsClaims) ?? false
+    }
+
+    /// Whether claims ask for more than to note the client's capabilities (`xms_cc`), which many clients send with each
+    /// request.
+    private static func demandsClaims(_ text: String) throws(BrokerFailure) -> Bool {
+        guard let json = try? JSONValue(parsing: Array(text.utf8), limits: BrokerContract.limits),
+            let places = json.object
+        else { throw BrokerFailure(.apiContractViolation, "“decodedClaims” has no JSON object") }
+        return places.contains { place, claims in
+            guard place == "access_token", let names = claims.object?.keys else { return true }
+            return names.contains { $0 != "xms_cc" }
+        }
     }
 
     /// A member; `nil` where it is absent or `null`.

@@ -170,6 +170,11 @@ package final class MicrosoftBroker: Sendable {
         "this device signs no requests (proof of possession); ask for a bearer token"
     )
 
+    private static let unclaimed = BrokerFailure(
+        .incorrectConfiguration,
+        "this device passes no claims on to the provider; to meet a claims challenge, sign out of the device and sign in again"
+    )
+
     /// Whoever clients may see: nobody while this app owes a cleanup.
     private func visibleAccount() async throws(BrokerFailure) -> Account? {
         if case .hidden(.changing) = shown.withLock({ $0 }) { return nil }
@@ -212,12 +217,13 @@ package final class MicrosoftBroker: Sendable {
         let rights = ClientRights(rights: rights.withLock { $0 })
         try rights.check(request.client)
         guard !request.isBound else { throw Self.unbound }
+        guard !request.demandsClaims else { throw Self.unclaimed }
         let scopes = try rights.scopes(for: request.scopes)
         let account = try await account(of: request)
         let token: TokenResult
         do throws(SharedDeviceError) {
             token = try await parts.application.acquireTokenSilent(
-                with: SilentTokenParameters(scopes: scopes, account: account)
+                with: SilentTokenParameters(scopes: scopes, account: account, forceRefresh: request.renewsToken)
             )
         } catch {
             throw BrokerFailure(error)

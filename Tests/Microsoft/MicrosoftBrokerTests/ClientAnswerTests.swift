@@ -132,6 +132,25 @@ struct ClientAnswerTests {
         try rights.check(granted: ["User.Read", "Mail.Read"], for: [all])
     }
 
+    @Test(
+        "claims beyond the client's capabilities are a demand",
+        arguments: [
+            (#"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#, false), ("{}", false), ("", false),
+            (#"{"access_token":{"nbf":{"essential":true}}}"#, true), (#"{"access_token":null}"#, true),
+            (#"{"access_token":{"xms_cc":{"values":["cp1"]},"acrs":{"value":"c1"}}}"#, true),
+            (#"{"id_token":{"auth_time":{"essential":true}}}"#, true),
+        ]
+    )
+    func claims(_ claims: String, isDemand: Bool) throws {
+        #expect(try ClientRequest(Device.parameters(claims: claims).text).demandsClaims == isDemand)
+    }
+
+    @Test("claims that are no JSON object break the contract", arguments: ["x", "[]", #"{"a":1,"a":2}"#])
+    func malformedClaims(_ claims: String) {
+        let error = #expect(throws: BrokerFailure.self) { try ClientRequest(Device.parameters(claims: claims).text) }
+        #expect(error?.status == .apiContractViolation)
+    }
+
     private static func manifest(_ scopes: [String]) throws -> ClientRights {
         let json = JSONValue.object([
             "id": .string("a.b"), "executable": .string("/x"), "scopes": .array(scopes.map { .string($0) }),

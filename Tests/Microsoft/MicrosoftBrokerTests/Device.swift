@@ -133,13 +133,16 @@ final class Device: Sendable {
         account: JSONValue = .null,
         client: String = Device.client,
         scopes: [String] = ["https://graph.microsoft.com/.default"],
-        isBound: Bool = false
+        isBound: Bool = false,
+        claims: String = "",
+        renewing token: String = ""
     ) -> JSONValue {
         .object([
             "authParameters": .object([
                 "account": account, "clientId": .string(client),
                 "requestedScopes": .array(scopes.map { .string($0) }),
-                "popParams": isBound ? .object([:]) : .null, "username": .string(""), "decodedClaims": .string(""),
+                "popParams": isBound ? .object([:]) : .null, "username": .string(""), "decodedClaims": .string(claims),
+                "accessTokenToRenew": .string(token),
             ])
         ])
     }

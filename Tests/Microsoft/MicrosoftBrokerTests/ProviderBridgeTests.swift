@@ -125,14 +125,17 @@ final class ProviderDevice: Sendable {
     /// What the bridge answers a client that asks for a token.
     func token(
         by method: String = "acquireTokenSilently",
-        scopes: [String] = ["https://graph.microsoft.com/.default"]
+        scopes: [String] = ["https://graph.microsoft.com/.default"],
+        claims: String = "",
+        renewing token: String = ""
     ) async throws -> JSONValue {
+        let parameters = Device.parameters(scopes: scopes, claims: claims, renewing: token)
         let message = try DBusMessage.methodCall(
             destination: BrokerContract.busName,
             path: BrokerContract.path,
             interface: "com.microsoft.identity.Broker1",
             member: method,
-            arguments: [.string("0.0"), .string("c"), .string(Device.parameters(scopes: scopes).text)]
+            arguments: [.string("0.0"), .string("c"), .string(parameters.text)]
         )
         let answer = try await DBusConnection.open(bus.bus).call(message, timeout: .seconds(60))
         return try JSONValue(
@@ -165,6 +168,26 @@ struct ProviderBridgeTests {
         let token = try #require(asking["accessToken"]?.string)
         #expect(try await test.page("secrets").contains("access-token \(token)"))
         #expect(asking["account"]?["username"]?.string == "ada@example.com")
+    }
+
+    @Test("a client that renews its token gets another one, and one that needs claims gets none")
+    func freshness() async throws {
+        let device = try await ProviderDevice(fault: "bridge.fresh", scopes: ["openid", "profile"])
+        try await device.signIn(try await FaultyProvider.shared.value.client("bridge.fresh"))
+        func accessToken(claims: String = "", renewing token: String = "") async throws -> String? {
+            let answer = try await device.token(claims: claims, renewing: token)
+            return answer["brokerTokenResponse"]?["accessToken"]?.string
+        }
+        let first = try #require(try await accessToken())
+        #expect(try await accessToken(claims: #"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#) == first)
+        let renewed = try #require(try await accessToken(renewing: first))
+        #expect(renewed != first)
+        #expect(try await accessToken() == renewed)
+        let challenge = #"{"access_token":{"nbf":{"essential":true,"value":"1800000000"}}}"#
+        for method in ["acquireTokenSilently", "acquireTokenInteractively"] {
+            let answer = try await device.token(by: method, claims: challenge)
+            #expect(answer.status == 9 && answer.context.contains("claims"), "\(method): \(answer.text)")
+        }
     }
 
     @Test("where nobody is signed in, the person is asked on the provider's page, for the scopes that the client wants")
