@@ -87,6 +87,10 @@ extension MSALPublicClientApplication {
     /// (a sign-out of the browser without ``MSALWebviewParameters``), ``MSALInternalError/internalErrorAccountRequired`` (nobody is signed
     /// in), ``MSALInternalError/internalErrorMismatchedUser`` (the account is not the current one),
     /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
+    ///
+    /// With ``MSALSignoutParameters/signoutFromBrowser`` the request also fails if the browser's end-session page does
+    /// not open, with ``MSALInternalError/internalErrorUnexpected``. The account is signed out of the device even so,
+    /// as the error says.
     public func signout(
         with account: MSALAccount,
         signoutParameters: MSALSignoutParameters,
@@ -122,10 +126,32 @@ extension MSALPublicClientApplication {
             )
         }
         let context = RequestFailure.Context(account: request.account)
-        _ = try await mapping(context: context) { () throws(SharedDeviceError) in
+        let result = try await mapping(context: context) { () throws(SharedDeviceError) in
             try await shared.signout(with: request.account, signoutParameters: request.sharedParameters)
         }
         know(nil)
+        if let problem = result.browser.problem {
+            var failure = RequestFailure(
+                .internal(.internalErrorUnexpected),
+                "could not sign the browser out: \(problem). The account is signed out of the device; the person may still be signed in in "
+                    + "the browser"
+            )
+            failure.context = context
+            throw failure
+        }
+    }
+}
+
+extension BrowserSignout {
+    /// Why the browser may still have the person signed in; `nil` if nothing is known to be wrong.
+    var problem: String? {
+        switch self {
+        case .notRequested, .opened: nil
+        case .notConfigured:
+            "the device's configuration names no page for it; set endSessionURL, or leave signoutFromBrowser false"
+        case .failed(let reason): reason
+        case .timedOut: "its page did not open in time"
+        }
     }
 }
 

@@ -99,7 +99,8 @@ public final class MSALSilentTokenParameters: MSALTokenParameters {
 public final class MSALSignoutParameters: MSALParameters {
     /// Required for a sign-out of the browser, as in MSAL; not used otherwise.
     public let webviewParameters: MSALWebviewParameters?
-    /// Whether the browser is signed out too. Needs ``webviewParameters``.
+    /// Whether the browser is signed out too. Needs ``webviewParameters``, and `endSessionURL` in the device's
+    /// configuration.
     public var signoutFromBrowser = false
     /// Whether the tokens of all apps are removed. Changes nothing: the broker has all tokens, and they end with the session.
     public var wipeAccount = false

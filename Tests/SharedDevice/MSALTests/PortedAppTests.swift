@@ -32,18 +32,39 @@ struct PortedAppTests {
 
     /// The app in one of its forms, on the device's bus, once it takes input. The person types ada's name and password.
     private func start(_ form: String? = nil, on device: TestDevice) async throws -> ChildProcess {
+        let browser = try device.directory.writeScript("xdg-open", "echo \"$1\" >>\(device.directory.path)/opened")
+        let folder = (browser as NSString).deletingLastPathComponent
+        let path = "\(folder):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
         let app = try ChildProcess(
             ChildProcess.built("ported-shared-device-app"),
             ["ada", "correct horse ada"] + (form.map { [$0] } ?? []),
-            environment: device.bus.environment.merging(["XDG_STATE_HOME": device.directory.path]) { $1 }
+            environment: device.bus.environment
+                .merging(["XDG_STATE_HOME": device.directory.path, "PATH": path]) { $1 }
         )
         try await app.line { $0 == "ready" }
         return app
     }
 
+    /// A device whose browser is signed out on a page.
+    private func deviceWithPage() async throws -> TestDevice {
+        let device = try await TestDevice(starts: false)
+        try device.configure(
+            #"{"sharedDeviceMode": true, "passwordSignIn": true, "endSessionURL": "\#(Self.page)"}"#
+        )
+        try await device.startBroker()
+        return device
+    }
+
+    private static let page = "https://login.example/logout"
+
+    /// The pages that the desktop was told to open.
+    private func opened(on device: TestDevice) throws -> String {
+        try String(contentsOfFile: "\(device.directory.path)/opened", encoding: .utf8)
+    }
+
     @Test("it detects shared mode, signs in, hears of a sign-out elsewhere, cleans up and signs out, on the main queue")
     func runs() async throws {
-        let device = try await TestDevice()
+        let device = try await deviceWithPage()
         let app = try await start(on: device)
         try app.write("detect")
         try await app.line { $0 == "shared true" }
@@ -65,6 +86,7 @@ struct PortedAppTests {
         let cleaned = app.lines.count { $0 == "cleaned ada" }
         try app.write("sign-out")
         try await app.line { $0 == "signed out true" }
+        #expect(try opened(on: device) == "\(Self.page)\n")
         try await eventually("it has heard of its own sign-out") { app.lines.count { $0 == "cleaned ada" } > cleaned }
         try app.write("quit")
         #expect(await app.exitStatus() == 0)
@@ -93,7 +115,7 @@ struct PortedAppTests {
 
     @Test("a plugin of a hybrid app: authorities, a listener with an observer, and a sign-out for the whole device")
     func hybrid() async throws {
-        let device = try await TestDevice()
+        let device = try await deviceWithPage()
         let app = try await start("hybrid", on: device)
         #expect(app.lines.contains("resolved known=2"))
         let token =
@@ -109,6 +131,7 @@ struct PortedAppTests {
         try await app.presses("forget", "resolved left=0")
         #expect(try await device.control.current == "ada")
         try await app.presses("sign-out", "resolved success=true")
+        #expect(try opened(on: device) == "\(Self.page)\n")
         #expect(try await device.control.current == nil)
     }
 

@@ -68,9 +68,34 @@ struct RequestTests {
         parameters.signoutFromBrowser = true
         let request = SignoutRequest(account, parameters)
         #expect(request.fromBrowser && request.hasWebviewParameters)
-        try await app.signout(with: account, signoutParameters: parameters)
+    }
+
+    @Test("a sign-out of a browser without an end-session page signs out of the device, and fails")
+    func browserWithoutPage() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let account = try await app.signIn("ada").account
+        let parameters = MSALSignoutParameters(webviewParameters: .unasked)
+        parameters.signoutFromBrowser = true
+        let error = await #expect(throws: NSError.self) {
+            try await app.signout(with: account, signoutParameters: parameters)
+        }
+        #expect(error?.userInfo[MSALInternalErrorCodeKey] as? Int == MSALInternalError.internalErrorUnexpected.rawValue)
+        let description = error?.userInfo[MSALErrorDescriptionKey] as? String
+        #expect(description?.contains("endSessionURL") == true && description?.contains("is signed out") == true)
+        #expect(try app.allAccounts() == [])
         #expect(try await app.told() == "- ada")
     }
+
+    @Test(
+        "a sign-out of the browser succeeds exactly if its page opens",
+        arguments: [
+            (BrowserSignout.notRequested, true), (.opened, true), (.notConfigured, false),
+            (.failed("no screen"), false),
+            (.timedOut, false),
+        ]
+    )
+    func browser(result: BrowserSignout, succeeds: Bool) { #expect((result.problem == nil) == succeeds) }
 
     @Test("an account that is not the current one is neither signed out nor given a token")
     func mismatch() async throws {
