@@ -56,6 +56,14 @@ public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
         audienceType: MSALAudienceType,
         rawTenant: String?
     ) throws {
+        try self.init(environment: cloudInstance.host, audienceType: audienceType, rawTenant: rawTenant)
+    }
+
+    /// Makes an authority of the host of a cloud and an audience.
+    ///
+    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` for an audience of one organisation without
+    ///   `rawTenant`, and for a text that is no host.
+    public convenience init(environment: String, audienceType: MSALAudienceType, rawTenant: String?) throws {
         let tenant: String
         switch audienceType {
         case .azureADAndPersonalMicrosoftAccountAudience: tenant = "common"
@@ -68,8 +76,10 @@ public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
             }
             tenant = rawTenant
         }
-        // Unwrapped because it is one of four constants, and a URL.
-        try self.init(url: URL(string: "https://\(cloudInstance.host)")!, rawTenant: tenant)
+        guard let url = URL(string: "https://\(environment)"), url.host == environment else {
+            throw RequestFailure.invalidParameter("could not make the authority: “\(environment)” is no host").nsError
+        }
+        try self.init(url: url, rawTenant: tenant)
     }
 }
 
@@ -89,28 +99,37 @@ public final class MSALCIAMAuthority: MSALAuthority, @unchecked Sendable {
 public final class MSALADFSAuthority: MSALAuthority, @unchecked Sendable {}
 
 /// The cloud of an authority.
-public enum MSALAzureCloudInstance: UInt, Sendable {
+public enum MSALAzureCloudInstance: Int, Sendable {
     /// Everywhere but in the national clouds.
     case publicCloudInstance = 0
     /// China.
     case chinaCloudInstance
-    /// Germany.
+    /// Germany (“Black Forest”).
     case germanyCloudInstance
     /// The government of the United States.
     case usGovernmentCloudInstance
+    /// France (“Bleu”).
+    case franceCloudInstance
+    /// Germany (“Delos”).
+    case delosCloudInstance
+    /// The government of Singapore.
+    case govSGCloudInstance
 
     fileprivate var host: String {
         switch self {
         case .publicCloudInstance: "login.microsoftonline.com"
-        case .chinaCloudInstance: "login.partner.microsoftonline.cn"
+        case .chinaCloudInstance: "login.chinacloudapi.cn"
         case .germanyCloudInstance: "login.microsoftonline.de"
         case .usGovernmentCloudInstance: "login.microsoftonline.us"
+        case .franceCloudInstance: "login.sovcloud-identity.fr"
+        case .delosCloudInstance: "login.sovcloud-identity.de"
+        case .govSGCloudInstance: "login.sovcloud-identity.sg"
         }
     }
 }
 
 /// Who may sign in with an authority.
-public enum MSALAudienceType: UInt, Sendable {
+public enum MSALAudienceType: Int, Sendable {
     /// Organisations and private persons.
     case azureADAndPersonalMicrosoftAccountAudience = 0
     /// Any organisation.

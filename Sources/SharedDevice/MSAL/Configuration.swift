@@ -96,6 +96,12 @@ public final class MSALPublicClientApplicationConfig {
         set { settings.tokenExpirationBuffer = newValue }
     }
 
+    /// A part of the token service for tests. Changes nothing.
+    public var sliceConfig: MSALSliceConfig? {
+        get { settings.slice.map { MSALSliceConfig($0) } }
+        set { settings.slice = newValue?.parts }
+    }
+
     /// Whether the token service may choose another national cloud. Changes nothing.
     public var multipleCloudsSupported: Bool {
         get { settings.multipleCloudsSupported }
@@ -114,6 +120,29 @@ public final class MSALCacheConfig {
     fileprivate init() {}
 }
 
+/// A part of the token service for tests. It changes nothing here: no request of the app reaches the token service.
+public final class MSALSliceConfig {
+    /// The name of the part.
+    public var slice: String
+    /// The data centre.
+    public var dc: String
+
+    /// A part of the token service in a data centre; `nil` is the same as an empty text.
+    public init?(slice: String?, dc: String?) {
+        self.slice = slice ?? ""
+        self.dc = dc ?? ""
+    }
+
+    init(_ parts: Parts) { (slice, dc) = parts }
+
+    typealias Parts = (slice: String, dc: String)
+
+    var parts: Parts { (slice, dc) }
+
+    /// The parts that are not empty, as parameters of an address.
+    public var sliceDictionary: [AnyHashable: Any] { ["slice": slice, "dc": dc].filter { !$0.value.isEmpty } }
+}
+
 /// The values of a configuration.
 struct Configuration: Sendable {
     var clientId: String
@@ -127,6 +156,7 @@ struct Configuration: Sendable {
     var clientApplicationCapabilities: [String]?
     var tokenExpirationBuffer = 300.0
     var multipleCloudsSupported = false
+    var slice: MSALSliceConfig.Parts?
     var keychainSharingGroup = MSALCacheConfig.defaultKeychainSharingGroup()
 
     init(clientId: String, redirectUri: String?, authority: MSALAuthority) {

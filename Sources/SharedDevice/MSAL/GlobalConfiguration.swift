@@ -1,4 +1,5 @@
 import DBusTransport
+public import Foundation
 import Synchronization
 
 /// Settings of the whole process.
@@ -14,6 +15,12 @@ public final class MSALGlobalConfig: Sendable {
 
     /// What is logged. Nothing is: see ``MSALLoggerConfig``.
     public static let loggerConfig = MSALLoggerConfig()
+
+    /// How requests travel. Nothing travels: see ``MSALHTTPConfig``.
+    public static let httpConfig = MSALHTTPConfig()
+
+    /// What the app wants to know of its requests. Nothing is counted: see ``MSALTelemetryConfig``.
+    public static let telemetryConfig = MSALTelemetryConfig()
 
     /// Whether apps of this process use the broker. With ``MSALBrokeredAvailability/none`` every request fails with
     /// ``MSALInternalError/internalBrokerNotAvailable``: MSAL signs in for the app alone then, and here only the broker can sign in.
@@ -115,3 +122,87 @@ public enum MSALLogMaskingLevel: Int, Sendable {
     /// Secrets alone.
     case settingsMaskSecretsOnly
 }
+
+// MARK: Network and telemetry
+
+/// How requests travel to the token service.
+///
+/// This module speaks to the broker alone, on the device's bus, so that no setting here changes anything.
+public final class MSALHTTPConfig: Sendable {
+    private struct Settings {
+        var retryCount = 1
+        var retryInterval = 0.5
+        var timeoutIntervalForRequest = 300.0
+        var timeoutIntervalForResource = 300.0
+    }
+
+    private let settings = Locked(Settings())
+
+    fileprivate init() {}
+
+    /// How often a failed request is repeated. Changes nothing.
+    public var retryCount: Int {
+        get { settings.withLock { $0.retryCount } }
+        set { settings.withLock { $0.retryCount = newValue } }
+    }
+
+    /// The time before a request is repeated. Changes nothing.
+    public var retryInterval: TimeInterval {
+        get { settings.withLock { $0.retryInterval } }
+        set { settings.withLock { $0.retryInterval = newValue } }
+    }
+
+    /// How long a request waits for data. Changes nothing.
+    public var timeoutIntervalForRequest: TimeInterval {
+        get { settings.withLock { $0.timeoutIntervalForRequest } }
+        set { settings.withLock { $0.timeoutIntervalForRequest = newValue } }
+    }
+
+    /// How long a request may take in all. Changes nothing.
+    public var timeoutIntervalForResource: TimeInterval {
+        get { settings.withLock { $0.timeoutIntervalForResource } }
+        set { settings.withLock { $0.timeoutIntervalForResource = newValue } }
+    }
+}
+
+/// What the app wants to know of its requests.
+///
+/// This module counts nothing, so that no setting here changes anything and no callback is ever called.
+public final class MSALTelemetryConfig: Sendable {
+    private struct Settings {
+        var piiEnabled = false
+        var notifyOnFailureOnly = false
+        var aggregationRequired = false
+    }
+
+    private let settings = Locked(Settings())
+
+    fileprivate init() {}
+
+    /// Whether the app wants events that name persons. Changes nothing.
+    public var piiEnabled: Bool {
+        get { settings.withLock { $0.piiEnabled } }
+        set { settings.withLock { $0.piiEnabled = newValue } }
+    }
+
+    /// Whether the app wants events of failed requests alone. Changes nothing.
+    public var notifyOnFailureOnly: Bool {
+        get { settings.withLock { $0.notifyOnFailureOnly } }
+        set { settings.withLock { $0.notifyOnFailureOnly = newValue } }
+    }
+
+    /// Whether the app wants one event for each request. Changes nothing.
+    public var aggregationRequired: Bool {
+        get { settings.withLock { $0.aggregationRequired } }
+        set { settings.withLock { $0.aggregationRequired = newValue } }
+    }
+
+    /// What the app wants called. Changes nothing: it is not kept, and reads as `nil`.
+    public var telemetryCallback: MSALTelemetryCallback? {
+        get { nil }
+        set {}
+    }
+}
+
+/// What MSAL hands to a telemetry callback.
+public typealias MSALTelemetryCallback = (_ event: [String: String]) -> Void

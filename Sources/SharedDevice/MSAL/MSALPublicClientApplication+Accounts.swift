@@ -203,6 +203,7 @@ extension MSALPublicClientApplication {
 private struct AccountFilter: Sendable {
     var identifier: String?
     var username: String?
+    var tenantProfileIdentifier: String?
 
     init(identifier: String? = nil, username: String? = nil) {
         self.identifier = identifier
@@ -212,10 +213,14 @@ private struct AccountFilter: Sendable {
     init(_ parameters: MSALAccountEnumerationParameters) {
         identifier = parameters.identifier
         username = parameters.username
+        tenantProfileIdentifier = parameters.tenantProfileIdentifier
     }
 
     func matches(_ account: Account) -> Bool {
         if let identifier, identifier != account.identifier { return false }
+        if let tenantProfileIdentifier, tenantProfileIdentifier != MSALAccountId(account.identifier).objectId {
+            return false
+        }
         guard let username else { return true }
         return username.lowercased() == account.username.lowercased()
     }

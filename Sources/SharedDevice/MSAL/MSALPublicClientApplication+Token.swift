@@ -13,11 +13,12 @@ extension MSALPublicClientApplication {
     /// (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
     ///
     /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
-    /// ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser`` (somebody else is
-    /// signed in), ``MSALInternalError/internalErrorAuthorizationFailed``, ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup
-    /// is due), ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``, ``MSALInternalError/internalErrorNoViewController``,
-    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``. An error that the prompt
-    /// throws is passed on unchanged.
+    /// ``MSALInternalError/internalErrorInvalidParameter`` (no scopes, or claims),
+    /// ``MSALInternalError/internalErrorMismatchedUser`` (somebody else is signed in),
+    /// ``MSALInternalError/internalErrorAuthorizationFailed``, ``MSALInternalError/internalErrorAmbiguousAccount`` (a
+    /// cleanup is due), ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``,
+    /// ``MSALInternalError/internalErrorNoViewController``, ``MSALInternalError/internalErrorUnauthorizedClient`` or
+    /// ``MSALInternalError/internalBrokerNotAvailable``. An error that the prompt throws is passed on unchanged.
     public func acquireToken(
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -46,10 +47,11 @@ extension MSALPublicClientApplication {
 
     /// A token for the current account, without asking anybody. By default the block runs on a queue of the system's choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` if nobody is signed in or the broker wants the password again, or its internal
-    /// code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes), ``MSALInternalError/internalErrorMismatchedUser``
-    /// (the account is not, or is no longer, the current one), ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is
-    /// due), ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
+    /// The error's code is ``MSALError/interactionRequired`` if nobody is signed in or the broker wants the password
+    /// again, or its internal code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes, or claims),
+    /// ``MSALInternalError/internalErrorMismatchedUser`` (the account is not, or is no longer, the current one),
+    /// ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is due),
+    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
     public func acquireTokenSilent(
         with parameters: MSALSilentTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -81,6 +83,7 @@ extension MSALPublicClientApplication {
         do {
             try requireBroker("sign in")
             try requireScopes(request.scopes, "sign in")
+            try requireNoClaims(request.demandsClaims, "sign in")
             try await settle()
             guard let silent = try await silentRequest(instead: request) else { return try await signIn(request) }
             return try await token(silent)
@@ -93,6 +96,7 @@ extension MSALPublicClientApplication {
         let attempted = "get a token"
         try requireBroker(attempted)
         try requireScopes(request.scopes, attempted)
+        try requireNoClaims(request.demandsClaims, attempted)
         guard let account = request.account else {
             throw RequestFailure(
                 .internal(.internalErrorAccountRequired),
@@ -178,6 +182,7 @@ struct SignInRequest: Sendable {
     let promptType: MSALPromptType
     let prompt: MSALWebviewParameters.Prompt?
     let showsPage: Bool
+    let demandsClaims: Bool
     let authority: MSALAuthority?
     let correlationId: UUID
 
@@ -188,6 +193,7 @@ struct SignInRequest: Sendable {
         promptType = parameters.promptType
         prompt = parameters.webviewParameters.prompt
         showsPage = parameters.webviewParameters.showsPage
+        demandsClaims = parameters.claimsRequest?.isDemand ?? false
         authority = parameters.authority
         correlationId = parameters.correlationId ?? UUID()
     }
@@ -216,6 +222,7 @@ struct SilentRequest: Sendable {
     let scopes: [String]
     let account: Account?
     var forceRefresh = false
+    var demandsClaims = false
     let authority: MSALAuthority?
     let correlationId: UUID
 
@@ -223,6 +230,7 @@ struct SilentRequest: Sendable {
         scopes = parameters.scopes
         account = parameters.account?.account
         forceRefresh = parameters.forceRefresh
+        demandsClaims = parameters.claimsRequest?.isDemand ?? false
         authority = parameters.authority
         correlationId = parameters.correlationId ?? UUID()
     }

@@ -127,6 +127,14 @@ public final class MSALPublicClientApplication: Sendable {
         throw .invalidParameter("could not \(attempted): scopes are required, and none of them may be empty")
     }
 
+    /// - Throws: ``RequestFailure``, −42000, for a request that a token without claims would not fulfil.
+    func requireNoClaims(_ demandsClaims: Bool, _ attempted: String) throws(RequestFailure) {
+        guard demandsClaims else { return }
+        throw .invalidParameter(
+            "could not \(attempted): the broker passes no claims on to the provider. To meet a claims challenge, sign out and in again"
+        )
+    }
+
     func know(_ account: Account?) { state.withLock { $0.known = account } }
 
     /// The account as the app sees it.

@@ -26,6 +26,8 @@ public class MSALTokenParameters: MSALParameters {
     /// The authority of this request, for ``MSALResult/authority``; `nil` means that of the configuration. It decides nothing: see
     /// ``MSALAuthority``.
     public var authority: MSALAuthority?
+    /// Claims that the token is to have. A request that demands claims fails; see ``MSALClaimsRequest``.
+    public var claimsRequest: MSALClaimsRequest?
     /// Parameters for the token service. Changes nothing: the broker asks no token service on the app's behalf.
     public var extraQueryParameters: [String: String]?
 
@@ -128,11 +130,24 @@ public final class MSALAccountEnumerationParameters: MSALParameters {
     public let identifier: String?
     /// ``MSALAccount/username``, in upper or lower case; `nil` means any.
     public let username: String?
+    /// ``MSALTenantProfile/identifier``; `nil` means any.
+    public let tenantProfileIdentifier: String?
+    /// Whether only accounts that are signed in are listed. Changes nothing: the broker knows no other.
+    public var returnOnlySignedInAccounts = true
 
     /// All accounts.
     public override init() {
         identifier = nil
         username = nil
+        tenantProfileIdentifier = nil
+        super.init()
+    }
+
+    /// The account of this person within an organisation.
+    public init(tenantProfileIdentifier: String) {
+        identifier = nil
+        username = nil
+        self.tenantProfileIdentifier = tenantProfileIdentifier
         super.init()
     }
 
@@ -140,6 +155,7 @@ public final class MSALAccountEnumerationParameters: MSALParameters {
     public init(identifier: String) {
         self.identifier = identifier
         username = nil
+        tenantProfileIdentifier = nil
         super.init()
     }
 
@@ -147,6 +163,7 @@ public final class MSALAccountEnumerationParameters: MSALParameters {
     public init(identifier: String?, username: String) {
         self.identifier = identifier
         self.username = username
+        tenantProfileIdentifier = nil
         super.init()
     }
 }

@@ -43,6 +43,7 @@ public final class MSALWebviewParameters: Sendable {
     private struct Settings {
         var webviewType = MSALGlobalConfig.defaultWebviewType
         var prefersEphemeralWebBrowserSession = false
+        var presentationStyle = PresentationStyle.automatic
     }
 
     /// Has `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. Where there is neither, a sign-in
@@ -85,6 +86,36 @@ public final class MSALWebviewParameters: Sendable {
     public var webviewType: MSALWebviewType {
         get { settings.withLock { $0.webviewType } }
         set { settings.withLock { $0.webviewType = newValue } }
+    }
+
+    /// How the web view covers the app. Changes nothing: the window is a browser's.
+    public var presentationStyle: PresentationStyle {
+        get { settings.withLock { $0.presentationStyle } }
+        set { settings.withLock { $0.presentationStyle = newValue } }
+    }
+
+    /// How a web view covers the app, by the names and numbers of UIKit's `UIModalPresentationStyle`.
+    public enum PresentationStyle: Int, Sendable {
+        /// The system's choice.
+        case automatic = -2
+        /// None.
+        case none = -1
+        /// The whole screen.
+        case fullScreen = 0
+        /// Most of the screen.
+        case pageSheet
+        /// The middle of the screen.
+        case formSheet
+        /// The view of another controller.
+        case currentContext
+        /// What the app draws.
+        case custom
+        /// The whole screen, over the views below.
+        case overFullScreen
+        /// The view of another controller, over its content.
+        case overCurrentContext
+        /// A pop-over.
+        case popover
     }
 
     /// Whether the browser forgets the sign-in. Changes nothing: it always does.

@@ -167,6 +167,9 @@ public final class MSALDeviceInformation: Sendable {
     /// Always ``MSALPreferredAuthMethod/notConfigured``: the broker's configuration has no such setting.
     public var configuredPreferredAuthMethod: MSALPreferredAuthMethod { .notConfigured }
 
+    /// Always ``MSALPlatformSSOStatus/notEnabled``: Platform SSO is macOS's.
+    public var platformSSOStatus: MSALPlatformSSOStatus { .notEnabled }
+
     /// Strings: `brokerVersion`, and `organization` if the device's configuration names one.
     public var extraDeviceInformation: [AnyHashable: Any] { details }
 }
@@ -177,6 +180,18 @@ public enum MSALDeviceMode: UInt, Sendable {
     case `default` = 0
     /// One account at a time, signed in and out for all apps.
     case shared = 1
+}
+
+/// What macOS's Platform SSO is like on the device.
+public enum MSALPlatformSSOStatus: UInt, Sendable {
+    /// It is not configured. The broker knows no other status.
+    case notEnabled = 0
+    /// It is configured, and the device is not registered.
+    case enabledNotRegistered
+    /// It is configured, and the device is registered.
+    case enabledAndRegistered
+    /// The device has to be registered again.
+    case registrationNeedsRepair
 }
 
 /// The way to sign in that the administrator prefers.

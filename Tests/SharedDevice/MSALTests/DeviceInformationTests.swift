@@ -104,6 +104,7 @@ struct DeviceInformationTests {
         let information = try await app.getDeviceInformation(with: MSALParameters())
         #expect(information.deviceMode == .shared && information.hasAADSSOExtension)
         #expect(information.configuredPreferredAuthMethod == .notConfigured)
+        #expect(information.platformSSOStatus == .notEnabled)
         #expect(information.extraDeviceInformation["organization"] as? String == "Contoso")
         #expect(information.extraDeviceInformation["brokerVersion"] is String)
         try device.configure(#"{"sharedDeviceMode": false}"#)

@@ -70,6 +70,33 @@ struct RequestTests {
         #expect(request.fromBrowser && request.hasWebviewParameters)
     }
 
+    @Test("a request that demands claims fails, and one for a token of the device")
+    func refusals() async throws {
+        let device = try await TestDevice()
+        let app = try device.application()
+        let account = try await app.signIn("ada").account
+        let silent = MSALSilentTokenParameters(scopes: ["orders.read"], account: account)
+        let interactive = MSALInteractiveTokenParameters(scopes: ["orders.read"], webviewParameters: .unasked)
+        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"nbf":{"essential":true}}}"#)
+        interactive.claimsRequest = silent.claimsRequest
+        let invalid = Codes.internal(.internalErrorInvalidParameter)
+        #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == invalid)
+        #expect(await codes { _ = try await app.acquireToken(with: interactive) } == invalid)
+        silent.claimsRequest = try MSALClaimsRequest(jsonString: #"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#)
+        #expect(try await app.acquireTokenSilent(with: silent).account == account)
+        func deviceToken(_ resource: String) async -> Codes? {
+            await codes { _ = try await app.deviceTokenForSharedDevice(withResource: resource, scopes: nil) }
+        }
+        #expect(await deviceToken("https://example.com") == Codes(.workplaceJoinRequired))
+        #expect(await deviceToken("") == invalid)
+        let error = await withCheckedContinuation { continuation in
+            app.getDeviceTokenForSharedDevice(withResource: "https://example.com", scopes: nil) { result, error in
+                continuation.resume(returning: result == nil ? error as NSError? : nil)
+            }
+        }
+        #expect(error?.code == MSALError.workplaceJoinRequired.rawValue)
+    }
+
     @Test("a sign-out of a browser without an end-session page signs out of the device, and fails")
     func browserWithoutPage() async throws {
         let device = try await TestDevice()
@@ -195,6 +222,11 @@ struct RequestTests {
         #expect(try await app.accountsFromDevice(for: other) == [])
         #expect(try app.account(forIdentifier: identifier) == ada && app.account(forUsername: "ADA") == ada)
         #expect(try app.accounts(for: other) == [])
+        let objectId = try #require(ada.homeAccountId?.objectId)
+        let profile = MSALAccountEnumerationParameters(tenantProfileIdentifier: objectId)
+        profile.returnOnlySignedInAccounts = false
+        #expect(try await app.accountsFromDevice(for: profile) == [ada] && app.accounts(for: profile) == [ada])
+        #expect(try app.accounts(for: MSALAccountEnumerationParameters(tenantProfileIdentifier: identifier)) == [])
         // Removed, the account is forgotten here until a request names it again; nobody is signed out.
         try app.remove(ada)
         #expect(try app.allAccounts() == [])

@@ -40,6 +40,15 @@ struct SurfaceTests {
             rawTenant: nil
         )
         #expect(government.description == "https://login.microsoftonline.us/organizations")
+        let france = try MSALAADAuthority(
+            environment: "login.sovcloud-identity.fr",
+            audienceType: .azureADMultipleOrgsAudience,
+            rawTenant: nil
+        )
+        #expect(france.description == "https://login.sovcloud-identity.fr/organizations")
+        #expect(throws: NSError.self) {
+            try MSALAADAuthority(environment: "a/b", audienceType: .azureADMultipleOrgsAudience, rawTenant: nil)
+        }
         #expect(throws: NSError.self) {
             try MSALAADAuthority(
                 cloudInstance: .publicCloudInstance,
@@ -47,6 +56,21 @@ struct SurfaceTests {
                 rawTenant: nil
             )
         }
+    }
+
+    @Test(
+        "each cloud has Microsoft's number and host",
+        arguments: [
+            (0, "login.microsoftonline.com"), (1, "login.chinacloudapi.cn"), (2, "login.microsoftonline.de"),
+            (3, "login.microsoftonline.us"), (4, "login.sovcloud-identity.fr"), (5, "login.sovcloud-identity.de"),
+            (6, "login.sovcloud-identity.sg"),
+        ]
+    )
+    func clouds(number: Int, host: String) throws {
+        let cloud = try #require(MSALAzureCloudInstance(rawValue: number))
+        let audience = try #require(MSALAudienceType(rawValue: 3))
+        let authority = try MSALAADAuthority(cloudInstance: cloud, audienceType: audience, rawTenant: nil)
+        #expect(authority.description == "https://\(host)/consumers")
     }
 
     @Test("an application keeps a copy of all settings, and gives out copies")
@@ -58,8 +82,11 @@ struct SurfaceTests {
         configuration.clientApplicationCapabilities = ["protapp"]
         configuration.tokenExpirationBuffer = 60
         configuration.multipleCloudsSupported = true
+        configuration.sliceConfig = MSALSliceConfig(slice: "testslice", dc: nil)
         let application = try MSALPublicClientApplication(configuration: configuration)
         configuration.knownAuthorities = []
+        configuration.sliceConfig?.slice = "another"
+        configuration.sliceConfig = nil
         configuration.cacheConfig.keychainSharingGroup = "another"
         application.configuration.cacheConfig.keychainSharingGroup = "yet another"
         let copy = application.configuration
@@ -67,6 +94,7 @@ struct SurfaceTests {
         #expect(copy.cacheConfig.keychainSharingGroup == "group" && copy.extendedLifetimeEnabled)
         #expect(copy.clientApplicationCapabilities == ["protapp"] && copy.tokenExpirationBuffer == 60)
         #expect(copy.multipleCloudsSupported)
+        #expect(copy.sliceConfig?.sliceDictionary as? [String: String] == ["slice": "testslice"])
         #expect(MSALCacheConfig.defaultKeychainSharingGroup() == "com.microsoft.adalcache")
     }
 
@@ -101,11 +129,61 @@ struct SurfaceTests {
         parameters.customWebview = Screen()
         #expect(parameters.webviewType == .authenticationSession && parameters.prefersEphemeralWebBrowserSession)
         #expect(parameters.customWebview == nil)
+        #expect(parameters.presentationStyle == .automatic)
+        parameters.presentationStyle = .fullScreen
+        #expect(parameters.presentationStyle.rawValue == 0)
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: parameters)
         #expect(interactive.webviewType == .authenticationSession)
         let response = try url("msauth.org.example.app://auth?code=1")
         #expect(!MSALPublicClientApplication.handleMSALResponse(response, sourceApplication: nil))
         #expect(!MSALPublicClientApplication.handleMSALResponse(response))
         #expect(!MSALPublicClientApplication.cancelCurrentWebAuthSession())
+    }
+
+    @Test("settings of the network and of telemetry are kept, and a telemetry callback is not")
+    func networkAndTelemetry() {
+        MSALGlobalConfig.httpConfig.retryCount = 3
+        MSALGlobalConfig.httpConfig.timeoutIntervalForRequest = 60
+        MSALGlobalConfig.telemetryConfig.piiEnabled = true
+        MSALGlobalConfig.telemetryConfig.telemetryCallback = { _ in }
+        #expect(MSALGlobalConfig.httpConfig.retryCount == 3)
+        #expect(MSALGlobalConfig.httpConfig.timeoutIntervalForRequest == 60)
+        #expect(MSALGlobalConfig.telemetryConfig.piiEnabled)
+        #expect(MSALGlobalConfig.telemetryConfig.telemetryCallback == nil)
+    }
+
+    @Test("a claims request is read, changed and written as JSON")
+    func claims() throws {
+        let challenge =
+            #"{"access_token":{"nbf":{"essential":true,"value":"1800000000"}},"id_token":{"acr":{"values":["a"]},"name":null}}"#
+        let request = try MSALClaimsRequest(jsonString: challenge)
+        #expect(request.jsonString() == challenge)
+        let nbf = try #require(request.claimRequests(for: .accessToken).first)
+        #expect(nbf.name == "nbf" && nbf.additionalInfo?.essential == true)
+        #expect(nbf.additionalInfo?.jsonString() == #"{"essential":true,"value":"1800000000"}"#)
+        #expect(request.claimRequests(for: .idToken).map(\.name) == ["acr", "name"])
+        try request.removeClaimRequest(withName: "acr", target: .idToken)
+        try request.requestClaim(MSALIndividualClaimRequest(name: "nbf"), for: .accessToken)
+        #expect(request.jsonString() == #"{"access_token":{"nbf":null},"id_token":{"name":null}}"#)
+        #expect(throws: NSError.self) { try request.removeClaimRequest(withName: "acr", target: .idToken) }
+        #expect(throws: NSError.self) { try request.requestClaim(MSALIndividualClaimRequest(name: ""), for: .idToken) }
+        for text in ["", "[]", "{", #"{"id_token":7}"#, #"{"id_token":{"acr":7}}"#] {
+            #expect(throws: NSError.self) { try MSALClaimsRequest(jsonString: text) }
+        }
+        nbf.additionalInfo?.value = Date()
+        try request.requestClaim(nbf, for: .accessToken)
+        #expect(request.jsonString() == nil)
+    }
+
+    @Test(
+        "claims beyond the app's capabilities are a demand",
+        arguments: [
+            ("{}", false), (#"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#, false),
+            (#"{"access_token":{"xms_cc":{"values":["cp1"]},"acrs":null}}"#, true),
+            (#"{"id_token":{"acr":null}}"#, true),
+        ]
+    )
+    func demands(text: String, isDemand: Bool) throws {
+        #expect(try MSALClaimsRequest(jsonString: text).isDemand == isDemand)
     }
 }

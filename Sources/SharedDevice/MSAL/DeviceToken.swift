@@ -1,0 +1,70 @@
+public import Foundation
+
+/// A token of the device itself. This module never makes one; see
+/// ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)``.
+public final class MSALDeviceTokenResult: Sendable {
+    /// The token.
+    public let accessToken: String
+    /// What the token service says of the device.
+    public let deviceInformation: String?
+    /// When the token ends.
+    public let expiresOn: Date?
+    /// What the token is good for.
+    public let scopes: [String]
+    /// The authority that issued the token.
+    public let authority: MSALAuthority?
+
+    /// A result of these parts, for tests of apps.
+    public init(
+        accessToken: String,
+        deviceInformation: String?,
+        expiresOn: Date?,
+        scopes: [String],
+        authority: MSALAuthority?
+    ) {
+        self.accessToken = accessToken
+        self.deviceInformation = deviceInformation
+        self.expiresOn = expiresOn
+        self.scopes = scopes
+        self.authority = authority
+    }
+}
+
+/// What ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)`` calls.
+public typealias MSALDeviceTokenResultCompletionBlock = (_ result: MSALDeviceTokenResult?, (any Error)?) -> Void
+
+extension MSALPublicClientApplication {
+    /// Always fails, with ``MSALError/workplaceJoinRequired``: the device has no registration with a token service, and
+    /// so no token of its own. The block runs on a queue of the system's choice.
+    ///
+    /// The internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the broker, and
+    /// ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
+    public func getDeviceTokenForSharedDevice(
+        withResource resource: String,
+        scopes: [String]?,
+        completionBlock: @escaping MSALDeviceTokenResultCompletionBlock
+    ) {
+        let completion = Completion<RequestFailure>(nil, default: .global()) { completionBlock(nil, $0.nsError) }
+        completion(deviceTokenFailure(resource))
+    }
+
+    /// The same as an async function, under the name that Swift gives MSAL's.
+    public func deviceTokenForSharedDevice(
+        withResource resource: String,
+        scopes: [String]?
+    ) async throws -> MSALDeviceTokenResult { throw deviceTokenFailure(resource).nsError }
+
+    private func deviceTokenFailure(_ resource: String) -> RequestFailure {
+        let attempted = "get a token of the device"
+        do throws(RequestFailure) {
+            try requireBroker(attempted)
+        } catch {
+            return error
+        }
+        guard !resource.isEmpty else { return .invalidParameter("could not \(attempted): a resource is required") }
+        return RequestFailure(
+            .surfaced(.workplaceJoinRequired),
+            "could not \(attempted): the device has no registration with a token service. Ask for a token of the account instead"
+        )
+    }
+}
