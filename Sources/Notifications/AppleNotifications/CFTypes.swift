@@ -18,6 +18,18 @@ public typealias CFArray = NSArray
 /// A dictionary that changes. On Linux `NSMutableDictionary` itself.
 public typealias CFMutableDictionary = NSMutableDictionary
 
+/// A truth value. On Linux `NSNumber` itself, so that `flag as? Bool` reads it as on Apple.
+public typealias CFBoolean = NSNumber
+
+/// True, as a value of a dictionary.
+public let kCFBooleanTrue: CFBoolean! = true
+
+/// False, as a value of a dictionary.
+public let kCFBooleanFalse: CFBoolean! = false
+
+/// Whether the truth value is true; without one, false.
+public func CFBooleanGetValue(_ boolean: CFBoolean!) -> Bool { boolean?.boolValue ?? false }
+
 /// Any object.
 public typealias CFTypeRef = AnyObject
 

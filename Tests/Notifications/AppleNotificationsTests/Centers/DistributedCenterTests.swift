@@ -83,6 +83,31 @@ struct DistributedCenterTests {
         withExtendedLifetime(object) {}
     }
 
+    // CF-U7
+    @Test("CoreFoundation's truth values arrive as truth values")
+    func truthValues() async throws {
+        let name = "com.example.distributed.truth"
+        CFNotificationCenterAddObserver(
+            center,
+            observer.pointer,
+            { _, observer, _, _, userInfo in
+                let heard = Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard
+                let values = userInfo as? [String: CFBoolean] ?? [:]
+                heard.note(
+                    "\(CFBooleanGetValue(values["on"])) \(CFBooleanGetValue(values["off"])) \(userInfo as? [String: Bool] ?? [:])"
+                )
+            },
+            name as CFString,
+            nil,
+            .deliverImmediately
+        )
+        post(center, name, userInfo: ["on": kCFBooleanTrue!] as CFDictionary)
+        post(center, name, userInfo: ["off": kCFBooleanFalse as Any] as CFDictionary)
+        try await eventually("both arrive") { observer.heard.all.count == 2 }
+        #expect(observer.heard.all == [#"true false ["on": true]"#, #"false false ["off": false]"#])
+        #expect(!CFBooleanGetValue(nil))
+    }
+
     // CF-D8, CF-U8: the module keeps a client's last strings. Posts of strangers must not push them out.
     @Test("a callback's object is not kept after the call")
     func objectsOfCallbacks() async throws {
