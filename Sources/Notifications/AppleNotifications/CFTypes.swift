@@ -44,8 +44,9 @@ public typealias CFTypeID = UInt
 
 // MARK: Run loops
 
-// A program that only listens ends with these. Functions of this module's own instead of re-exports, because a file would see the rest
-// of CoreFoundation, and two types of each name.
+// A program that only listens ends with these. Functions of this module's own instead of re-exports, because a file
+// would see the rest of CoreFoundation, and two types of each name. A file that imports CoreFoundation too gets the
+// functions of that module.
 
 /// A thread's run loop.
 public typealias CFRunLoop = CoreFoundation.CFRunLoop
@@ -55,16 +56,16 @@ public typealias CFRunLoop = CoreFoundation.CFRunLoop
 /// Within a job of the main queue it delivers nothing, because that queue does not nest; where the run loop has nothing else to wait for,
 /// the function returns at once. A callback is such a job, and so is an `async` main after its first `await`. An `async` main delivers
 /// by itself, as long as it awaits.
-public func CFRunLoopRun() { CoreFoundation.CFRunLoopRun() }
+@_disfavoredOverload public func CFRunLoopRun() { CoreFoundation.CFRunLoopRun() }
 
 /// Makes a run loop return from its ``CFRunLoopRun()``.
-public func CFRunLoopStop(_ rl: CFRunLoop!) {
+@_disfavoredOverload public func CFRunLoopStop(_ rl: CFRunLoop!) {
     guard let rl else { return }
     CoreFoundation.CFRunLoopStop(rl)
 }
 
 /// The main thread's run loop.
-public func CFRunLoopGetMain() -> CFRunLoop! { CoreFoundation.CFRunLoopGetMain() }
+@_disfavoredOverload public func CFRunLoopGetMain() -> CFRunLoop! { CoreFoundation.CFRunLoopGetMain() }
 
 /// This thread's run loop.
-public func CFRunLoopGetCurrent() -> CFRunLoop! { CoreFoundation.CFRunLoopGetCurrent() }
+@_disfavoredOverload public func CFRunLoopGetCurrent() -> CFRunLoop! { CoreFoundation.CFRunLoopGetCurrent() }

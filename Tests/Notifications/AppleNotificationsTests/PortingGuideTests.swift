@@ -117,20 +117,9 @@ struct PortingGuideTests {
             try "\(form.imports)\nfunc form\(number)() {\n\(form.source)\n}\n"
                 .write(toFile: files[number], atomically: true, encoding: .utf8)
         }
-        let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
-        // The directories of the C modules that these modules need.
-        let maps = "\(Self.repository)/Sources/Bus/CDBus"
-        let script = """
-            products=$0 maps=$1 mode=$2
-            shift 2
-            swiftc -typecheck -wmo -swift-version $mode -I "$products/Modules" \
-                $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
-                $(printf ' -Xcc -fmodule-map-file=%s' "$maps/module.modulemap" "$products"/*.build/module.modulemap) "$@"
-            """
-        let compiler = try ChildProcess("sh", ["-c", script, products, maps, "\(forms[0].mode)"] + files)
+        let compiler = try Self.compile(files, mode: forms[0].mode)
         #expect(await compiler.exitStatus() == 1)
-        let page = try String(contentsOfFile: "\(Self.repository)/\(Self.page)", encoding: .utf8)
-            .replacing("\n", with: " ")
+        let page = try Self.text.replacing("\n", with: " ")
         for (file, form) in zip(files, forms) {
             let errors = compiler.errorText.split(separator: "\n").filter { $0.hasPrefix("\(file):") }
             for words in form.words {
@@ -138,6 +127,64 @@ struct PortingGuideTests {
                 #expect(page.contains(words), "\(form.description): \(words)")
             }
         }
+    }
+
+    @Test("its declarations let a file import CoreFoundation, too", arguments: [5, 6])
+    func declarations(mode: Int) async throws {
+        let block = try #require(
+            try Self.text.firstMatch(of: /```swift\n( *import AppleNotifications\n\n *typealias [^`]*)```/)
+        )
+        let source = """
+            import AppleNotifications
+            import CoreFoundation
+            import Foundation
+
+            extension CFNotificationName { static let changed = CFNotificationName("changed" as CFString) }
+
+            func observe(_ callback: @escaping CFNotificationCallback, _ objects: [CFTypeRef], _ array: CFArray) {
+                let center = CFNotificationCenterGetDarwinNotifyCenter()
+                CFNotificationCenterAddObserver(center, nil, callback, "changed" as CFString, nil, .deliverImmediately)
+                CFNotificationCenterAddObserver(
+                    CFNotificationCenterGetDistributedCenter(), nil, { _, _, name, _, userInfo in
+                        print(name!.rawValue as String, userInfo as? [String: Any] ?? [:])
+                    }, CFNotificationName.changed.rawValue, nil, .hold)
+                let userInfo = ["on": kCFBooleanTrue!, "off": kCFBooleanFalse!] as CFDictionary
+                CFNotificationCenterPostNotification(center, .changed, nil, userInfo, true)
+                CFNotificationCenterPostNotificationWithOptions(
+                    CFNotificationCenterGetLocalCenter(), .changed, nil, userInfo,
+                    kCFNotificationDeliverImmediately | kCFNotificationPostToAllSessions)
+                CFNotificationCenterRemoveObserver(center, nil, .changed, nil)
+                CFNotificationCenterRemoveEveryObserver(center, nil)
+                print(CFAbsoluteTimeGetCurrent())
+                CFRunLoopStop(CFRunLoopGetMain())
+                CFRunLoopRun()
+            }
+            """
+        let directory = try TemporaryDirectory("notify-center-porting")
+        let files = ["names", "observer"].map { "\(directory.path)/\($0).swift" }
+        for (file, text) in zip(files, [String(block.1), source]) {
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+        }
+        let compiler = try Self.compile(files, mode: mode)
+        #expect(await compiler.exitStatus() == 0, "\(compiler.errorText)")
+    }
+
+    private static func compile(_ files: [String], mode: Int) throws -> ChildProcess {
+        let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
+        // The directories of the C modules that these modules need.
+        let maps = "\(repository)/Sources/Bus/CDBus"
+        let script = """
+            products=$0 maps=$1 mode=$2
+            shift 2
+            swiftc -typecheck -wmo -swift-version $mode -I "$products/Modules" \
+                $(pkg-config --cflags dbus-1 | sed 's/-I/-Xcc -I/g') \
+                $(printf ' -Xcc -fmodule-map-file=%s' "$maps/module.modulemap" "$products"/*.build/module.modulemap) "$@"
+            """
+        return try ChildProcess("sh", ["-c", script, products, maps, "\(mode)"] + files)
+    }
+
+    private static var text: String {
+        get throws { try String(contentsOfFile: "\(repository)/\(page)", encoding: .utf8) }
     }
 
     private static let page = "Sources/Notifications/NotifyCenter/NotifyCenter.docc/PortingGuide.md"
