@@ -25,7 +25,7 @@ ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
 .PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
 .PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
-.PHONY: uninstall fleet install-fleet-strip deb rpm c-example notify-tool test-console test-msal test-django test-fleet demo-console
+.PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
 # What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
 # so the second one works only while there are modules that do not wait for each other.
@@ -66,7 +66,8 @@ help:
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
 	@echo 'make uninstall  removes it again; with the same folders'
 	@echo 'make deb        Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
-	@echo 'make c-example  a listener in plain C, linked with -lCFNotificationCenter'
+	@echo 'make corefoundation  CFNotificationCenter for C and C++; it needs the Swift toolchain also where it runs; make install-corefoundation copies it'
+	@echo 'make c-example  both libraries for C from the debug build, and a listener in plain C; it says what to set for programs of your own'
 	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
 	@echo 'make lint       the formatter in its strict mode'
@@ -331,6 +332,13 @@ library: static-libs
 	$(RELEASE) --product darwin-notify -Xlinker --version-script=$(abspath Packaging/libdarwin-notify.map) \
 		-Xlinker -soname=libdarwin-notify.so.1 -Xlinker -znodelete
 
+# The same of CFNotificationCenter. The runtimes stay the toolchain's, because a program and this library have to share its CoreFoundation.
+COREFOUNDATION_SCRATCH := .build-corefoundation
+corefoundation:
+	$(SWIFT) build --configuration release --scratch-path $(COREFOUNDATION_SCRATCH) --product CFNotificationCenter \
+		-Xswiftc -use-ld=lld -Xlinker --version-script=$(abspath Packaging/libCFNotificationCenter.map) \
+		-Xlinker -soname=libCFNotificationCenter.so.1 -Xlinker -znodelete
+
 static-libs:
 	@mkdir -p $(STATIC_LIBS)
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
@@ -348,6 +356,10 @@ install-broker:
 install-console:
 	Packaging/install console
 
+# Not part of `all` and `install`: what they build needs no Swift.
+install-corefoundation:
+	STATIC_SCRATCH='$(COREFOUNDATION_SCRATCH)' Packaging/install corefoundation
+
 # Not part of `all` and `install`: most machines are neither in a fleet nor its controller.
 fleet: shared-device-agent shared-device-controller
 
@@ -362,6 +374,7 @@ uninstall:
 	Packaging/install notify --remove
 	Packaging/install shared-device --remove
 	Packaging/install console --remove
+	Packaging/install corefoundation --remove
 	Packaging/install fleet --remove
 
 deb:
@@ -377,14 +390,23 @@ test-packages:
 	$(DEBUG_BUILD) --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
 
+# Both libraries for C from the debug build, and where programs find them.
+C_PREFIX := $(abspath .build/c)
 c-example:
-	$(DEBUG_BUILD) --product CFNotificationCenter
-	SWIFT='$(SWIFT)' Examples/BroadcastReceiver/build $$($(SWIFT) build --show-bin-path) .build/broadcast-receiver
-	@echo built .build/broadcast-receiver
+	$(call need,`make c-example`,$(NOTIFY_PACKAGES))
+	for product in CFNotificationCenter darwin-notify; do $(DEBUG_BUILD) --product $$product || exit 1; done
+	for part in corefoundation notify-library; do \
+		prefix='$(C_PREFIX)' STATIC_SCRATCH=.build CONFIGURATION=debug DESTDIR= Packaging/install $$part || exit 1; \
+	done
+	PKG_CONFIG_PATH='$(C_PREFIX)/lib/pkgconfig' Examples/BroadcastReceiver/build .build/broadcast-receiver
+	@echo 'built .build/broadcast-receiver, which finds its library by itself. For programs of your own:'
+	@echo '  export PKG_CONFIG_PATH=$(C_PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(C_PREFIX)/lib'
+	@echo '  cc hello.c $$(pkg-config --cflags --libs darwin-notify)'
+	@echo '  $$(pkg-config --variable=clang cf-notification-center) hello.c $$(pkg-config --cflags --libs cf-notification-center)'
 
 notify-tool:
 	PKG_CONFIG_PATH='$(or $(libdir),$(or $(prefix),$(PREFIX),/usr/local)/lib)/pkgconfig' SWIFT='$(SWIFT)' Examples/NotifyTool/build .build/notify-tool
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm Benchmarks/.build-bench
+	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench

@@ -28,14 +28,16 @@ struct PortedProgramTests {
 
     // CF-D2, CF-A1
     @Test(
-        "plain C, built as the Makefile does it, hears Swift",
+        "the example in plain C, built with pkg-config, hears Swift",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func plainC() async throws {
         let program = "\(directory.path)/receiver"
+        try await install()
         let compiler = try ChildProcess(
             "\(Self.repository)/Examples/BroadcastReceiver/build",
-            [Self.libraries, program]
+            [program],
+            environment: ["PKG_CONFIG_PATH": "\(prefix)/lib/pkgconfig"]
         )
         let status = await compiler.exitStatus()
         #expect(status == 0, "\(compiler.errorText)")
@@ -49,19 +51,19 @@ struct PortedProgramTests {
 
     // CF-T3
     @Test(
-        "C++ includes the header, and links what it declares",
+        "C++ includes CoreFoundation's header, and links what that hides on Linux",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func cPlusPlus() async throws {
         let source = "\(directory.path)/program.cpp"
         try """
-        #include <CoreFoundationNotifications.h>
+        #include <CoreFoundation/CoreFoundation.h>
         static CFNotificationCenterRef center = CFNotificationCenterGetDistributedCenter();
         int main() { return center != nullptr && !_CFNotificationCenterIsSuspended(center) ? 0 : 1; }
         """.write(toFile: source, atomically: true, encoding: .utf8)
         let program = try ChildProcess(
-            try await build(source, by: "clang++ -std=c++17"),
-            environment: bus.environment
+            try await build(source, by: "++ -std=c++17"),
+            environment: environment
         )
         #expect(await program.exitStatus() == 0)
     }
@@ -73,8 +75,8 @@ struct PortedProgramTests {
     )
     func formsInC() async throws {
         let program = try ChildProcess(
-            try await build("\(Self.folder)/Programs/forms.c", by: "clang -std=c11"),
-            environment: bus.environment
+            try await build("\(Self.folder)/Programs/forms.c", by: " -std=c11"),
+            environment: environment
         )
         let lines = [
             "local settings 1", "block of names a", "block of names b", "darwin changed on the main thread",
@@ -85,16 +87,41 @@ struct PortedProgramTests {
         #expect(program.errorText == "")
     }
 
+    /// What finds the library.
+    private var environment: [String: String] { bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 } }
+    private var prefix: String { "\(directory.path)/installed" }
+
+    /// Installs the library of this build.
+    private func install() async throws {
+        let folder = URL(fileURLWithPath: Self.libraries)
+        let installation = try ChildProcess(
+            "\(Self.repository)/Packaging/install",
+            ["corefoundation"],
+            environment: [
+                "prefix": prefix, "STATIC_SCRATCH": folder.deletingLastPathComponent().path,
+                "CONFIGURATION": folder.lastPathComponent,
+            ]
+        )
+        let status = await installation.exitStatus()
+        try #require(status == 0, "\(installation.errorText)")
+    }
+
     /// Builds a program of one file as in the porting guide, and returns its path.
+    ///
+    /// - Parameter compiler: what follows the name of the compiler.
     private func build(_ source: String, by compiler: String) async throws -> String {
+        try await install()
         let program = "\(directory.path)/program"
-        let headers = "\(Self.repository)/Sources/Notifications/CCoreFoundationNotifications/include"
         let script = """
-            swift=$(swift -print-target-info | sed -n 's/.*"runtimeResourcePath": "\\(.*\\)".*/\\1/p')
-            "$swift/../../bin/"\(compiler) -Wall -Wextra -Werror -fblocks -isystem "$swift" -I"$1" "$0" -o "$3" \
-                -L"$2" -lCFNotificationCenter -Wl,-rpath,"$2" -L"$swift/linux" -lFoundation -Wl,-rpath,"$swift/linux"
+            package=cf-notification-center
+            "$(pkg-config --variable=clang $package)"\(compiler) -Wall -Wextra -Werror $(pkg-config --cflags $package) "$0" \
+                -o "$1" $(pkg-config --libs $package)
             """
-        let build = try ChildProcess("sh", ["-e", "-c", script, source, headers, Self.libraries, program])
+        let build = try ChildProcess(
+            "sh",
+            ["-e", "-c", script, source, program],
+            environment: ["PKG_CONFIG_PATH": "\(prefix)/lib/pkgconfig"]
+        )
         let status = await build.exitStatus()
         try #require(status == 0, "\(build.errorText)")
         return program
