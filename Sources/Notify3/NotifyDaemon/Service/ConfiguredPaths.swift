@@ -4,11 +4,16 @@ import NotifydProtocol
 
 // The paths that the configuration monitors.
 extension DaemonService {
-    /// Watches the paths of the configuration in force.
+    /// Watches the paths of the configuration in force. The watch of a line that stays is left alone: an event of its path may be pending.
     func watchConfigured() {
-        for id in configuredMonitors.keys { paths?.remove(id) }
-        configuredMonitors = [:]
-        for monitor in configurationInForce.monitors {
+        var watched = Dictionary(grouping: configuredMonitors.keys) { configuredMonitors[$0] }
+        var added: [NotifyConfiguration.Monitor] = []
+        for monitor in configurationInForce.monitors where watched[monitor]?.popLast() == nil { added.append(monitor) }
+        for id in watched.values.joined() {
+            configuredMonitors[id] = nil
+            paths?.remove(id)
+        }
+        for monitor in added {
             lastMonitor += 1
             configuredMonitors[lastMonitor] = monitor
             watch(lastMonitor, isFirst: true)
@@ -41,6 +46,8 @@ extension DaemonService {
         switch outcome {
         case .watched: break
         case .denied:
+            // The next reload tries again.
+            configuredMonitors[id] = nil
             Diagnostics.write(
                 "could not monitor \(monitor.path): notifyd may not search a directory on the way; let its user search it"
             )

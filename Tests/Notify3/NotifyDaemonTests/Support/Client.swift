@@ -77,6 +77,8 @@ final class Client: Sendable {
         try await call(.getState, .string(name)).first?.unsignedValue
     }
 
+    func status() async throws -> String { try await call(.status).first?.stringValue ?? "" }
+
     func list() async throws -> (names: [NameListing], processes: [ProcessListing]) {
         var (names, processes, cursor) = ([NameListing](), [ProcessListing](), UInt64(0))
         repeat {
