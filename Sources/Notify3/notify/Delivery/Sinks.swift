@@ -16,6 +16,7 @@ protocol NoticeSink: AnyObject, Sendable {
 /// Sends the process a signal. The system chooses a thread that does not block it; the library's own block all.
 final class SignalSink: NoticeSink {
     private let signal: CInt
+    private let hasEnded = Locked(false)
 
     /// `nil` if there is no such signal.
     init?(_ signal: CInt) {
@@ -25,12 +26,28 @@ final class SignalSink: NoticeSink {
         self.signal = signal
     }
 
-    /// A caller may remove its signal handler after notify_cancel, so this checks the token right before it sends.
     func notify(_ token: CInt) {
-        if TokenTable.isValid(token) { kill(getpid(), signal) }
+        withSignalsBlocked {
+            hasEnded.withLock { hasEnded in
+                if !hasEnded { kill(getpid(), signal) }
+            }
+        }
     }
 
-    func end(_ token: CInt) {}
+    /// A caller may remove its signal handler after notify_cancel. So this waits for a `notify` in progress, and takes
+    /// a signal that it has sent to the process: the system delivers pending signals when the mask is restored.
+    func end(_ token: CInt) {
+        withSignalsBlocked { hasEnded.withLock { $0 = true } }
+    }
+
+    /// Blocks all signals on this thread, so that no handler runs while the lock is held.
+    private func withSignalsBlocked(_ body: () -> Void) {
+        var (all, previous) = (sigset_t(), sigset_t())
+        sigfillset(&all)
+        pthread_sigmask(SIG_SETMASK, &all, &previous)
+        body()
+        pthread_sigmask(SIG_SETMASK, &previous, nil)
+    }
 }
 
 /// Calls a handler on a queue.
