@@ -56,6 +56,26 @@ import Testing
         unlink(path)
     }
 
+    // Rules, a.5: the file may reserve any name.
+    @Test func onlyAMissingFileMeansThatNothingIsReserved() throws {
+        let rules = MachineRules(path: path)
+        mkdir(path, 0o700)
+        #expect(throws: ConfigurationFileError(path: path, reason: .noFile)) { try rules.read() }
+        rmdir(path)
+        // The failure is not kept.
+        #expect(try rules.read() == AccessRules())
+    }
+
+    @Test func rulesThatWereReadStay() throws {
+        let rules = MachineRules(path: path)
+        try write("reserve a.\n")
+        defer { unlink(path) }
+        let reserved = AccessRules(reservations: [.init(prefix: "a.", user: 0, group: 0, access: 0x333)])
+        #expect(try rules.read() == reserved)
+        try write("reserve b.\n")
+        #expect(try rules.read() == reserved)
+    }
+
     @Test func aFailureSaysWhatToDo() {
         let failure = ConfigurationFileError(path: "/x", reason: .writableByOthers)
         #expect(

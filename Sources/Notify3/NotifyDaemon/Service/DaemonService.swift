@@ -46,14 +46,14 @@ package actor DaemonService {
     ///
     /// - Parameter ended: called when the bus is lost. The next process that needs notifyd starts another one.
     /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFileError`` where
-    ///   the file that is asked for cannot be used.
+    ///   the configuration's file cannot be used.
     package static func start(
         _ options: Options,
         ended: @escaping @Sendable () -> Void
     ) async throws -> DaemonService {
         let source = ConfigurationSource(asked: options.configuration)
-        let configuration = try source.load(isFirst: true)
-        let service = DaemonService(try DBusConnection.open(options.bus), source, configuration ?? .init())
+        let configuration = try source.load()
+        let service = DaemonService(try DBusConnection.open(options.bus), source, configuration)
         try await service.begin(ended)
         return service
     }
@@ -137,10 +137,15 @@ package actor DaemonService {
     /// Reads the configuration again. Existing registrations stay, also if the new configuration forbids them. If the file cannot be used,
     /// the previous configuration stays in force.
     package func reload() {
-        guard let configuration = (try? configurationSource.load(isFirst: false)) ?? nil else { return }
+        let configuration: NotifyConfiguration
+        do throws(ConfigurationFileError) {
+            configuration = try configurationSource.load()
+        } catch {
+            return Diagnostics.write("\(error)")
+        }
         configurationInForce = configuration
         state.configure(configuration)
-        // Also where they are the same: a directory may be open to notifyd by now.
+        // Also if the configuration is the same: notifyd may now have access to a directory.
         watchConfigured()
     }
 

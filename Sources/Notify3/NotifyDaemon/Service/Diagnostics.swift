@@ -20,20 +20,17 @@ struct ConfigurationSource: Sendable {
 
     var path: String { asked ?? ConfigurationFile.ofMachine }
 
-    /// Reads the file. If the machine's file is missing, the configuration is empty; `nil` if a file cannot be used.
+    /// Reads the file. If the machine's file is missing, the configuration is empty.
     ///
-    /// - Parameter isFirst: whether notifyd has none so far.
-    /// - Throws: if the file of the command line cannot be used at the start.
-    func load(isFirst: Bool) throws(ConfigurationFileError) -> NotifyConfiguration? {
+    /// - Throws: if the file cannot be used. It may reserve any name.
+    func load() throws(ConfigurationFileError) -> NotifyConfiguration {
         do throws(ConfigurationFileError) {
             let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))
             for error in errors { Diagnostics.write("\(path), \(error)") }
             return configuration
         } catch {
-            if error.reason == .missing, asked == nil { return NotifyConfiguration() }
-            if isFirst, asked != nil { throw error }
-            Diagnostics.write("\(error)")
-            return nil
+            guard error.reason == .missing, asked == nil else { throw error }
+            return NotifyConfiguration()
         }
     }
 }

@@ -1,5 +1,7 @@
 import CLinux
+import DBusTransport
 import Glibc
+import Synchronization
 
 /// Finds and reads `notify.conf`.
 package enum ConfigurationFile {
@@ -117,6 +119,28 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
     }
 }
 
+/// The access rules of this machine, as this process has read them. The first use reads the file. A failed read is not
+/// kept: the next use reads again.
+package final class MachineRules: Sendable {
+    private let rules = Locked<AccessRules?>(nil)
+    private let path: String
+
+    package init(path: String = ConfigurationFile.ofMachine) { self.path = path }
+
+    /// Returns the rules.
+    ///
+    /// - Throws: if there is a file that cannot be read or trusted. It may reserve any name.
+    package func read() throws(ConfigurationFileError) -> AccessRules {
+        if let rules = rules.withLock({ $0 }) { return rules }
+        let read = try NotifyConfiguration(ofMachine: path).rules
+        return rules.withLock { rules in
+            if let rules { return rules }
+            rules = read
+            return read
+        }
+    }
+}
+
 /// What `/etc/notify.conf` says, for notifyd, and for the access rules of every process (Rules, a.5).
 package struct NotifyConfiguration: Sendable, Hashable {
     /// A name that is posted whenever something changes at a path.
@@ -151,10 +175,14 @@ package struct NotifyConfiguration: Sendable, Hashable {
 
     package init() {}
 
-    /// The file of this machine; without it, or where it may not be trusted, an empty configuration. Wrong lines are ignored.
-    package static func ofMachine() -> NotifyConfiguration {
-        // notifyd reports the errors once; so not every process does.
-        guard let bytes = try? ConfigurationFile.read(ConfigurationFile.ofMachine) else { return NotifyConfiguration() }
-        return ConfigurationParser.parse(bytes).configuration
+    /// Reads the file of this machine. Without a file the configuration is empty. Wrong lines are ignored: notifyd
+    /// reports them.
+    fileprivate init(ofMachine path: String) throws(ConfigurationFileError) {
+        do throws(ConfigurationFileError) {
+            self = ConfigurationParser.parse(try ConfigurationFile.read(path)).configuration
+        } catch {
+            guard error.reason == .missing else { throw error }
+            self.init()
+        }
     }
 }

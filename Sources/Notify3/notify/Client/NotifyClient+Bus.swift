@@ -12,8 +12,7 @@ extension NotifyClient {
         let name = try Self.name(name)
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isDisabled else { throw .disabled }
-        try authorize(.write, name)
-        guard rules.isOpen(.write, name.rawValue) else {
+        guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
             // Receivers take a reserved name from notifyd alone. The post is back before the answer.
             _ = try call(.post, [.string(name.rawValue)])
             return

@@ -32,7 +32,8 @@ final class NotifyClient: Sendable {
         var tokens: Set<CInt>
     }
 
-    let rules = NotifyConfiguration.ofMachine().rules
+    private let machineRules = MachineRules()
+    private let hasReportedConfiguration = Atomic(false)
     private let state = Locked(State())
     /// Watches the paths of registrations; `nil` before the first.
     let paths = Locked<PathWatcher?>(nil)
@@ -82,14 +83,15 @@ final class NotifyClient: Sendable {
     ) throws(NotifyStatus) -> CInt {
         guard NameScope(name.rawValue) != .process else { return try add(name, kind, try sink(), lease: nil) }
         guard !ProcessState.isDisabled else { throw .disabled }
-        try authorize(.read, name)
+        let rules = try authorize(.read, name)
+        let isOpen = rules.isOpen(.write, name.rawValue)
         let sink = try sink()
         if let token = try addToKnown(name, kind, sink) { return token }
         ProcessState.isOnBus()
         let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen(by: deadline) }
         return try link.entering(name, for: self) { () throws(NotifyStatus) in
             let lease = try NotifyStatus.onBus { () throws(DBusError) in
-                try self.lease(name, connection, by: deadline)
+                try self.lease(name, isOpen: isOpen, connection, by: deadline)
             }
             return try add(name, kind, sink, lease: lease)
         }
@@ -120,10 +122,10 @@ final class NotifyClient: Sendable {
     /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12).
     private func lease(
         _ name: NotificationName,
+        isOpen: Bool,
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> MatchRuleLease {
-        let isOpen = rules.isOpen(.write, name.rawValue)
         let rule = isOpen ? DarwinSignal.rule(name) : DarwinSignal.rule(name, from: NotifydProtocol.busName)
         do throws(DBusError) {
             let lease = try connection.addMatch(
@@ -149,11 +151,25 @@ final class NotifyClient: Sendable {
         return NotificationName(text)
     }
 
-    /// Throws if this process may not use the name so.
-    func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) {
+    /// Returns the access rules.
+    ///
+    /// - Throws: if this process may not use the name so, or if the rules cannot be read.
+    @discardableResult
+    func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) -> AccessRules {
+        let rules: AccessRules
+        do throws(ConfigurationFileError) {
+            rules = try machineRules.read()
+        } catch {
+            // Once: a program may try again and again.
+            if !hasReportedConfiguration.exchange(true, ordering: .relaxed) {
+                UnthrownFailures.report(error, in: "the access rules of notify(3)")
+            }
+            throw .failed
+        }
         guard rules.isOpen(access, name.rawValue) || rules.allows(access, name.rawValue, by: .ofThisProcess) else {
             throw .notAuthorized
         }
+        return rules
     }
 
     private func addToKnown(
@@ -273,7 +289,8 @@ final class NotifyClient: Sendable {
     func receive(_ message: borrowing DBusMessage) -> Bool {
         guard let name = DarwinSignal.name(message) else { return false }
         if NameScope(name.rawValue) == .process { return true }
-        if rules.isOpen(.write, name.rawValue) {
+        // A registration has read the rules before.
+        if (try? machineRules.read())?.isOpen(.write, name.rawValue) == true {
             deliver(name)
         } else if link.isNotifyd(message.sender) {
             // Other senders get here by rules of other users of the connection, or sent to it alone.

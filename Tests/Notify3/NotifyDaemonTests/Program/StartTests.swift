@@ -97,6 +97,18 @@ import Testing
         }
     }
 
+    // Rules, a.5
+    @Test func itDoesNotStartWithAConfigurationThatItMayNotTrust() async throws {
+        let (bus, directory) = (try PrivateBus(), try TemporaryDirectory("notifyd"))
+        let file = "\(directory.path)/notify.conf"
+        try "set p 5".write(toFile: file, atomically: true, encoding: .utf8)
+        chmod(file, 0o666)
+        let variables = bus.environment.merging(["NOTIFY_CENTER_CONFIGURATION": file]) { $1 }
+        let process = try ChildProcess(ChildProcess.built("notifyd"), environment: variables)
+        #expect(await process.exitStatus() == 66)
+        try await eventually { process.errorText.contains("other users may write it; forbid that (chmod go-w)") }
+    }
+
     @Test func itEndsWithItsBus() async throws {
         let daemon = try await Daemon()
         daemon.bus.stop()

@@ -1,4 +1,5 @@
 import DBusTransport
+import Foundation
 import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
@@ -31,6 +32,25 @@ import Testing
     // A handler on the reading thread may register while another thread waits for the reading thread.
     @Test func aHandlerRegistersDuringTheFirstRegistrationOfItsProcess() async throws {
         #expect(try await listener.ask("register-in-handler") == "status 0")
+    }
+
+    // Rules, a.5: the file may reserve any name.
+    @Test func aConfigurationThatCannotBeReadFailsEachCallUntilItCan() async throws {
+        let directory = try TemporaryDirectory("notify-configuration")
+        let file = "\(directory.path)/notify.conf"
+        mkdir(file, 0o700)
+        let probe = try Probe(bus.environment.merging(["NOTIFY_CENTER_CONFIGURATION": file]) { $1 })
+        for command in ["check menu", "dispatch menu", "post menu"] {
+            #expect(try await probe.ask(command) == "status 1000000")
+        }
+        _ = try await probe.register("check", "self.menu")
+        try await eventually("the cause is reported, once") {
+            probe.process.errorText.components(separatedBy: "it is not a regular file").count == 2
+        }
+        rmdir(file)
+        let token = try await probe.register("dispatch", "menu")
+        #expect(try await probe.ask("post menu") == "status 0")
+        try await eventually { probe.calls(token) == 1 }
     }
 
     // Any process may send signals that look like notifyd's.
