@@ -198,8 +198,8 @@ struct MessageTests {
         var iterator = try center.messages(for: Everything.self, bufferSize: 1000).makeAsyncIterator()
         let hostile: [PropertyListValue] = [
             .double(.nan), .double(1e300), .double(-.infinity),
-            .date(PropertyListDate(secondsSinceReferenceDate: .nan)),
-            .date(PropertyListDate(secondsSinceReferenceDate: .infinity)), .unsigned(.max), .integer(.min), "", "$null",
+            .date(PropertyListDate(secondsSinceReferenceDate: 1e300)),
+            .date(PropertyListDate(secondsSinceReferenceDate: -1e18)), .unsigned(.max), .integer(.min), "", "$null",
             .data([]), [], [:], ["CF$UID": 1], [[[["x"]]]], true,
         ]
         try underlying.post("everything")

@@ -89,6 +89,16 @@ struct PropertyListTests {
         }
     }
 
+    // CF-U8: Foundation ends a process that prints such a date.
+    @Test("a date that is NaN or infinite is refused", arguments: [Double.nan, .infinity, -.infinity])
+    func noDate(seconds: Double) throws {
+        let date = Date(timeIntervalSinceReferenceDate: seconds)
+        for value in [date as Any, NSDate(timeIntervalSinceReferenceDate: seconds), [date], ["key": date]] {
+            let error = #expect(throws: PropertyListError.self) { try PropertyListValue(foundationValue: value) }
+            #expect(error?.found == "a date that is NaN or infinite")
+        }
+    }
+
     // CF-U7
     @Test("values come back in Swift's own types, and in Foundation's after a cast")
     func back() throws {

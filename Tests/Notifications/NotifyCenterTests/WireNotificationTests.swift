@@ -89,6 +89,33 @@ struct WireNotificationTests {
         #expect(error?.code == .tooLarge)
     }
 
+    // CF-U8: Foundation ends a process that prints such a date.
+    @Test(
+        "a date that is NaN or infinite is refused when it is posted and when it is received",
+        arguments: [Double.nan, .infinity, -.infinity]
+    )
+    func noDate(seconds: Double) throws {
+        let date = PropertyListValue.date(PropertyListDate(secondsSinceReferenceDate: seconds))
+        for value in [date, [date], ["in": date]] {
+            let error = #expect(throws: DBusError.self) { try roundTrip(userInfo: ["key": value]) }
+            #expect(error?.code == .invalidArgument)
+            #expect(error?.message == "the userInfo holds a date that is NaN or infinite")
+        }
+        let foreign = DBusValue.structure([.double(seconds)])
+        for value in [foreign, .variant(foreign), .array([.variant(foreign)], of: "v"), .fields(["in": foreign])] {
+            let message = try DBusMessage.signal(
+                path: "/org/notifycenter",
+                interface: "org.notifycenter.Distributed1.n",
+                member: "Posted",
+                arguments: [.string("n"), .string(""), .uint32(0), .fields(["key": value])]
+            )
+            guard case .refused(.noDate) = receive(message) else {
+                Issue.record("taken for a notification")
+                continue
+            }
+        }
+    }
+
     /// A userInfo of as many bytes as ``NotificationSize`` counts for a notification of the name `n`.
     private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
         // The notification with its name, the dictionary, the key, the data.

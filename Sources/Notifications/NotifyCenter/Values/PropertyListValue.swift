@@ -11,7 +11,7 @@ public enum PropertyListValue: Sendable {
     case double(Double)
     /// A truth value. `true` is not the integer `1`.
     case bool(Bool)
-    /// A moment.
+    /// A moment. One that is NaN or infinite cannot be posted.
     case date(PropertyListDate)
     /// Bytes.
     case data([UInt8])
@@ -29,6 +29,9 @@ public struct PropertyListDate: Sendable, Hashable {
 
     /// The moment that many seconds after 2001-01-01 00:00:00 UTC.
     public init(secondsSinceReferenceDate: Double) { self.secondsSinceReferenceDate = secondsSinceReferenceDate }
+
+    /// Whether it is a moment, and neither NaN nor infinite.
+    package var isFinite: Bool { secondsSinceReferenceDate.isFinite }
 }
 
 /// What a distributed notification says beyond its name and object.

@@ -6,6 +6,8 @@ enum FormError: Error {
     case tooLarge
     /// Its userInfo is nested over ``PayloadCoding/maximumDepth``.
     case tooDeep
+    /// Its userInfo holds a date that is NaN or infinite. Foundation's `Date` ends a process that prints such a date.
+    case noDate
     /// It does not have the form that ``WireNotification`` and ``PayloadCoding`` describe.
     case malformed
 }
@@ -49,7 +51,7 @@ enum PayloadCoding {
 
     // MARK: Encoding
 
-    /// Throws ``FormError/tooLarge`` and ``FormError/tooDeep``.
+    /// Throws ``FormError/tooLarge``, ``FormError/tooDeep`` and ``FormError/noDate``.
     ///
     /// - Parameter size: of the notification so far; that of the userInfo is added.
     static func encode(_ userInfo: UserInfo, size: inout NotificationSize) throws(FormError) -> DBusValue {
@@ -91,7 +93,9 @@ enum PayloadCoding {
         case .unsigned(let number): return .uint64(number)
         case .double(let number): return .double(number)
         case .bool(let flag): return .boolean(flag)
-        case .date(let date): return .structure([.double(date.secondsSinceReferenceDate)])
+        case .date(let date):
+            guard date.isFinite else { throw .noDate }
+            return .structure([.double(date.secondsSinceReferenceDate)])
         case .data(let bytes): return .bytes(bytes)
         case .array(let elements):
             var encoded: [DBusValue] = []
@@ -104,7 +108,7 @@ enum PayloadCoding {
     // MARK: Decoding
 
     /// The dictionary that `reader` is at. Other tools choose among D-Bus's types by themselves, so this takes more of them than
-    /// ``encode(_:size:)`` makes. Throws ``FormError/malformed`` and ``FormError/tooLarge``.
+    /// ``encode(_:size:)`` makes. Throws ``FormError/malformed``, ``FormError/noDate`` and ``FormError/tooLarge``.
     ///
     /// - Parameter size: of the notification so far; that of the userInfo is added. Nothing is copied before the whole is found small enough.
     static func decodeUserInfo(_ reader: DBusReader, size: inout NotificationSize) throws(FormError) -> UserInfo {
@@ -182,7 +186,9 @@ enum PayloadCoding {
         guard end.kind == .end else { throw .malformed }
         if member.kind == .bytes { return .string(try text(member.bytes)) }
         guard case .double(let seconds)? = member.number else { throw .malformed }
-        return .date(PropertyListDate(secondsSinceReferenceDate: seconds))
+        let date = PropertyListDate(secondsSinceReferenceDate: seconds)
+        guard date.isFinite else { throw .noDate }
+        return .date(date)
     }
 
     /// The pairs of a dictionary, or the structs that stand for them. Of a key that is there twice, the last counts.

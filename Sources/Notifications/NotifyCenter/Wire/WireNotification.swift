@@ -59,7 +59,8 @@ struct WireNotification: Sendable {
 extension WireNotification {
     /// The message of a post.
     ///
-    /// - Throws: ``DBusError/Code/tooLarge``, and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep.
+    /// - Throws: ``DBusError/Code/tooLarge``, and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too
+    ///   deep or holds a date that is NaN or infinite.
     static func message(
         _ kind: WireKind,
         name: NotificationName,
@@ -101,6 +102,13 @@ extension WireNotification {
                 message: "the userInfo is nested more than \(PayloadCoding.maximumDepth) arrays and dictionaries deep",
                 attempted: "post a notification",
                 remedy: "flatten it"
+            )
+        case .noDate:
+            DBusError(
+                .invalidArgument,
+                message: "the userInfo holds a date that is NaN or infinite",
+                attempted: "post a notification",
+                remedy: "leave the date out, or send the number"
             )
         case .tooLarge:
             DBusError(

@@ -34,7 +34,7 @@ package struct PropertyListReader {
         case let number as Double: return .double(number)
         case let number as Float: return .double(Double(number))
         case let number as CGFloat: return .double(Double(number))
-        case let date as Date: return .date(PropertyListDate(date))
+        case let date as Date: return try self.date(date)
         case let data as Data: return .data(Array(data))
         case let elements as [Any]: return .array(try array(elements, depth: depth))
         case let dictionary as [AnyHashable: Any]: return .dictionary(try self.dictionary(dictionary, depth: depth))
@@ -55,7 +55,7 @@ package struct PropertyListReader {
         switch object {
         case let text as NSString: return .string(try self.text(text))
         case let number as NSNumber: return try self.number(number)
-        case let date as NSDate: return .date(PropertyListDate(date as Date))
+        case let date as NSDate: return try self.date(date as Date)
         case let data as NSData: return .data(Array(data as Data))
         case let array as NSArray: return .array(try self.array(array.storedElements, depth: depth))
         case let dictionary as NSDictionary: return .dictionary(try self.dictionary(dictionary, depth: depth))
@@ -137,6 +137,12 @@ package struct PropertyListReader {
         case CChar(ascii: "Q"): return try integer(number.wideIntegerValue)
         default: return .integer(number.int64Value)
         }
+    }
+
+    private func date(_ date: Date) throws(PropertyListError) -> PropertyListValue {
+        let date = PropertyListDate(date)
+        guard date.isFinite else { throw error("a date that is NaN or infinite", "Leave it out, or send the number.") }
+        return .date(date)
     }
 
     private func integer(_ number: any BinaryInteger) throws(PropertyListError) -> PropertyListValue {

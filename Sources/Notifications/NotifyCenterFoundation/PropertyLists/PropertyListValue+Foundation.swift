@@ -18,8 +18,9 @@ extension PropertyListValue {
     /// An optional stands for what it holds. The value is copied, with all that is in it (CF-P12).
     ///
     /// - Throws: ``PropertyListError`` for anything else, which includes `NSNull` and a `nil` within `Any`; for integers below
-    ///   `Int64.min` and above `UInt64.max`; for keys that are equal as `String`; for a text that is no Unicode, because a surrogate
-    ///   stands alone in it; and for a value that is nested more than 64 deep or that contains itself.
+    ///   `Int64.min` and above `UInt64.max`; for dates that are NaN or infinite; for keys that are equal as `String`;
+    ///   for a text that is no Unicode, because a surrogate stands alone in it; and for a value that is nested more
+    ///   than 64 deep or that contains itself.
     public init(foundationValue value: Any) throws(PropertyListError) {
         self = try PropertyListReader(root: "value", maximumDepth: 64).value(value)
     }
