@@ -34,6 +34,16 @@ import Testing
         #expect(try ListPage(page.values) == page)
     }
 
+    @Test func statesToKeepArriveAsTheyWereSent() throws {
+        let message = try NotifydProtocol.signal(.keep, [Self.report.names.keptStates], to: ":1.1")
+        let hasSignature = message.has(signature: "a(stt)")
+        #expect(hasSignature)
+        var arguments = reader(message)
+        let kept = try [NameReport](keptStates: &arguments)
+        #expect(kept == [NameReport(name: "com.example.menu", state: StateReport(value: .max, time: 7))])
+        withExtendedLifetime(message) {}
+    }
+
     @Test(arguments: [
         Amount(names: 1, bytes: 1000, registrations: 100), Amount(names: 9, bytes: 20, registrations: 100),
         Amount(names: 9, bytes: 1000, registrations: 6),

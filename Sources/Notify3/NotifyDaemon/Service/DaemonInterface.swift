@@ -43,7 +43,10 @@ enum DaemonInterface {
                 ),
                 method(.status, out: [("text", "s")]),
             ],
-            signals: [signal(.tell, [("round", "t")]), signal(.suspend), signal(.resume)]
+            signals: [
+                signal(.tell, [("round", "t")]), signal(.suspend), signal(.resume),
+                signal(.keep, [("states", NotifydProtocol.stateRows)]),
+            ]
         )
     }
 }

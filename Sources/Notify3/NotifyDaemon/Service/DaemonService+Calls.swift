@@ -49,6 +49,7 @@ extension DaemonService {
             state.gone(connection)
             unread.gone(connection)
         }
+        perform(state.takeHandovers())
     }
 
     func user(of connection: String) -> UInt32? { state.users[connection] }

@@ -157,6 +157,9 @@ package actor DaemonService {
                 // The number is bounded, see Limits.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
+            case .keep(let connection, let names):
+                // A connection that does not read would not report the states either.
+                if reads(connection) { send(.keep, [names.keptStates], to: connection) }
             }
         }
     }

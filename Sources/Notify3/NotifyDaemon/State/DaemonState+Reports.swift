@@ -26,16 +26,16 @@ extension DaemonState {
             let key = NotificationName(name.name)
             var details = Client.NameDetails(registrations: name.registrations, monitors: name.monitors)
             // Before the others leave, so that no state dies in between.
-            if names[key] == nil { self.names.enter(key) }
+            if names[key] == nil { enter(key, connection, identity) }
             if let state = name.state, maySet(name.name, identity) {
                 details.state = StateReport(value: state.value, time: min(state.time, now))
-                self.names.set(key, details.state ?? state)
+                self.names.set(key, details.state ?? state, by: connection)
             }
             names[key] = details
             reported.insert(key)
         }
         for name in client.names.keys where !reported.contains(name) {
-            self.names.leave(name)
+            leave(name, connection)
             names[name] = nil
         }
         account(identity.user, client.amount, amount)

@@ -8,6 +8,8 @@ package struct DaemonState: Sendable {
         /// Sends `Suspend` as often.
         case suspend(connection: String, times: UInt32)
         case resume(connection: String)
+        /// Has a registrant keep the states of these names for the next notifyd.
+        case keep(connection: String, [NameReport])
     }
 
     /// Darwin's name for a server's process and protocol (Rules, a.4).
@@ -29,6 +31,8 @@ package struct DaemonState: Sendable {
     /// How often a process is suspended; only those that are.
     var suspensions: [UInt32: UInt32] = [:]
     private var lastNumber: UInt64 = 0
+    /// The states whose keeper is gone, by the connection that keeps them from here on.
+    private var handovers: [String: [NameReport]] = [:]
 
     /// - Parameters:
     ///   - process: notifyd's process id.
@@ -75,7 +79,7 @@ package struct DaemonState: Sendable {
     package mutating func gone(_ connection: String) {
         guard let client = clients.removeValue(forKey: connection) else { return }
         users[connection] = nil
-        for name in client.names.keys { names.leave(name) }
+        for name in client.names.keys { leave(name, connection) }
         account(client.identity.user, client.amount, Amount())
         if !clients.values.contains(where: { $0.identity.process == client.identity.process }) {
             suspensions[client.identity.process] = nil
@@ -114,7 +118,7 @@ package struct DaemonState: Sendable {
         try account(client, amount)
         for name in added {
             client.names[name] = Client.NameDetails()
-            names.enter(name)
+            enter(name, connection, client.identity)
         }
         client.amount = amount
         account(client.identity.user, before, amount)
@@ -134,12 +138,39 @@ package struct DaemonState: Sendable {
         for name in left.lazy.map({ NotificationName($0) }) {
             guard let details = client.names.removeValue(forKey: name) else { continue }
             client.amount = client.amount - Amount(ProcessReport(names: [client.report(name, details)]))
-            names.leave(name)
+            leave(name, connection)
         }
         account(client.identity.user, before, client.amount)
     }
 
     // MARK: State
+
+    /// A connection has registrations of a name. It keeps the state if no other registrant does.
+    mutating func enter(_ name: NotificationName, _ connection: String, _ identity: Identity) {
+        names.enter(name, connection)
+        if !names.heirs(of: name).isEmpty, maySet(name.rawValue, identity) { handOver(name, to: connection) }
+    }
+
+    /// A connection has no registrations of a name any more. If it kept the state, another registrant that may set the
+    /// state keeps it.
+    mutating func leave(_ name: NotificationName, _ connection: String) {
+        names.leave(name, connection)
+        let heir = names.heirs(of: name).first { heir in
+            clients[heir].map { maySet(name.rawValue, $0.identity) } ?? false
+        }
+        if let heir { handOver(name, to: heir) }
+    }
+
+    private mutating func handOver(_ name: NotificationName, to connection: String) {
+        guard let state = names.handOver(name, to: connection) else { return }
+        handovers[connection, default: []].append(NameReport(name: name.rawValue, state: state))
+    }
+
+    /// Returns the states to hand over since the last time, in one action for each connection.
+    package mutating func takeHandovers() -> [Action] {
+        defer { handovers = [:] }
+        return handovers.map { .keep(connection: $0.key, $0.value) }
+    }
 
     /// Sets the state of a name and enters it. A time in the future counts as `now`, or its value would stay for good.
     ///
@@ -160,7 +191,7 @@ package struct DaemonState: Sendable {
         let key = NotificationName(name)
         let state = StateReport(value: state.value, time: min(state.time, now))
         clients[connection]?.names[key]?.state = state
-        names.set(key, state)
+        names.set(key, state, by: connection)
     }
 
     func maySet(_ name: String, _ identity: Identity) -> Bool {

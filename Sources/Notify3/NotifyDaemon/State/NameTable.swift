@@ -5,8 +5,10 @@ import NotifydProtocol
 struct NameTable {
     struct Entry: Hashable {
         var state = StateReport(value: 0, time: 0)
-        /// How many connections have registrations of it.
-        var registrants = 0
+        /// The connections that have registrations of it, in no order.
+        var registrants: [String] = []
+        /// The registrant that tells the next notifyd of the state; `nil` if none does.
+        var keeper: String?
         /// Whether it stays without any.
         var isPermanent = false
     }
@@ -14,20 +16,40 @@ struct NameTable {
     private(set) var entries: [NotificationName: Entry] = [:]
 
     /// One more connection has registrations of it.
-    mutating func enter(_ name: NotificationName) { entries[name, default: Entry()].registrants += 1 }
-
-    /// One connection less has registrations of it. With the last, its state is gone.
-    mutating func leave(_ name: NotificationName) {
-        guard var entry = entries[name], entry.registrants > 0 else { return }
-        entry.registrants -= 1
-        entries[name] = entry.registrants > 0 || entry.isPermanent ? entry : nil
+    mutating func enter(_ name: NotificationName, _ connection: String) {
+        entries[name, default: Entry()].registrants.append(connection)
     }
 
-    /// The newest value wins, and of two of the same time the one that comes later. A name that does not exist has none.
-    mutating func set(_ name: NotificationName, _ state: StateReport) {
-        guard var entry = entries[name], state.time >= entry.state.time else { return }
-        entry.state = state
-        entries[name] = entry
+    /// One connection less has registrations of it. With the last, its state is gone.
+    mutating func leave(_ name: NotificationName, _ connection: String) {
+        guard let index = entries.index(forKey: name),
+            let position = entries.values[index].registrants.firstIndex(of: connection)
+        else { return }
+        entries.values[index].registrants.swapAt(position, entries.values[index].registrants.count - 1)
+        entries.values[index].registrants.removeLast()
+        if entries.values[index].keeper == connection { entries.values[index].keeper = nil }
+        if entries.values[index].registrants.isEmpty, !entries.values[index].isPermanent { entries.remove(at: index) }
+    }
+
+    /// Sets the state that a registrant has set, and keeps. The newest value wins, and of two of the same time the one
+    /// that comes later. A name that does not exist has none.
+    mutating func set(_ name: NotificationName, _ state: StateReport, by connection: String) {
+        guard let index = entries.index(forKey: name), state.time >= entries.values[index].state.time else { return }
+        entries.values[index].state = state
+        entries.values[index].keeper = connection
+    }
+
+    /// The registrants of which one has to keep the state, because its keeper is gone.
+    func heirs(of name: NotificationName) -> [String] {
+        guard let entry = entries[name], entry.keeper == nil, entry.state.time > 0 else { return [] }
+        return entry.registrants
+    }
+
+    /// From here on, this registrant keeps the state. Returns the state.
+    mutating func handOver(_ name: NotificationName, to connection: String) -> StateReport? {
+        guard let index = entries.index(forKey: name) else { return nil }
+        entries.values[index].keeper = connection
+        return entries.values[index].state
     }
 
     /// How many names stay without registrations.
@@ -44,6 +66,6 @@ struct NameTable {
         for (name, state) in names {
             entries[name, default: Entry(state: StateReport(value: state, time: 0))].isPermanent = true
         }
-        entries = entries.filter { $0.value.isPermanent || $0.value.registrants > 0 }
+        entries = entries.filter { $0.value.isPermanent || !$0.value.registrants.isEmpty }
     }
 }

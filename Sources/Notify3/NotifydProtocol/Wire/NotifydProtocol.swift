@@ -22,6 +22,7 @@ package import DBusTransport
 /// | --- | --- |
 /// | `Tell(t round)` | report, with each registration |
 /// | `Suspend()`, `Resume()` | hold back all deliveries; counted |
+/// | `Keep(a(stt) states)` | report these states, whose setters are gone, to the next notifyd |
 ///
 /// Receivers accept signals, and posts of reserved names, from the connection that owns notifyd's name.
 package enum NotifydProtocol {
@@ -50,6 +51,7 @@ package enum NotifydProtocol {
         case tell = "Tell"
         case suspend = "Suspend"
         case resume = "Resume"
+        case keep = "Keep"
     }
 
     /// Why notifyd refuses a call. The name of the D-Bus error, after ``errorPrefix``.

@@ -5,6 +5,8 @@ package import DBusTransport
 extension NotifydProtocol {
     /// Rows of ``NameReport``: name, whether it has a state, value and time of the state, registrations, monitored paths.
     package static let nameRows = "a(sbtta(isut)a(isu))"
+    /// Rows of a name and its state: value and time.
+    package static let stateRows = "a(stt)"
     /// Rows of ``NameListing``: name, state, whether it is permanent.
     package static let nameListingRows = "a(stb)"
     /// Rows of ``ProcessListing``: connection, process, user, and the report.
@@ -35,6 +37,24 @@ extension NameReport {
             .string(name), .boolean(state != nil), .uint64(state?.value ?? 0), .uint64(state?.time ?? 0),
             rows(registrations.lazy.map(\.value), "a(isut)"), rows(monitors.lazy.map(\.value), "a(isu)"),
         ])
+    }
+}
+
+extension [NameReport] {
+    /// The argument of `Keep`. Names without a state are left out.
+    package var keptStates: DBusValue {
+        let states = lazy.compactMap { name in
+            name.state.map { DBusValue.structure([.string(name.name), .uint64($0.value), .uint64($0.time)]) }
+        }
+        return rows(states, NotifydProtocol.stateRows)
+    }
+
+    /// Reads the argument of `Keep`.
+    package init(keptStates arguments: inout ArgumentReader) throws(ArgumentReader.TooMuch) {
+        self = try arguments.elements { row throws(ArgumentReader.TooMuch) in
+            let name = try row.text()
+            return NameReport(name: name, state: StateReport(value: row.unsigned(), time: row.unsigned()))
+        }
     }
 }
 

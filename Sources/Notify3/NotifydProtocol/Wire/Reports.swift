@@ -34,7 +34,7 @@ package struct MonitorReport: Sendable, Hashable {
 /// One name in one process.
 package struct NameReport: Sendable, Hashable {
     package var name: String
-    /// The state that this process set last; `nil` for none.
+    /// The state that this process set last or keeps; `nil` for none.
     package var state: StateReport?
     package var monitors: [MonitorReport]
     /// Each registration, where they were asked for.

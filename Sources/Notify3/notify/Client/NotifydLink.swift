@@ -11,10 +11,19 @@ import Synchronization
 ///
 /// The client's lock may be taken with this one held, never the other way round.
 final class NotifydLink: Sendable {
+    /// A name whose first registration waits for the bus. notifyd counts it as registered.
+    private struct Registering {
+        let name: NotificationName
+        /// How many threads wait.
+        var threads = 1
+        /// The state that this process has to keep.
+        var kept: StateReport?
+    }
+
     private struct State {
         var presence = NotifydPresence()
-        /// Names whose first registration waits for the bus, and how many threads wait. Few at a time. notifyd counts them as registered.
-        var registering: [(name: NotificationName, threads: Int)] = []
+        /// Few at a time.
+        var registering: [Registering] = []
         /// There from the first registration on.
         var connection: DBusConnection?
         /// Whether the rule and the handlers are in place.
@@ -29,18 +38,23 @@ final class NotifydLink: Sendable {
             if let index = registering.firstIndex(where: { $0.name == name }) {
                 registering[index].threads += 1
             } else {
-                registering.append((name, 1))
+                registering.append(Registering(name: name))
             }
         }
 
-        /// - Returns: whether no other thread is registering the name.
-        mutating func endRegistering(_ name: NotificationName) -> Bool {
-            guard let index = registering.firstIndex(where: { $0.name == name }) else { return true }
+        /// - Returns: `nil` while another thread is registering the name.
+        mutating func endRegistering(_ name: NotificationName) -> Registering? {
+            guard let index = registering.firstIndex(where: { $0.name == name }) else { return Registering(name: name) }
             registering[index].threads -= 1
-            guard registering[index].threads == 0 else { return false }
+            guard registering[index].threads == 0 else { return nil }
             registering.swapAt(index, registering.count - 1)
-            registering.removeLast()
-            return true
+            return registering.removeLast()
+        }
+
+        /// Remembers a state if the name is being registered.
+        mutating func keep(_ state: StateReport, of name: NotificationName) {
+            guard let index = registering.firstIndex(where: { $0.name == name }) else { return }
+            registering[index].kept = state
         }
 
         /// Where to send `Enter` and `Leave`; `nil` while nobody would read them.
@@ -99,8 +113,11 @@ final class NotifydLink: Sendable {
         }
         defer {
             state.withLock { state in
-                if state.endRegistering(name), !client.isRegistered(name) {
+                guard let ended = state.endRegistering(name) else { return }
+                if !client.isRegistered(name) {
                     Self.send(Self.leave, name, state.receiver)
+                } else if let kept = ended.kept {
+                    client.withTable { $0.setState(kept, of: name) }
                 }
             }
         }
@@ -210,7 +227,21 @@ final class NotifydLink: Sendable {
         case .resume where message.has(signature: ""): client.resumeProcess()
         case .tell where message.has(signature: "t"):
             if case .unsigned(let round)? = message.reader.number { report(round, isDetailed: true, client) }
-        case .suspend, .resume, .tell: break
+        case .keep where message.has(signature: "a(stt)"):
+            var arguments = ArgumentReader(message.reader)
+            keep((try? [NameReport](keptStates: &arguments)) ?? [], client)
+        case .suspend, .resume, .tell, .keep: break
+        }
+    }
+
+    private func keep(_ reports: [NameReport], _ client: NotifyClient) {
+        state.withLock { state in
+            for report in reports {
+                guard let kept = report.state else { continue }
+                let name = NotificationName(report.name)
+                state.keep(kept, of: name)
+                client.withTable { $0.setState(kept, of: name) }
+            }
         }
     }
 
@@ -229,8 +260,8 @@ final class NotifydLink: Sendable {
                 table.report(of: { NameScope($0.rawValue) != .process }, detailed: isDetailed)
             }
             let reported = Set(report.names.lazy.map { NotificationName($0.name) })
-            for (name, _) in state.registering where !reported.contains(name) {
-                report.names.append(NameReport(name: name.rawValue))
+            for name in state.registering where !reported.contains(name.name) {
+                report.names.append(NameReport(name: name.name.rawValue, state: name.kept))
             }
             guard let receiver = state.receiver,
                 let message = try? NotifydProtocol.call(

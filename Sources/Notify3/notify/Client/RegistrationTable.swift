@@ -139,7 +139,8 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: State and paths
 
-    /// Remembers the state that this process set, for a report to the next notifyd. Only while the name has registrations.
+    /// Remembers the state that this process set, or has to keep, for a report to the next notifyd. Only while the name
+    /// has registrations.
     mutating func setState(_ state: StateReport, of name: NotificationName) {
         guard let index = names.index(forKey: name) else { return }
         if (names.values[index].state?.time ?? 0) <= state.time { names.values[index].state = state }

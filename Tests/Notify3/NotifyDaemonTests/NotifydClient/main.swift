@@ -31,7 +31,7 @@ let signals = connection.onSignal { message in
         )
         if let call { try? connection.send(call) }
         write("tell")
-    case .suspend, .resume: write(member.lowercased())
+    case .suspend, .resume, .keep: write(member.lowercased())
     case nil: break
     }
 }

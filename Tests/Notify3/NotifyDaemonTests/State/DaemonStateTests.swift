@@ -1,3 +1,4 @@
+import NotifyCenter
 import NotifydProtocol
 import Testing
 
@@ -43,6 +44,53 @@ import Testing
         #expect(state.state(of: "a") == 5)
         try set("a", 7, at: 20, by: ":1.2")
         #expect(state.state(of: "a") == 7)
+    }
+
+    // Rules, a.12: for the next notifyd.
+    @Test mutating func aStateIsHandedToARegistrantWhenItsKeeperLeaves() throws {
+        _ = try state.enter(":1.2", ["a", "b", "c"])
+        try set("a", 5, at: 1, by: ":1.2")
+        try set("a", 6, at: 2)
+        try set("b", 7, at: 3)
+        state.leave(":1.1", ["a"])
+        let left = state.takeHandovers()
+        #expect(left == [.keep(connection: ":1.2", [NameReport(name: "a", state: StateReport(value: 6, time: 2))])])
+        state.gone(":1.1")
+        let ended = state.takeHandovers()
+        #expect(ended == [.keep(connection: ":1.2", [NameReport(name: "b", state: StateReport(value: 7, time: 3))])])
+        // The last registrant takes the state with it.
+        state.gone(":1.2")
+        let none = state.takeHandovers()
+        #expect(none == [])
+        #expect(state.names.entries.keys.map(\.rawValue) == ["com.apple.system.notify.ipc_version"])
+    }
+
+    @Test mutating func anOlderStateIsNotHandedOn() throws {
+        try set("a", 5, at: 1)
+        try set("a", 6, at: 2, by: ":1.2")
+        state.gone(":1.1")
+        let handovers = state.takeHandovers()
+        #expect(handovers == [])
+    }
+
+    @Test mutating func aStateIsHandedOnlyToARegistrantThatMaySetIt() throws {
+        var configuration = NotifyConfiguration()
+        configuration.rules.reservations = [.init(prefix: "r.", user: 0, group: 0, access: 0x113)]
+        state.configure(configuration)
+        _ = state.arrived(":1.3", .root)
+        _ = state.arrived(":1.4", .root)
+        _ = try state.enter(":1.1", ["r.x"])
+        try set("r.x", 5, at: 1, by: ":1.3")
+        state.gone(":1.3")
+        let none = state.takeHandovers()
+        #expect(none == [])
+        #expect(state.state(of: "r.x") == 5)
+        // One that comes later keeps it.
+        _ = try state.enter(":1.4", ["r.x"])
+        let handovers = state.takeHandovers()
+        #expect(
+            handovers == [.keep(connection: ":1.4", [NameReport(name: "r.x", state: StateReport(value: 5, time: 1))])]
+        )
     }
 
     @Test mutating func aTimeInTheFutureCountsAsNow() throws {

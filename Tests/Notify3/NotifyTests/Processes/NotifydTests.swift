@@ -68,6 +68,25 @@ import Testing
         #expect(try await first.ask("get \(again)") == "state 0")
     }
 
+    // Rules, a.11 and a.12
+    @Test func aStateOutlivesTheProcessThatSetItAndARestartOfNotifyd() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        let token = try await second.register("check", "menu")
+        let setter = try await first.register("check", "menu")
+        #expect(try await second.ask("set \(token) 4") == "status 0")
+        #expect(try await first.ask("set \(setter) 5") == "status 0")
+        #expect(try await first.ask("cancel \(setter)") == "status 0")
+        try await waitUntilTheBusHasRead(first)
+        // An answer of notifyd comes after what it sent before.
+        #expect(try await second.ask("get \(token)") == "state 5")
+        notifyd.kill()
+        _ = await notifyd.exitStatus()
+        let next = try await startNotifyd(on: bus)
+        defer { next.kill() }
+        // It waits for the processes, for a limited time on a busy machine.
+        try await eventually("it knows the state") { try await second.ask("get \(token)") == "state 5" }
+    }
+
     // Rules, a.8: also if notifyd posts.
     @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
         let notifyd = try await startNotifyd(on: bus)
