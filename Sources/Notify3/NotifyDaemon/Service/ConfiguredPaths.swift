@@ -4,7 +4,8 @@ import NotifydProtocol
 
 // The paths that the configuration monitors.
 extension DaemonService {
-    /// Watches the paths of the configuration in force. The watch of a line that stays is left alone: an event of its path may be pending.
+    /// Watches the paths of the configuration in force. The watch of a line that stays is left alone: an event of its
+    /// path may be pending.
     func watchConfigured() {
         var watched = Dictionary(grouping: configuredMonitors.keys) { configuredMonitors[$0] }
         var added: [NotifyConfiguration.Monitor] = []
@@ -62,7 +63,11 @@ extension DaemonService {
         for id in ids {
             guard let monitor = configuredMonitors[id] else { continue }
             figures.pathChanges += 1
-            post(monitor.name)
+            do throws(DBusError) {
+                try post(monitor.name)
+            } catch {
+                Diagnostics.write("\(error)")
+            }
         }
     }
 }

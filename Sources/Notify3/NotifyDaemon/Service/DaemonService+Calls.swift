@@ -128,17 +128,17 @@ extension DaemonService {
 
     private func post(_ name: String, _ identity: Identity) throws(Refusal) {
         try state.checkPost(name, by: identity)
-        post(name)
+        do throws(DBusError) {
+            try post(name)
+        } catch {
+            throw Refusal(.limitsExceeded, "\(error)")
+        }
     }
 
     /// Posts for a caller, or for the configuration.
-    func post(_ name: String) {
-        do throws(DBusError) {
-            try center.post(NotificationName(name))
-            unread.sentToAll()
-        } catch {
-            Diagnostics.write("\(error)")
-        }
+    func post(_ name: String) throws(DBusError) {
+        try center.post(NotificationName(name))
+        unread.sentToAll()
     }
 }
 

@@ -8,7 +8,7 @@ package struct Limits: Sendable, Hashable {
     /// For all connections of a user.
     package var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
     /// The longest name that is posted for a user, in bytes. dbus-daemon reads no more of notifyd while somebody leaves 127 MB of its posts unread.
-    var postedName = 8 << 20
+    var postedName = 1 << 20
     /// Lists that a user's connections may wait for at once.
     package var lists = 32
     /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.

@@ -52,6 +52,15 @@ import Testing
         )
     }
 
+    // Rules, a.14
+    @Test func aPostThatIsTooLargeForReceiversIsRefused() async throws {
+        let prefix = "user.uid.\(geteuid())."
+        for (length, refusal) in [(1 << 19, nil), (1 << 20, "LimitsExceeded"), (5 << 20, "LimitsExceeded")] {
+            let name = prefix + String(repeating: "x", count: length - prefix.utf8.count)
+            #expect(await client.refusal { try await client.call(.post, .string(name)) } == refusal)
+        }
+    }
+
     @Test func aListAsksAllProcessesAndIdentifiesThem() async throws {
         let registration = RegistrationReport(token: 3, kind: .dispatch, suspensions: 1, deliveries: 9)
         try await client.enter("a", "gone")
