@@ -209,6 +209,28 @@ struct DarwinNotifyCenterTests {
         try await eventually("the rule is gone") { center.statistics.matchRules == 0 }
     }
 
+    @Test("a handler that waits delays neither other observers nor tasks", .timeLimit(.minutes(5)))
+    func slowHandlers() async throws {
+        let (isReleased, heard) = (DispatchSemaphore(value: 0), SharedLog())
+        // More than Dispatch adds to its global queue in the time that a test waits for a condition.
+        let count = 150
+        let slow = try (0..<count).map { number in
+            try center.observe("slow.\(number)") { _ in
+                heard.append("slow")
+                isReleased.wait()
+            }
+        }
+        defer { for _ in 0..<count { isReleased.signal() } }
+        let quick = try await center.observe("quick") { _ in heard.append("quick") }
+        for number in 0..<count { try center.post("slow.\(number)") }
+        try center.post("quick")
+        try await eventually("all are called") { slow.allSatisfy { $0.counts.delivered == 1 } }
+        try await eventually("the quick one, too") { quick.counts.delivered == 1 }
+        let isDone = Locked(false)
+        Task.detached { isDone.withLock { $0 = true } }
+        try await eventually("a task runs") { isDone.withLock { $0 } }
+    }
+
     // CF-B9, architecture D1
     @Test("a name that comes through the interface of another is ignored and counted")
     func smuggledName() async throws {

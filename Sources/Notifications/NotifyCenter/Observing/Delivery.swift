@@ -17,7 +17,8 @@ public struct Delivery: Sendable {
 
     let kind: Kind
 
-    /// On a thread of the system's choice. A slow handler delays itself alone. The default.
+    /// On a thread of the system's choice. A slow handler delays itself alone, while fewer than 255 are busy in the
+    /// process. The default.
     public static let background = Delivery(kind: .background)
 
     /// On the thread that reads the bus, without a queue in between: the fastest, for handlers that return at once. A slow

@@ -25,6 +25,9 @@ final class Registration: Sendable {
     /// The job of a background delivery. Made once: as a block, it goes to the queue without being copied. In a struct, because the runtime
     /// crashes where it makes metadata for an optional block.
     private struct DrainJob: Sendable {
+        /// The registration's own. The system starts a thread for each serial queue that has something to do, up to
+        /// 255. The global queue, which tasks share, has no more threads than there are processors.
+        let queue = DispatchQueue(label: "org.notifycenter.observer")
         let block: @convention(block) @Sendable () -> Void
     }
 
@@ -128,16 +131,13 @@ final class Registration: Sendable {
             // the gate closed does nothing; the flush sends another.
             if ask(limit: .max, after: change) { schedule { self.deliverOne() } }
         case .calls(.background):
-            if let job = askForDrain(after: change) { Self.background.async(execute: job.block) }
+            if let job = askForDrain(after: change) { job.queue.async(execute: job.block) }
         case .calls(.executor(let executor)):
             if ask(limit: 1, after: change) { Task(executorPreference: executor) { self.drain() } }
         }
     }
 
     // MARK: On any thread
-
-    /// Of Dispatch's own. Kept, because Swift makes a new object for it each time it is asked for.
-    private static let background = DispatchQueue.global()
 
     /// The next notification that may be delivered, for an observer that takes by itself.
     func takeNext() -> WireNotification? { state.withLock { $0.queue.next(below: gate.limit) } }
