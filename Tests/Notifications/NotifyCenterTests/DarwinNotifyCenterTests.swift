@@ -189,23 +189,35 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(other) {}
     }
 
-    @Test("a sequence is registered when it is made, and ends with its task or with its last copy")
+    @Test("a sequence is registered when it is made, and outlives a cancelled loop, until its last copy is gone")
     func sequence() async throws {
         var unread: NotificationSequence<DarwinNotification>? = try await center.notifications(named: "unread")
         #expect(unread != nil && center.statistics.observers == 1)
         unread = nil
         #expect(center.statistics.observers == 0)
-        let sequence = try await center.notifications(named: "n")
-        try center.post("n")
-        var iterator = sequence.makeAsyncIterator()
-        #expect(await iterator.next()?.name == "n")
-        let task = Task {
-            var count = 0
-            for await _ in sequence { count += 1 }
-            return count
+        var sequence: NotificationSequence<DarwinNotification>? = try await center.notifications(named: "n")
+        for isWaiting in [true, false] {
+            let task = Task { [sequence] in
+                guard let sequence else { return }
+                for await _ in sequence {}
+            }
+            // The loop has taken a post and waits for the next, or it has not begun.
+            if isWaiting {
+                let taken = (sequence?.counts.delivered ?? 0) + 1
+                try center.post("n")
+                try await eventually("the loop has it") { sequence?.counts.delivered == taken }
+            }
+            task.cancel()
+            await task.value
+            #expect(center.statistics.observers == 1)
         }
-        task.cancel()
-        _ = await task.value
+        try center.post("n")
+        var iterator = sequence?.makeAsyncIterator()
+        #expect(await iterator?.next()?.name == "n")
+        sequence = nil
+        #expect(center.statistics.observers == 1)
+        iterator = nil
+        #expect(center.statistics.observers == 0)
         try await eventually("the rule is gone") { center.statistics.matchRules == 0 }
     }
 

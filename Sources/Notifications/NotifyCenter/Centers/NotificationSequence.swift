@@ -1,7 +1,11 @@
+import DBusTransport
+import Synchronization
+
 /// Notifications as they arrive. For one loop at a time; a second one on the same sequence shares the elements with the first.
 ///
 /// Notifications that the loop has not taken wait, within the bounds of the sequence's ``Buffering``; while the center is suspended, they wait
-/// too. The observer is removed with the last copy and iterator, or by ``cancel()``.
+/// too. The end of a loop leaves the observer in place, also if the loop's task is cancelled: another loop may follow.
+/// The observer is removed with the last copy and iterator, or by ``cancel()``.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     private let inlet: NotificationInlet
     private let observation: NotificationObservation
@@ -15,8 +19,6 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         self.inlet = inlet
         self.observation = observation
         self.convert = convert
-        // Weak: the observation holds the registration, which holds the stream, which holds this handler.
-        inlet.onEnd { [weak observation] in observation?.cancel() }
     }
 
     /// How many notifications the loop took, and how many were dropped or merged.
@@ -30,12 +32,20 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
 
     /// An iterator; it keeps the observer in place.
     public func makeAsyncIterator() -> Iterator {
-        Iterator(wakes: inlet.wakes.makeAsyncIterator(), inlet: inlet, observation: observation, convert: convert)
+        let waiter = inlet.wait()
+        return Iterator(
+            wakes: waiter.wakes.makeAsyncIterator(),
+            waiter: waiter,
+            inlet: inlet,
+            observation: observation,
+            convert: convert
+        )
     }
 
     /// Waits for one notification after the other.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate var wakes: AsyncStream<Void>.Iterator
+        fileprivate let waiter: NotificationInlet.Waiter
         fileprivate let inlet: NotificationInlet
         fileprivate let observation: NotificationObservation
         fileprivate let convert: @Sendable (WireNotification) -> Element
@@ -44,7 +54,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         public mutating func next(isolation: isolated (any Actor)?) async -> Element? {
             while true {
                 // A cancelled task that need not wait would never hear of it.
-                if Task.isCancelled { observation.cancel() }
+                if Task.isCancelled { return nil }
                 if let notification = inlet.take() { return convert(notification) }
                 guard await wakes.next(isolation: isolation) != nil else { return nil }
             }
@@ -52,29 +62,77 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 }
 
-/// Where a sequence takes its notifications from: they wait in a registration, under the rules of all others, and a stream that holds at
-/// most one wake-up tells that there are some.
+/// Where a sequence takes its notifications from: they wait in a registration, under the rules of all others. Each
+/// iterator has a stream that holds at most one wake-up, which tells that there are some. A stream ends with the task
+/// that waits for it.
 struct NotificationInlet: Sendable {
+    /// The wake-ups of one iterator.
+    final class Waiter: Sendable {
+        let wakes: AsyncStream<Void>
+        private let number: UInt64
+        private let waiters: Waiters
+
+        fileprivate init(_ waiters: Waiters) {
+            let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+            self.wakes = wakes
+            self.waiters = waiters
+            number = waiters.add(continuation)
+        }
+
+        deinit { waiters.remove(number) }
+    }
+
     let registration: Registration
-    let wakes: AsyncStream<Void>
-    private let continuation: AsyncStream<Void>.Continuation
+    private let waiters = Waiters()
 
     init(_ buffering: Buffering, _ suspensionBehavior: SuspensionBehavior = .deliverImmediately, gate: DeliveryGate) {
-        let (wakes, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        registration = Registration(buffering, suspensionBehavior, gate: gate) { continuation.yield() }
-        (self.wakes, self.continuation) = (wakes, continuation)
+        registration = Registration(buffering, suspensionBehavior, gate: gate) { [waiters] in waiters.wake() }
     }
+
+    func wait() -> Waiter { Waiter(waiters) }
 
     /// The next notification that may be delivered.
-    func take() -> WireNotification? {
-        guard let notification = registration.takeNext() else { return nil }
-        // For another loop on the same sequence, which may have slept through the one wake-up for both.
-        if registration.waitingCount > 0 { continuation.yield() }
-        return notification
+    func take() -> WireNotification? { registration.takeNext() }
+
+    func end() { waiters.end() }
+}
+
+/// The iterators that may wait.
+private final class Waiters: Sendable {
+    private struct State {
+        var continuations: [UInt64: AsyncStream<Void>.Continuation] = [:]
+        var lastNumber: UInt64 = 0
+        var hasEnded = false
     }
 
-    func end() { continuation.finish() }
+    private let state = Locked(State())
 
-    /// Calls `handler` after ``end()``, or when the task that waits is cancelled.
-    func onEnd(_ handler: @escaping @Sendable () -> Void) { continuation.onTermination = { _ in handler() } }
+    func add(_ continuation: AsyncStream<Void>.Continuation) -> UInt64 {
+        let (number, hasEnded) = state.withLock { state in
+            state.lastNumber += 1
+            if !state.hasEnded { state.continuations[state.lastNumber] = continuation }
+            return (state.lastNumber, state.hasEnded)
+        }
+        if hasEnded { continuation.finish() }
+        return number
+    }
+
+    func remove(_ number: UInt64) {
+        let removed = state.withLock { $0.continuations.removeValue(forKey: number) }
+        withExtendedLifetime(removed) {}
+    }
+
+    /// All of them: each takes what the others have left.
+    func wake() {
+        for continuation in state.withLock({ Array($0.continuations.values) }) { continuation.yield() }
+    }
+
+    func end() {
+        let ended = state.withLock { state in
+            state.hasEnded = true
+            defer { state.continuations = [:] }
+            return Array(state.continuations.values)
+        }
+        for continuation in ended { continuation.finish() }
+    }
 }
