@@ -1,3 +1,5 @@
+import DBusTransport
+import Synchronization
 import Testing
 
 @testable import NotifyCenter
@@ -52,5 +54,37 @@ struct ObserverTableTests {
         for number in 0..<3 { table.add(number, of: "o", name: "n", object: nil) }
         let removed = table.remove("o", name: "n", object: nil)
         #expect(removed == [0, 1, 2])
+    }
+
+    /// An object that counts comparisons.
+    private struct CountedObject: Hashable {
+        static let comparisons = Locked(0)
+        let number: Int
+
+        static func == (left: Self, right: Self) -> Bool {
+            comparisons.withLock { $0 += 1 }
+            return left.number == right.number
+        }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(number) }
+    }
+
+    @Test("removing registrations one by one compares each with few others")
+    func linear() {
+        var table = ObserverTable<String, CountedObject, Int>()
+        let count = 2000
+        for name in ["given", nil] as [NotificationName?] {
+            for number in 0..<count {
+                table.add(number, of: "o", name: NotificationName("\(number)"), object: CountedObject(number: number))
+            }
+            let before = CountedObject.comparisons.withLock { $0 }
+            var removed: [Int] = []
+            for number in 0..<count {
+                let object = CountedObject(number: number)
+                removed += table.remove("o", name: name.map { _ in NotificationName("\(number)") }, object: object)
+            }
+            #expect(removed == Array(0..<count))
+            #expect(CountedObject.comparisons.withLock { $0 } - before < 100 * count)
+        }
     }
 }

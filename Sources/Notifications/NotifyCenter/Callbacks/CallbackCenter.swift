@@ -182,14 +182,56 @@ extension CallbackCenter.Object {
 // MARK: - Table
 
 /// Which registrations an observer has, for centers where a removal names the observer, and perhaps a name and an object. Pure.
+///
+/// A removal costs time for what it removes, however many registrations the observer has.
 package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration> {
-    private struct Entry {
+    private struct Key: Hashable {
         let name: NotificationName?
         let object: Object?
+    }
+
+    private struct Entry {
+        let number: UInt64
         let registration: Registration
     }
 
-    private var byObserver: [Observer: [Entry]] = [:]
+    /// What one observer has.
+    private struct Entries {
+        var byKey: [Key: [Entry]] = [:]
+        /// The keys of each name, and those of each object.
+        private var keysOfName: [NotificationName: Set<Key>] = [:]
+        private var keysOfObject: [Object: Set<Key>] = [:]
+
+        mutating func add(_ entry: Entry, _ key: Key) {
+            byKey[key, default: []].append(entry)
+            if let name = key.name { keysOfName[name, default: []].insert(key) }
+            if let object = key.object { keysOfObject[object, default: []].insert(key) }
+        }
+
+        func keys(name: NotificationName?, object: Object?) -> [Key] {
+            switch (name, object) {
+            case (let name?, let object?): [Key(name: name, object: object)]
+            case (let name?, nil): Array(keysOfName[name] ?? [])
+            case (nil, let object?): Array(keysOfObject[object] ?? [])
+            case (nil, nil): Array(byKey.keys)
+            }
+        }
+
+        mutating func remove(_ key: Key) -> [Entry] {
+            if let name = key.name {
+                keysOfName[name]?.remove(key)
+                if keysOfName[name]?.isEmpty == true { keysOfName[name] = nil }
+            }
+            if let object = key.object {
+                keysOfObject[object]?.remove(key)
+                if keysOfObject[object]?.isEmpty == true { keysOfObject[object] = nil }
+            }
+            return byKey.removeValue(forKey: key) ?? []
+        }
+    }
+
+    private var byObserver: [Observer: Entries] = [:]
+    private var lastNumber: UInt64 = 0
 
     package init() {}
 
@@ -200,20 +242,23 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
         name: NotificationName?,
         object: Object?
     ) {
-        byObserver[observer, default: []].append(Entry(name: name, object: object, registration: registration))
+        lastNumber += 1
+        let entry = Entry(number: lastNumber, registration: registration)
+        byObserver[observer, default: Entries()].add(entry, Key(name: name, object: object))
     }
 
     /// Takes out the observer's registrations for this name and object; `nil` means whatever they are for (CF-R2). A given name leaves
     /// a registration for any name alone, and a given object one for any object (CF-R3).
+    ///
+    /// - Returns: the registrations, in the order in which they were added.
     package mutating func remove(_ observer: Observer, name: NotificationName?, object: Object?) -> [Registration] {
-        guard var entries = byObserver.removeValue(forKey: observer) else { return [] }
-        let isMet = { (entry: Entry) in
-            (name == nil || entry.name == name) && (object == nil || entry.object == object)
+        guard let index = byObserver.index(forKey: observer) else { return [] }
+        var removed: [Entry] = []
+        for key in byObserver.values[index].keys(name: name, object: object) {
+            removed += byObserver.values[index].remove(key)
         }
-        let removed = entries.filter(isMet).map(\.registration)
-        entries.removeAll(where: isMet)
-        if !entries.isEmpty { byObserver[observer] = entries }
-        return removed
+        if byObserver.values[index].byKey.isEmpty { byObserver.remove(at: index) }
+        return removed.sorted { $0.number < $1.number }.map(\.registration)
     }
 }
 
