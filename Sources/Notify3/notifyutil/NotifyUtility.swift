@@ -45,7 +45,7 @@ struct NotifyUtility {
     }
 
     private static func refuse(_ message: String) -> ExitStatus {
-        Output.error.write("\(message)\n\(Usage.text)")
+        Output.error.write("\(message)\nsee notifyutil --help\n")
         return .usage
     }
 

@@ -62,7 +62,7 @@ struct StateText: Equatable {
     }
 }
 
-/// The text of `-h` and of a wrong command line.
+/// The text of `-h` and `--help`.
 enum Usage {
     static let text = """
         usage: notifyutil [OPTION | COMMAND] ...
