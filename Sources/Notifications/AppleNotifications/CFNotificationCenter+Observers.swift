@@ -81,7 +81,8 @@ public func CFNotificationCenterAddObserver(
 ///
 /// - Parameters:
 ///   - center: without one, nothing happens.
-///   - observer: the pointer that was registered; without one, nothing happens (CF-R1).
+///   - observer: the pointer that was registered; without one, the function reports that to `UnthrownFailures` and
+///     removes nothing (CF-R1).
 ///   - name: `nil` means any (CF-R2). A given name does not meet a registration for any name (CF-R3).
 ///   - object: `nil` means any (CF-R2). A given object does not meet a registration for any object (CF-R3). The distributed center
 ///     compares it as text (CF-R8), and it must be a `CFString`, as it must in ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The
@@ -94,7 +95,11 @@ public func CFNotificationCenterRemoveObserver(
     _ name: CFNotificationName!,
     _ object: UnsafeRawPointer!
 ) {
-    guard let center, let observer else { return }
+    guard let center else { return }
+    guard let observer else {
+        let function = "CFNotificationCenterRemoveObserver"
+        return UnthrownFailures.report(missing: "observer", in: function, attempted: "remove an observer")
+    }
     UnthrownFailures.report(in: "CFNotificationCenterRemoveObserver") {
         let object = try center.object(object)
         center.callbacks.remove(UInt(bitPattern: observer), name: name?.name, object: object)
@@ -106,9 +111,14 @@ public func CFNotificationCenterRemoveObserver(
 ///
 /// - Parameters:
 ///   - center: without one, nothing happens.
-///   - observer: the pointer that was registered; without one, nothing happens (CF-R1).
+///   - observer: the pointer that was registered; without one, the function reports that to `UnthrownFailures` and
+///     removes nothing (CF-R1).
 public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCenter!, _ observer: UnsafeRawPointer!) {
-    guard let center, let observer else { return }
+    guard let center else { return }
+    guard let observer else {
+        let function = "CFNotificationCenterRemoveEveryObserver"
+        return UnthrownFailures.report(missing: "observer", in: function, attempted: "remove an observer")
+    }
     center.callbacks.removeEvery(UInt(bitPattern: observer))
 }
 

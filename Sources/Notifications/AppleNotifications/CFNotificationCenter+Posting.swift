@@ -12,7 +12,11 @@ public func CFNotificationCenterPostNotification(
     _ userInfo: CFDictionary!,
     _ deliverImmediately: Bool
 ) {
-    guard let center, let name else { return }
+    guard let center else { return }
+    guard let name else {
+        let function = "CFNotificationCenterPostNotification"
+        return UnthrownFailures.report(missing: "name", in: function, attempted: "post a notification")
+    }
     UnthrownFailures.report(in: "CFNotificationCenterPostNotification") {
         try center.post(name, object, userInfo, deliverImmediately ? .deliverImmediately : [])
     }
@@ -23,7 +27,7 @@ public func CFNotificationCenterPostNotification(
 ///
 /// - Parameters:
 ///   - center: without one, nothing happens.
-///   - name: without one, nothing happens (CF-P1).
+///   - name: without one, the function reports that to `UnthrownFailures` and posts nothing (CF-P1).
 ///   - object: `nil` reaches only the observers of any object (CF-P2). To the local center it is an address, which it hands on and does
 ///     not follow (CF-P3). To the distributed center it is a `CFString`, copied during this call:
 ///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string whose pointer was made in another way must be kept until this
@@ -43,7 +47,11 @@ public func CFNotificationCenterPostNotificationWithOptions(
     _ userInfo: CFDictionary!,
     _ options: CFOptionFlags
 ) {
-    guard let center, let name else { return }
+    guard let center else { return }
+    guard let name else {
+        let function = "CFNotificationCenterPostNotificationWithOptions"
+        return UnthrownFailures.report(missing: "name", in: function, attempted: "post a notification")
+    }
     UnthrownFailures.report(in: "CFNotificationCenterPostNotificationWithOptions") {
         try center.post(name, object, userInfo, PostingOptions(rawValue: options))
     }

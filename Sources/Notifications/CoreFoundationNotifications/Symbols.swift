@@ -63,9 +63,11 @@ func removeObserver(
     _ name: UnsafeRawPointer?,
     _ object: UnsafeRawPointer?
 ) {
-    // CF-R1
-    guard let observer else { return }
     withCenter(center, "CFNotificationCenterRemoveObserver") { center throws in
+        // CF-R1
+        guard let observer else {
+            return reportMissing("observer", "CFNotificationCenterRemoveObserver", "remove an observer")
+        }
         try center.remove(observer, name: name, object: object)
     }
 }
@@ -74,9 +76,17 @@ func removeObserver(
 @c(CFNotificationCenterRemoveEveryObserver)
 @usableFromInline
 func removeEveryObserver(_ center: UnsafeRawPointer?, _ observer: UnsafeRawPointer?) {
-    // CF-R1
-    guard let observer else { return }
-    withCenter(center, "CFNotificationCenterRemoveEveryObserver") { center in center.removeEvery(observer) }
+    withCenter(center, "CFNotificationCenterRemoveEveryObserver") { center in
+        // CF-R1
+        guard let observer else {
+            return reportMissing("observer", "CFNotificationCenterRemoveEveryObserver", "remove an observer")
+        }
+        center.removeEvery(observer)
+    }
+}
+
+private func reportMissing(_ argument: String, _ function: String, _ attempted: String) {
+    UnthrownFailures.report(missing: argument, in: function, attempted: attempted)
 }
 
 // MARK: Posting
@@ -117,9 +127,9 @@ private func post(
     _ userInfo: UnsafeRawPointer?,
     _ options: PostingOptions
 ) {
-    // CF-P1
-    guard let name else { return }
     withCenter(center, function) { center throws in
+        // CF-P1
+        guard let name else { return reportMissing("name", function, "post a notification") }
         try center.post(name, object: object, userInfo: userInfo, options: options)
     }
 }

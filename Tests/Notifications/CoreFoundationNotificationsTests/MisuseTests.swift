@@ -12,7 +12,7 @@ struct MisuseTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("a NULL without a meaning does nothing")
+    @Test("a NULL without a meaning does nothing, and a missing observer or name is reported")
     func null() async throws {
         try await app.perform(
             "add NULL 1 n - 2",
@@ -38,6 +38,16 @@ struct MisuseTests {
         }
         let heard = try await app.everythingHeard().map { String($0.prefix { $0 != ":" }) }
         #expect(heard.sorted() == centers.map { "by 1 from \($0)" }.sorted())
+        for (function, argument) in [
+            ("RemoveObserver", "observer"), ("RemoveEveryObserver", "observer"),
+            ("PostNotification", "name"), ("PostNotificationWithOptions", "name"),
+        ] {
+            try await eventually("CFNotificationCenter\(function) reports it for each center") {
+                app.failures.split(separator: "\n").count { line in
+                    line.hasPrefix("CFNotificationCenter\(function): ") && line.contains("there is no \(argument),")
+                } == centers.count
+            }
+        }
     }
 
     @Test("another object in place of a center does nothing, and is reported")

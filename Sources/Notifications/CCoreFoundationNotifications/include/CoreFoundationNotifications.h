@@ -6,8 +6,9 @@
 // The functions return no errors. A function that fails writes a line to standard error, or tells the observers of UnthrownFailures in Swift's
 // module NotifyCenter, and does nothing else: there is no bus, a userInfo cannot travel, an object is no center, a surrogate stands alone in a
 // text. With one exception: without a bus, or where the bus refuses the rule, CFNotificationCenterAddObserver keeps the observer, which hears
-// once the bus is there and has accepted the rule. Where NULL has no meaning, the function does nothing and reports nothing. The suspension behaviour
-// 0 stands for coalesce; a number other than 0 to 4 registers with coalesce too, and is reported.
+// once the bus is there and has accepted the rule. Where NULL has no meaning, the function does nothing; it reports a
+// missing observer or name, unless the center is NULL too. The suspension behaviour 0 stands for coalesce; a number
+// other than 0 to 4 registers with coalesce too, and is reported.
 //
 // Two things to know in Swift 6. A closure literal at the top level of a program, given as callback, belongs to the main actor, and traps
 // when a local post calls it on another thread: write a function, or a global of type CFNotificationCallback in another file. And

@@ -1,9 +1,24 @@
+import DBusTransport
+
 // What the modules with Apple's functions share: these functions take pointers and throw nothing.
 
 extension UnthrownFailures {
     /// Does the work of a function that Apple declares without a way to throw, and reports what it throws.
     package static func report(in function: String, _ work: () throws -> Void) {
         do { try work() } catch { report(error, in: function) }
+    }
+
+    /// Reports that a caller has left out an argument without which a function does nothing.
+    package static func report(missing argument: String, in function: String, attempted: String) {
+        report(
+            DBusError(
+                .invalidArgument,
+                message: "there is no \(argument), so nothing was done",
+                attempted: attempted,
+                remedy: "pass the \(argument)"
+            ),
+            in: function
+        )
     }
 }
 

@@ -142,8 +142,10 @@ struct LocalCenterTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("nil for a center, a callback, a name or an observer does nothing")
+    @Test("nil for a center, a callback, a name or an observer does nothing, and the last two are reported")
     func nils() {
+        let failures = Heard()
+        let observation = UnthrownFailures.observe { failures.note($0.description) }
         let name = "com.example.local.nils"
         let callback: CFNotificationCallback = { _, observer, _, _, _ in
             Unmanaged<Observer>.fromOpaque(observer!).takeUnretainedValue().heard.note("called")
@@ -160,8 +162,22 @@ struct LocalCenterTests {
         CFNotificationCenterPostNotification(nil, CFNotificationName(name as CFString), nil, nil, true)
         CFNotificationCenterPostNotification(center, nil, nil, nil, true)
         CFNotificationCenterPostNotificationWithOptions(nil, nil, nil, nil, 0)
+        CFNotificationCenterPostNotificationWithOptions(center, nil, nil, nil, 0)
         #expect(observer.heard.all.isEmpty)
         post(center, name)
         #expect(observer.heard.all == ["called"])
+        observation.cancel()
+        for (function, attempted, argument) in [
+            ("RemoveObserver", "remove an observer", "observer"),
+            ("RemoveEveryObserver", "remove an observer", "observer"),
+            ("PostNotification", "post a notification", "name"),
+            ("PostNotificationWithOptions", "post a notification", "name"),
+        ] {
+            let report =
+                "CFNotificationCenter\(function): could not \(attempted): there is no \(argument), so nothing was done; "
+                + "pass the \(argument)"
+            // Other tests fail at the same time.
+            #expect(failures.all.contains(report))
+        }
     }
 }
