@@ -100,7 +100,10 @@ let bus = family(
 /// The centers, and Apple's spellings of them.
 let notifications = family(
     "Notifications",
-    library("NotifyCenter", "DBusTransport"),
+    // The messages between the library of notify(3) and its service, which posts reserved names for the Darwin center
+    // too; and the access rules.
+    library("NotifydProtocol", "DBusTransport CLinux"),
+    library("NotifyCenter", "NotifydProtocol DBusTransport"),
     library("NotifyCenterFoundation", "+center"),
     library("AppleNotifications", "NotifyCenterFoundation +center"),
     // What CoreFoundation's headers hide on Linux.
@@ -108,6 +111,7 @@ let notifications = family(
     library("CoreFoundationNotifications", "NotifyCenterFoundation CCoreFoundationNotifications +center"),
     // A process with a center, which carries out the commands of its standard input, for the tests between processes.
     program("center-probe", "NotifyCenter", path: "NotifyCenterTests/CenterProbe"),
+    .testTarget(name: "NotifydProtocolTests", dependencies: dependencies("NotifydProtocol DBusTransport")),
     tests("NotifyCenterTests", "notifyutil +center"),
     program("foundation-probe", "NotifyCenterFoundation", path: "NotifyCenterFoundationTests/FoundationProbe"),
     tests("NotifyCenterFoundationTests", "NotifyCenterFoundation +center"),
@@ -125,8 +129,6 @@ let notify3 = family(
     "Notify3",
     library("CNotify"),  // The headers.
     library("CDispatchQueues"),  // Queues and blocks of C callers.
-    // The messages between library and service, and the access rules that both apply.
-    library("NotifydProtocol", "DBusTransport CLinux"),
     // Tells when something changes at a path.
     library("FileWatching", "DBusTransport"),
     library("notify", "CNotify CDispatchQueues CLinux FileWatching NotifydProtocol +center"),
@@ -135,7 +137,6 @@ let notify3 = family(
     // What notifyutil and notify-center have in common.
     library("CommandSupport", "notify NotifydProtocol +center"),
     program("notifyutil", "CommandSupport CLinux notify NotifydProtocol ProjectVersion +center"),
-    .testTarget(name: "NotifydProtocolTests", dependencies: dependencies("NotifydProtocol DBusTransport")),
     tests("FileWatchingTests", "FileWatching DBusTransport"),
     // A process that calls notify(3) as its standard input says.
     program("notify-probe", "notify NotifyCenter", path: "NotifyTests/NotifyProbe"),

@@ -1,4 +1,5 @@
 public import DBusTransport
+import NotifydProtocol
 // The two names of the transport that this module's own API speaks of, so that its users import one module.
 @_exported public import enum DBusTransport.Bus
 @_exported public import struct DBusTransport.DBusError
@@ -24,6 +25,9 @@ public final class DarwinNotifyCenter: Sendable {
     /// The center on the bus that the environment names (``Bus/fromEnvironment``).
     public static let `default` = DarwinNotifyCenter()
 
+    /// Who may post which name.
+    private static let rules = MachineRules()
+
     private let center: BusCenter
 
     /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
@@ -44,11 +48,30 @@ public final class DarwinNotifyCenter: Sendable {
     /// Posts a name. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end waits
     /// 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
-    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; other codes where the bus cannot be reached or
-    ///   does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
+    /// The observers of notify(3) take a reserved name from notifyd alone: a name that `/etc/notify.conf` reserves, or one
+    /// that begins with `user.uid.`. So notifyd posts such a name for this process, if the process may post it. The call
+    /// blocks until notifyd has answered, 25 seconds at most.
+    ///
+    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused`` for
+    ///   a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot be read;
+    ///   other codes where the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that goes
+    ///   on may still deliver the post.
     public func post(_ name: NotificationName) throws(DBusError) {
-        try center.post(name)
+        guard try Self.isReserved(name) else { return try center.post(name) }
+        let call = try NotifydProtocol.call(.post, [.string(name.rawValue)])
+        _ = try connection().callAndWait(taking: call)
     }
+
+    private static func isReserved(_ name: NotificationName) throws(DBusError) -> Bool {
+        do throws(ConfigurationFileError) {
+            return !(try rules.read().isOpen(.write, name.rawValue))
+        } catch {
+            throw DBusError(.refused, message: "\(error)", attempted: "find out whether the name is reserved")
+        }
+    }
+
+    /// Posts a name without asking who may post it: for notifyd, and for a caller that has asked.
+    package func postUnchecked(_ name: NotificationName) throws(DBusError) { try center.post(name) }
 
     /// As ``post(_:)``, for a thread that must not wait: what a bus does not read at once is sent when it reads again. Where there is no bus, it is not
     /// posted, and no connection is made.

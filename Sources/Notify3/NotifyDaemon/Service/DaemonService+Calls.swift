@@ -137,7 +137,7 @@ extension DaemonService {
 
     /// Posts for a caller, or for the configuration.
     func post(_ name: String) throws(DBusError) {
-        try center.post(NotificationName(name))
+        try center.postUnchecked(NotificationName(name))
         unread.sentToAll()
     }
 }

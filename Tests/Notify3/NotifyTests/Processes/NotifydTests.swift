@@ -1,5 +1,6 @@
 import DBusTransport
 import Foundation
+import NotifyCenter
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
@@ -98,6 +99,25 @@ import Testing
             #expect(try await first.ask("post-and-read \(token) \(name)") == "check 1")
             #expect(try await first.ask("read \(token)") == "check 0")
         }
+    }
+
+    // Rules, a.5: receivers take a reserved name from notifyd alone.
+    @Test func aReservedNameThatTheDarwinCenterPostsIsHeard() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        defer { notifyd.kill() }
+        let name = "user.uid.\(geteuid()).menu"
+        let token = try await first.register("dispatch", name)
+        let center = DarwinNotifyCenter(bus: bus.bus)
+        let observation = try await center.observe(NotificationName(name), delivery: .immediate) { _ in }
+        try center.post(NotificationName(name))
+        try await eventually { first.calls(token) == 1 && observation.counts.delivered == 1 }
+    }
+
+    @Test func withoutNotifydTheDarwinCenterSaysThatAReservedNameIsNotPosted() throws {
+        let error = #expect(throws: DBusError.self) {
+            try DarwinNotifyCenter(bus: bus.bus).post(NotificationName("user.uid.\(geteuid()).menu"))
+        }
+        #expect(error?.code == .refused)
     }
 
     @Test func itsStatusIsWrittenWithTheCallersPermissions() async throws {
