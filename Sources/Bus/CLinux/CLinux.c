@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,8 @@
 #include <unistd.h>
 
 const char *CLinux_secureEnvironment(const char *name) { return secure_getenv(name); }
+
+int CLinux_isSecureExecution(void) { return getauxval(AT_SECURE) != 0; }
 
 void CLinux_nameThisThread(const char *name) { prctl(PR_SET_NAME, name); }
 

@@ -13,8 +13,11 @@ public enum Bus: Sendable, Hashable {
     public static let environmentVariable = "NOTIFY_CENTER_BUS"
 
     /// What `NOTIFY_CENTER_BUS` says (`session`, `system` or an address); the session bus where it is unset or empty.
+    ///
+    /// In a process with more rights than its user (set-user-ID, set-group-ID, file capabilities) all variables that
+    /// name buses count as unset.
     public static var fromEnvironment: Bus {
-        Bus(name: environment(environmentVariable) ?? "session")
+        Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session")
     }
 
     /// The bus of this name: `session`, `system`, or else an address.
@@ -44,10 +47,11 @@ public enum Bus: Sendable, Hashable {
             }
             return address
         case .system:
-            return environment("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"
+            return ProcessEnvironment.value("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/var/run/dbus/system_bus_socket"
         case .session:
-            if let address = environment("DBUS_SESSION_BUS_ADDRESS") { return address }
-            guard let runtime = environment("XDG_RUNTIME_DIR") else {
+            if let address = ProcessEnvironment.value("DBUS_SESSION_BUS_ADDRESS") { return address }
+            guard !ProcessEnvironment.isIgnored else { throw noTrustedSessionBus }
+            guard let runtime = ProcessEnvironment.value("XDG_RUNTIME_DIR") else {
                 throw noSessionBus("DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR are unset")
             }
             guard access("\(runtime)/bus", F_OK) == 0 else {
@@ -55,6 +59,15 @@ public enum Bus: Sendable, Hashable {
             }
             return "unix:path=\(escapedAddressValue("\(runtime)/bus"))"
         }
+    }
+
+    private var noTrustedSessionBus: DBusError {
+        DBusError(
+            .noBus,
+            message: "this process has more rights than its user, so the environment that names the bus is ignored",
+            attempted: "find the session bus",
+            remedy: "name the bus in the program (Bus.system or Bus.address), or give up the rights and start it anew"
+        )
     }
 
     private func noSessionBus(_ message: String) -> DBusError {
@@ -76,11 +89,6 @@ extension Bus: CustomStringConvertible {
         case .address(let address): address
         }
     }
-}
-
-/// An environment variable's value; `nil` where it is unset or empty.
-private func environment(_ name: String) -> String? {
-    text(getenv(name)).flatMap { $0.isEmpty ? nil : $0 }
 }
 
 /// A value as D-Bus addresses write it: all but a few characters as `%xx`.

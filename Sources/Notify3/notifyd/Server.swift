@@ -8,7 +8,7 @@ struct Server {
     private let options: DaemonService.Options
 
     init(_ invocation: Invocation) {
-        let starter = getenv("DBUS_STARTER_ADDRESS").map { String(cString: $0) }
+        let starter = ProcessEnvironment.value("DBUS_STARTER_ADDRESS")
         options = DaemonService.Options(
             bus: invocation.bus(starter: starter),
             configuration: invocation.configuration

@@ -13,6 +13,9 @@
 /// secure_getenv: NULL also in a process with more rights than its user.
 const char *CLinux_secureEnvironment(const char *name);
 
+/// Whether the process has more rights than its user (AT_SECURE): 1 or 0.
+int CLinux_isSecureExecution(void);
+
 /// Gives the calling thread a name, of which the kernel keeps 15 bytes.
 void CLinux_nameThisThread(const char *name);
 

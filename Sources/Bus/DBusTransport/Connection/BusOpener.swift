@@ -19,8 +19,7 @@ final class BusOpener: Sendable {
         _ attempted: String
     ) throws(DBusError) -> OpaquePointer {
         // Such an address starts a program. Opened on another thread, the program would inherit that thread's signal mask; and it has no queue to wait in.
-        let startsProgram = address.contains("unixexec:") || address.contains("autolaunch:")
-        if startsProgram { return try BusOpening.open(address, attempted) }
+        if BusAddress.startsProgram(address) { return try BusOpening.open(address, attempted) }
         if let earlier = leftBehind.withLock({ $0 }) {
             _ = try earlier.wait(by: deadline, other, attempted)
             leftBehind.withLock { if $0 === earlier { $0 = nil } }

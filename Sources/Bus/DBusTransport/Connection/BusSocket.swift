@@ -33,9 +33,7 @@ final class BusSocket: Sendable {
         meanwhile other: OtherWork? = nil
     ) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
-        guard !address.containsNUL else {
-            throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)
-        }
+        try BusAddress.check(address, attempted)
         guard dbus_threads_init_default() != 0 else { throw DBusMessage.outOfMemory(attempted) }
         let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
         let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)

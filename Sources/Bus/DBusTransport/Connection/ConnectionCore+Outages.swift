@@ -77,7 +77,7 @@ extension ConnectionCore {
     ) throws(DBusError) -> BusSocket {
         let fresh: BusSocket
         do throws(DBusError) {
-            fresh = try BusSocket(address: try bus.resolvedAddress(), opener: opener, by: limit)
+            fresh = try BusSocket(address: try resolvedAddress(), opener: opener, by: limit)
         } catch {
             noteFailure(error)
             // A bus that was there is one that is lost; one that never was has its own reason.
@@ -152,7 +152,7 @@ extension ConnectionCore {
             performJobs()
         }
         do throws(DBusError) {
-            _ = connected(try BusSocket(address: try bus.resolvedAddress(), opener: opener, meanwhile: jobs))
+            _ = connected(try BusSocket(address: try resolvedAddress(), opener: opener, meanwhile: jobs))
         } catch {
             noteFailure(error)
         }
@@ -274,7 +274,7 @@ extension DBusConnection {
     func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
         let core = core
         let thread = QuietThread.start("dbus-probe") { [weak self] in
-            let probe = try? BusSocket(address: try core.bus.resolvedAddress())
+            let probe = try? BusSocket(address: try core.resolvedAddress())
             let isServed = probe != nil
             self?.perform { found(isServed) }
         }

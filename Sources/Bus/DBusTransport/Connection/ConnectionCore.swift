@@ -73,6 +73,8 @@ final class ConnectionCore: Sendable {
     }
 
     let bus: Bus
+    /// The bus's address once it is known.
+    private let address: Locked<String?>
     let opener = BusOpener()
     let state: Locked<State>
     /// Wakes the reading thread.
@@ -98,9 +100,20 @@ final class ConnectionCore: Sendable {
     init(bus: Bus, connects: Bool) throws(DBusError) {
         self.bus = bus
         event = try EventDescriptor("open a D-Bus connection")
+        let address = connects ? try bus.resolvedAddress() : nil
+        self.address = Locked(address)
         let phase: Phase =
-            connects ? .connected(try BusSocket(address: try bus.resolvedAddress(), opener: opener)) : .lost(nil)
+            if let address { .connected(try BusSocket(address: address, opener: opener)) } else { .lost(nil) }
         state = Locked(State(phase: phase, wasConnected: connects))
+    }
+
+    /// The address to connect to. It stays the same for the life of the connection: a program may prepare its
+    /// environment for others while the connection is being restored.
+    func resolvedAddress() throws(DBusError) -> String {
+        if let known = address.withLock({ $0 }) { return known }
+        let found = try bus.resolvedAddress()
+        address.withLock { $0 = found }
+        return found
     }
 
     /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.

@@ -1,4 +1,3 @@
-import CLinux
 import DBusTransport
 import Glibc
 import Synchronization
@@ -14,8 +13,7 @@ package enum ConfigurationFile {
 
     /// What the environment names, else the standard path.
     package static var ofMachine: String {
-        if let path = CLinux_secureEnvironment(environmentVariable), path.pointee != 0 { return String(cString: path) }
-        return standardPath
+        ProcessEnvironment.value(environmentVariable) ?? standardPath
     }
 
     /// The bytes of a file that only root or this process's effective user can have written (Rules, a.5).

@@ -1,3 +1,4 @@
+import DBusTransport
 import FileWatching
 import Glibc
 import NotifydProtocol
@@ -53,7 +54,7 @@ enum StatusFile {
     }
 
     static func write(_ text: String) throws(StatusFileError) {
-        let runtime = (getenv("RUNTIME_DIRECTORY") ?? getenv("XDG_RUNTIME_DIR")).map { String(cString: $0) }
+        let runtime = ProcessEnvironment.value("RUNTIME_DIRECTORY") ?? ProcessEnvironment.value("XDG_RUNTIME_DIR")
         guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
             throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
         }

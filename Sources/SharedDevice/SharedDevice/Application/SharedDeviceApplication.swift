@@ -50,10 +50,9 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     private static func defaultStateDirectory(_ identifier: String) -> String {
-        let environment = ProcessInfo.processInfo.environment
         // A relative path is ignored: each working directory would have its own record.
-        let base = environment["XDG_STATE_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
-        return (base ?? "\(environment["HOME"] ?? ".")/.local/state") + "/" + identifier
+        let base = ProcessEnvironment.value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
+        return (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/state") + "/" + identifier
     }
 
     // MARK: The device

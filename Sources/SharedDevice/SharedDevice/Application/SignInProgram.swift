@@ -1,4 +1,3 @@
-import CLinux
 package import DBusTransport
 import FoundationEssentials
 import NotifyCenter
@@ -79,9 +78,7 @@ package struct SignInProgram: Sendable {
 
     private func path() throws(HelperProcess.Failure) -> String {
         if let program { return program }
-        if let path = CLinux_secureEnvironment(Self.variable).map({ String(cString: $0) }), path.hasPrefix("/") {
-            return path
-        }
+        if let path = ProcessEnvironment.value(Self.variable), path.hasPrefix("/") { return path }
         if let path = Self.places.first(where: FileManager.default.isExecutableFile(atPath:)) { return path }
         throw HelperProcess.Failure(
             "there is no \(Self.places.joined(separator: " and no ")); install the package shared-device"

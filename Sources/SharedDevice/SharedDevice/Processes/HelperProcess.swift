@@ -21,7 +21,7 @@ package final class HelperProcess: Sendable {
     /// How a program is started; as it stands, with nothing of this process but the variables.
     package struct Settings: Sendable {
         /// All of its variables.
-        package var environment = ProcessInfo.processInfo.environment
+        package var environment = ProcessEnvironment.isIgnored ? [:] : ProcessInfo.processInfo.environment
         /// Where its standard output goes.
         package var output = ProgramStart.Descriptor.nothing
         /// Where its standard error goes.

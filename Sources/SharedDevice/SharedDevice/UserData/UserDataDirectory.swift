@@ -1,3 +1,4 @@
+import DBusTransport
 import FoundationEssentials
 import Glibc
 
@@ -90,9 +91,8 @@ public struct UserDataDirectory: Sendable {
                 remedy: "Take the app's identifier, or give a path: UserDataDirectory(path:)"
             )
         }
-        let environment = ProcessInfo.processInfo.environment
-        let base = environment["XDG_DATA_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
-        try self.init(path: (base ?? "\(environment["HOME"] ?? ".")/.local/share") + "/" + name)
+        let base = ProcessEnvironment.value("XDG_DATA_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
+        try self.init(path: (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/share") + "/" + name)
     }
 
     /// The directory at this path, which is made if it is missing. Also deletes what a crash left half removed; a failure of that is reported

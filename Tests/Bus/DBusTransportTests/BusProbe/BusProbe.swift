@@ -3,13 +3,14 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A second process for tests that need one. Its arguments: the bus's address, the action, and how often to do it.
+/// A second process for tests that need one. Its arguments: the bus or “environment”, the action, and how often to do
+/// it.
 @main
 enum BusProbe {
     static func main() throws {
         let arguments = CommandLine.arguments
         guard arguments.count == 4, let count = Int(arguments[3]) else { exit(2) }
-        let bus = Bus.address(arguments[1])
+        let bus = arguments[1] == "environment" ? Bus.fromEnvironment : Bus(name: arguments[1])
         switch arguments[2] {
         case "observe-post-return": try observeAndPost(bus, count)
         case "observe-post-exit":
@@ -25,6 +26,8 @@ enum BusProbe {
             _exit(0)
         case "fork": try forkWhileBusy(bus, count)
         case "connect-in-tasks": try connectInTasks(bus, count)
+        case "connect": try connect(bus)
+        case "change-environment": try changeEnvironment(bus)
         case "end": try end(by: Int32(count))
         default: exit(2)
         }
@@ -126,6 +129,26 @@ enum BusProbe {
         }
         connected.wait()
         say("connected")
+    }
+
+    /// Says the error of an attempt to connect, or "connected".
+    private static func connect(_ bus: Bus) throws {
+        do throws(DBusError) {
+            _ = try DBusConnection.open(bus)
+            say("connected")
+        } catch {
+            say("\(error)")
+        }
+    }
+
+    /// Prepares the environment for a program that is started later, and says each time that the bus is back.
+    private static func changeEnvironment(_ bus: Bus) throws {
+        let connection = try DBusConnection.open(bus)
+        for name in [Bus.environmentVariable, "DBUS_SESSION_BUS_ADDRESS"] { setenv(name, "unix:path=/nonexistent", 1) }
+        let watching = try connection.onEvent { event in if case .restored = event { say("restored") } }
+        say("changed")
+        while readLine() != nil {}
+        withExtendedLifetime(watching) {}
     }
 
     private static func say(_ line: String) {
