@@ -49,7 +49,7 @@ final class BusSocket: Sendable {
             try watches.authenticate(connection, by: deadline, other, attempted)
             uniqueName = try watches.introduce(connection, by: deadline, other, attempted)
         } catch {
-            BusSocket.discard(connection)
+            if watches.isSocketIntact() { BusSocket.discard(connection) }
             throw error
         }
         self.connection = connection
@@ -61,6 +61,8 @@ final class BusSocket: Sendable {
     deinit {
         // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
         guard forkGeneration == ForkedChild.generation else { return }
+        // Otherwise libdbus would close a file of the program: its copy is left as it is.
+        guard watches.isSocketIntact() else { return }
         BusSocket.discard(connection)
     }
 
@@ -77,7 +79,7 @@ final class BusSocket: Sendable {
 
     /// The state of the socket after a call of libdbus.
     struct Standing {
-        /// False once the bus is gone; libdbus has taken its watches back by then.
+        /// False once the bus is gone, or the program has closed the socket; libdbus has no watches then.
         let isConnected: Bool
         /// Whether libdbus holds messages that the socket did not take.
         let hasUnsentMessages: Bool
@@ -85,7 +87,7 @@ final class BusSocket: Sendable {
         let descriptor: CInt
     }
 
-    var standing: Standing { access.withLock { _ in watches.standing } }
+    var standing: Standing { access.withLock { _ in watches.checkedStanding } }
 
     /// As the bus gave it when it admitted this connection.
     var busIdentifier: String? {
@@ -118,6 +120,7 @@ final class BusSocket: Sendable {
             if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
                 return .full
             }
+            guard watches.isSocketIntact() else { return .queued(watches.standing) }
             guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
             return .queued(watches.standing)
         }
@@ -152,7 +155,7 @@ final class BusSocket: Sendable {
 
     /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
-        access.withLock { _ in watches.transfer(events) }
+        access.withLock { _ in if watches.isSocketIntact() { watches.transfer(events) } }
     }
 
     enum Next {
@@ -167,9 +170,9 @@ final class BusSocket: Sendable {
         access.withLock { _ in
             // Unchecked: a message is handed over, and the lock's result must be free of the lock's state, which is nothing.
             nonisolated(unsafe) let message = dbus_connection_pop_message(connection)
-            guard let message else { return .none(watches.standing) }
+            guard let message else { return .none(watches.checkedStanding) }
             let isLast = dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS
-            return .message(message, last: isLast ? watches.standing : nil)
+            return .message(message, last: isLast ? watches.checkedStanding : nil)
         }
     }
 
@@ -181,12 +184,14 @@ final class BusSocket: Sendable {
         let standing = standing
         guard standing.isConnected else { return }
         shutdown(standing.descriptor, CInt(SHUT_WR))
-        readToEnd(standing.descriptor, by: deadline)
+        readToEnd(by: deadline)
     }
 
-    private func readToEnd(_ descriptor: CInt, by deadline: ContinuousClock.Instant) {
+    private func readToEnd(by deadline: ContinuousClock.Instant) {
         withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { buffer in
             while true {
+                let descriptor = standing.descriptor
+                guard descriptor >= 0 else { return }
                 let count = recv(descriptor, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
                 if count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR) { return }
                 guard ContinuousClock.now < deadline else { return }
@@ -208,15 +213,34 @@ private final class WatchList: @unchecked Sendable {
 
     // Unchecked: touched with the socket's `access` held only.
     private var watches: [Watch] = []
-    /// What they watch; negative where there is nothing to watch.
-    private var descriptor: CInt = -1
+    /// Whether the program has closed the socket, so that the connection of libdbus is left as it is.
+    private var isAbandoned = false
+    /// What they watch.
+    private var socket = OwnedDescriptor.none
 
     var standing: BusSocket.Standing {
         BusSocket.Standing(
             isConnected: !watches.isEmpty,
             hasUnsentMessages: hasUnsentMessages,
-            descriptor: descriptor
+            descriptor: socket.number
         )
+    }
+
+    /// The standing after ``isSocketIntact()``.
+    var checkedStanding: BusSocket.Standing {
+        _ = isSocketIntact()
+        return standing
+    }
+
+    /// Whether libdbus may read, write and close the number of its socket. Once the program has closed it, the
+    /// connection counts as lost.
+    func isSocketIntact() -> Bool {
+        if isAbandoned { return false }
+        if socket == .none || socket.isIntact { return true }
+        isAbandoned = true
+        watches = []
+        forgetSocket()
+        return false
     }
 
     /// libdbus enables the watch for writing while it holds messages that the socket did not take.
@@ -227,7 +251,7 @@ private final class WatchList: @unchecked Sendable {
         handle(ready)
         guard ready & CShort(POLLIN) != 0 else { return }
         var available: CInt = 0
-        guard ioctl(descriptor, UInt(FIONREAD), &available) == 0 else { return }
+        guard ioctl(socket.number, UInt(FIONREAD), &available) == 0 else { return }
         let rounds = min(Int(available), Self.bytesOfTurn) / Self.bytesOfRead
         for _ in 0..<rounds where !watches.isEmpty { handle(CShort(POLLIN)) }
     }
@@ -304,7 +328,8 @@ private final class WatchList: @unchecked Sendable {
     ) throws(DBusError) {
         guard ContinuousClock.now < deadline else { throw .stoppedBus(what, attempted) }
         let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
-        handle(other.whileWaiting(for: events, of: descriptor, until: deadline))
+        let ready = other.whileWaiting(for: events, of: socket.number, until: deadline)
+        if isSocketIntact() { handle(ready) }
     }
 
     private static func flags(_ events: CShort) -> UInt32 {
@@ -346,9 +371,9 @@ private final class WatchList: @unchecked Sendable {
             (flags & DBUS_WATCH_READABLE.rawValue != 0 ? CShort(POLLIN) : 0)
             | (flags & DBUS_WATCH_WRITABLE.rawValue != 0 ? CShort(POLLOUT) : 0)
         watches.append(Watch(pointer: watch, events: events, isEnabled: dbus_watch_get_enabled(watch) != 0))
-        guard descriptor < 0 else { return }
-        descriptor = dbus_watch_get_unix_fd(watch)
-        ForkedChild.add(descriptor)
+        guard socket == .none else { return }
+        socket = OwnedDescriptor(dbus_watch_get_unix_fd(watch))
+        ForkedChild.add(socket)
     }
 
     private func toggle(_ watch: OpaquePointer) {
@@ -359,9 +384,13 @@ private final class WatchList: @unchecked Sendable {
     /// libdbus takes the watches back before it closes what they watch.
     private func remove(_ watch: OpaquePointer) {
         watches.removeAll { $0.pointer == watch }
-        guard watches.isEmpty, descriptor >= 0 else { return }
-        ForkedChild.remove(descriptor)
-        descriptor = -1
+        if watches.isEmpty { forgetSocket() }
+    }
+
+    private func forgetSocket() {
+        guard socket != .none else { return }
+        ForkedChild.remove(socket)
+        socket = .none
     }
 
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {

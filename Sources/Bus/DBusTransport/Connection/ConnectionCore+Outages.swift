@@ -167,7 +167,7 @@ extension ConnectionCore {
 
     private func sleepWhileLost(_ duration: Duration) {
         let end = ContinuousClock.now + duration
-        // The eventfd cuts it short only when the connection is closed; after other wake-ups it sleeps on.
+        // The event cuts it short only when the connection is closed; after other wake-ups it sleeps on.
         while case .lost = state.withLock({ $0.phase }), .now < end {
             performJobs()
             _ = poll(nil, until: end)

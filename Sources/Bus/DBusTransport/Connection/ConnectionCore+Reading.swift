@@ -71,8 +71,8 @@ struct DeferredMessages {
 
 // MARK: - The reading thread
 
-/// The one thread that reads a connection (architecture, D3): it polls the descriptor and an eventfd, lets libdbus transfer
-/// without waiting, hands each message on, and restores the connection when the bus was lost.
+/// The one thread that reads a connection (architecture, D3): it polls the socket and an event descriptor, lets libdbus
+/// transfer without waiting, hands each message on, and restores the connection when the bus was lost.
 extension ConnectionCore {
     var isOnReadingThread: Bool { readingThread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
@@ -172,8 +172,9 @@ extension ConnectionCore {
         if events != 0 { socket.transfer(events) }
     }
 
-    /// Sleeps until the socket, the eventfd or a deadline; returns the socket's events.
+    /// Sleeps until the socket, the event descriptor or a deadline; returns the socket's events.
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
+        if event.restoreIfClosed(), event.descriptor >= 0 { return 0 }
         let awaitsRoom = standing?.hasUnsentMessages == true
         // Only while it sleeps: what is queued before it wakes, it finds when it looks at the socket again.
         if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
@@ -182,6 +183,8 @@ extension ConnectionCore {
         // A negative descriptor is passed over.
         descriptors.0.fd = standing?.descriptor ?? -1
         descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
+        // Without a descriptor that wakes it, this thread looks for work by itself.
+        let deadline = event.descriptor < 0 ? min(deadline ?? .now + .seconds(1), .now + .seconds(1)) : deadline
         let timeout = deadline.map(milliseconds(until:)) ?? -1
         withUnsafeMutableBytes(of: &descriptors) { bytes in
             _ = Glibc.poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)

@@ -91,32 +91,63 @@ package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
     return Int32(clamping: min(seconds, 2_000_000) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
 }
 
-/// An eventfd: any thread signals, one polls.
+/// A descriptor that becomes readable when any thread signals; one thread polls it.
+///
+/// A pair of sockets, because an eventfd cannot be told from a file that the program opens under the same number. When
+/// the program closes the end for writing, the thread that polls the other one wakes.
 package struct EventDescriptor: ~Copyable {
-    package let descriptor: CInt
+    private let reading: Atomic<UInt64>
+    private let writing: Atomic<UInt64>
+
+    /// What to poll. Negative if the program has closed it and the system grants no other one.
+    package var descriptor: CInt { OwnedDescriptor(bits: reading.load(ordering: .acquiring)).number }
 
     /// - Parameter purpose: what it is for, as errors say it was attempted.
     package init(_ purpose: String) throws(DBusError) {
-        descriptor = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
-        guard descriptor >= 0 else {
+        guard let (reading, writing) = OwnedDescriptor.pair(isBlocking: false) else {
             throw DBusError(
                 .noResources,
-                message: "eventfd failed: \(String(cString: strerror(errno)))",
+                message: "socketpair failed: \(String(cString: strerror(errno)))",
                 attempted: purpose,
                 remedy: "raise the limit of open files (ulimit -n)"
             )
         }
+        self.reading = Atomic(reading.bits)
+        self.writing = Atomic(writing.bits)
     }
 
-    deinit { close(descriptor) }
+    deinit {
+        OwnedDescriptor(bits: reading.load(ordering: .acquiring)).close()
+        OwnedDescriptor(bits: writing.load(ordering: .acquiring)).close()
+    }
 
     package func signal() {
-        // A full counter (EAGAIN) is a descriptor that is readable already.
-        _ = eventfd_write(descriptor, 1)
+        let writing = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
+        guard writing.isIntact else { return }
+        // If the sockets take no more (EAGAIN), the descriptor is readable already.
+        _ = send(writing.number, "!", 1, CInt(MSG_NOSIGNAL))
     }
 
+    /// Makes it unreadable. Called by the thread that polls.
     package func clear() {
-        var count: eventfd_t = 0
-        _ = eventfd_read(descriptor, &count)
+        if restoreIfClosed() { return }
+        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+            while recv(descriptor, buffer.baseAddress, buffer.count, 0) == buffer.count {}
+        }
+    }
+
+    /// Opens another pair if the program has closed an end of this one. Called by the thread that polls.
+    ///
+    /// - Returns: whether an end was closed: signals may be lost.
+    package func restoreIfClosed() -> Bool {
+        let oldReading = OwnedDescriptor(bits: reading.load(ordering: .acquiring))
+        let oldWriting = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
+        if oldReading.isIntact, oldWriting.isIntact { return false }
+        oldReading.close()
+        oldWriting.close()
+        let (reading, writing) = OwnedDescriptor.pair(isBlocking: false) ?? (.none, .none)
+        self.reading.store(reading.bits, ordering: .releasing)
+        self.writing.store(writing.bits, ordering: .releasing)
+        return true
     }
 }

@@ -23,7 +23,7 @@ final class DescriptorChannel: NoticeSink {
 
     /// The caller's end, inherited across exec.
     let descriptor: CInt
-    private let ownReadEnd: CInt
+    private let ownReadEnd: OwnedDescriptor
     /// Closed with its last user, because Dispatch may be looking at it after its source was cancelled.
     private let writeEnd: Descriptor
     private let state = Locked(State())
@@ -33,7 +33,7 @@ final class DescriptorChannel: NoticeSink {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { return nil }
         descriptor = dup(ends[0])
-        (ownReadEnd, writeEnd) = (ends[0], Descriptor(ends[1]))
+        (ownReadEnd, writeEnd) = (OwnedDescriptor(ends[0]), Descriptor(ends[1]))
         guard descriptor >= 0 else {
             _ = Glibc.close(ends[0])
             return nil
@@ -47,7 +47,8 @@ final class DescriptorChannel: NoticeSink {
     /// Whether the number still belongs to this pipe: the caller may have closed it, and another file may have it now.
     var isIntact: Bool {
         var (own, callers) = (stat(), stat())
-        return fstat(ownReadEnd, &own) == 0 && fstat(descriptor, &callers) == 0 && own.st_ino == callers.st_ino
+        return ownReadEnd.isIntact && fstat(ownReadEnd.number, &own) == 0 && fstat(descriptor, &callers) == 0
+            && own.st_ino == callers.st_ino
             && own.st_dev == callers.st_dev
     }
 
@@ -85,7 +86,7 @@ final class DescriptorChannel: NoticeSink {
         }
         guard isFirst else { return }
         if isIntact { _ = Glibc.close(descriptor) }
-        _ = Glibc.close(ownReadEnd)
+        ownReadEnd.close()
         room?.cancel()
     }
 
@@ -117,7 +118,10 @@ final class DescriptorChannel: NoticeSink {
 
     /// All 4 bytes or none: less than PIPE_BUF (pipe(7)).
     private func write(_ token: CInt) -> Bool {
-        withUnsafeBytes(of: token.bigEndian) { bytes in
+        // The program may have closed it and have a file of its own under the number: then the token is lost, and
+        // nothing waits for room.
+        guard writeEnd.isIntact else { return true }
+        return withUnsafeBytes(of: token.bigEndian) { bytes in
             while true {
                 if Glibc.write(writeEnd.number, bytes.baseAddress, bytes.count) == bytes.count { return true }
                 guard errno == EINTR else { return false }
@@ -126,11 +130,14 @@ final class DescriptorChannel: NoticeSink {
     }
 }
 
-/// An open descriptor; its end of life closes it.
+/// An open descriptor; its end of life closes it, unless the program has done so.
 private final class Descriptor: Sendable {
-    let number: CInt
+    private let descriptor: OwnedDescriptor
+    var number: CInt { descriptor.number }
+    /// Whether the number still means it.
+    var isIntact: Bool { descriptor.isIntact }
 
-    init(_ number: CInt) { self.number = number }
+    init(_ number: CInt) { descriptor = OwnedDescriptor(number) }
 
-    deinit { close(number) }
+    deinit { descriptor.close() }
 }

@@ -28,6 +28,7 @@ enum BusProbe {
         case "connect-in-tasks": try connectInTasks(bus, count)
         case "connect": try connect(bus)
         case "change-environment": try changeEnvironment(bus)
+        case "close-descriptors": try closeDescriptors(bus, reads: count > 0)
         case "end": try end(by: Int32(count))
         default: exit(2)
         }
@@ -148,6 +149,34 @@ enum BusProbe {
         let watching = try connection.onEvent { event in if case .restored = event { say("restored") } }
         say("changed")
         while readLine() != nil {}
+        withExtendedLifetime(watching) {}
+    }
+
+    /// Closes all descriptors from 3 on and opens files under their numbers, as daemons do; says "restored", "heard"
+    /// and "untouched".
+    private static func closeDescriptors(_ bus: Bus, reads: Bool) throws {
+        let connection = try DBusConnection.open(bus)
+        let rule = MatchRule(interface: "org.example.Ping")
+        if reads {
+            kept = (
+                try connection.addMatch(rule),
+                connection.onSignal { message in if message.interface == "org.example.Ping" { say("heard") } }
+            )
+        }
+        let watching = reads ? try connection.onEvent { if case .restored = $0 { say("restored") } } : nil
+        for descriptor in (3..<CInt(1024)).reversed() { close(descriptor) }
+        let files = (0..<16).map { _ in fileno(tmpfile()) }
+        if reads { _ = readLine() }
+        try connection.send(try .signal(path: "/a", interface: "org.example.Ping", member: "Ping"))
+        try connection.flush()
+        // The connection's end closes nothing of the program's either.
+        connection.close()
+        let isUntouched = files.allSatisfy { file in
+            var status = stat()
+            return fstat(file, &status) == 0 && status.st_mode & S_IFMT == S_IFREG && status.st_size == 0
+                && lseek(file, 0, SEEK_CUR) == 0
+        }
+        say(isUntouched ? "untouched" : "touched")
         withExtendedLifetime(watching) {}
     }
 

@@ -165,6 +165,28 @@ static void numbers_come_again(void) {
     EXPECT(file_of(fd) != file);
 }
 
+// A daemon closes all descriptors from 3 on and opens files under the numbers. They are its own: the library writes to
+// none, and closes none.
+static void the_program_closes_all(void) {
+    enum { COUNT = 16 };
+    int fd = -1, local = -1, global = -1;
+    EXPECT_OK(notify_register_file_descriptor("self.org.example.closed", &fd, 0, &local));
+    EXPECT_OK(notify_register_check("org.example.closed", &global));
+    for (int number = 1023; number > 2; number--) close(number);
+    FILE *files[COUNT];
+    for (int i = 0; i < COUNT; i++) files[i] = tmpfile();
+    EXPECT_OK(notify_post("self.org.example.closed"));
+    // The library finds the bus again by itself.
+    for (int i = 0; i < 10000 && notify_post("org.example.closed") != NOTIFY_STATUS_OK; i++) usleep(1000);
+    EXPECT_OK(notify_post("org.example.closed"));
+    EXPECT_OK(notify_cancel(local));
+    EXPECT_OK(notify_cancel(global));
+    for (int i = 0; i < COUNT; i++) {
+        struct stat status;
+        EXPECT(files[i] && fstat(fileno(files[i]), &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0);
+    }
+}
+
 int main(int argc, char **argv) {
     take_role(argc, argv);
     tokens_arrive();
@@ -174,5 +196,6 @@ int main(int argc, char **argv) {
     cancelling_one_token_leaves_the_others();
     ports();
     numbers_come_again();
+    the_program_closes_all();
     return finish();
 }
