@@ -266,7 +266,7 @@ public final class DBusConnection: Sendable {
     public struct Statistics: Sendable, Hashable {
         /// Different rules in use.
         public let matchRules: Int
-        /// Those of them that the bus refused for their number, so that a broader rule stands in for them.
+        /// Those of them that a broader rule stands in for, because the bus refused more rules.
         public let coveredMatchRules: Int
         /// Those of them that are not in force: the bus is lost, has refused them, or has not answered so far.
         public let matchRulesNotInForce: Int

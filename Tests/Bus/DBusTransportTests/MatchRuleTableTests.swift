@@ -161,6 +161,61 @@ struct MatchRuleTableTests {
         #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
     }
 
+    /// Retains rules, of which the bus grants the first ones and refuses the last one, and then grants the fallback.
+    ///
+    /// - Returns: the handles, and what the table does once the fallback is in force.
+    private mutating func cover(granting count: Int) throws -> (handles: [Int], actions: [MatchRuleTable.Action]) {
+        var handles: [Int] = []
+        for index in 0..<count {
+            let (handle, _, actions) = rules.retain(numbered(index), fallback: broad, waiter: index)
+            handles.append(handle)
+            _ = try rules.answer(numbered(index), of: actions)
+        }
+        let (handle, _, actions) = rules.retain(numbered(count), fallback: broad, waiter: count)
+        let covering = try rules.answer(numbered(count), of: actions, error: limit)
+        return (handles + [handle], try rules.answer(broad, of: covering.actions).actions)
+    }
+
+    private func numbered(_ index: Int) -> MatchRule { MatchRule(interface: "org.example.N\(index)") }
+
+    @Test("once the fallback is in force, the rules that it stands in for are given back")
+    mutating func givingBack() throws {
+        // Asked for before the limit, and granted after the fallback.
+        let slow = rules.retain(rule, fallback: broad, waiter: -1)
+        let covered = try cover(granting: 4)
+        #expect(covered.actions == (0..<4).map { .remove(numbered($0)) })
+        #expect(try rules.answer(rule, of: slow.actions).actions == [.remove(rule)])
+        #expect(rules.table.coveredCount == 6 && rules.table.notInForceCount == 0)
+        #expect(rules.release(covered.handles[0]).isEmpty, "the bus does not have it any more")
+    }
+
+    @Test("when half of the rules are gone, the rest are requested again, and then the fallback is given back")
+    mutating func fewerRules() throws {
+        let covered = try cover(granting: 4)
+        for handle in covered.handles[..<2] { #expect(rules.release(handle).isEmpty) }
+        let requests = rules.release(covered.handles[2])
+        #expect(requests.count == 2 && rules.table.notInForceCount == 0, "the fallback is in force meanwhile")
+        #expect(try rules.answer(numbered(3), of: requests).actions.isEmpty)
+        let joining = rules.retain(other, fallback: broad, waiter: 5)
+        #expect(joining.retention.name == "in force")
+        #expect(try rules.answer(numbered(4), of: requests).actions.isEmpty, "one is missing")
+        #expect(try rules.answer(other, of: joining.actions).actions == [.remove(broad)])
+        #expect(rules.table.count == 3 && rules.table.coveredCount == 0 && rules.table.notInForceCount == 0)
+        #expect(rules.release(joining.handle) == [.remove(other)])
+    }
+
+    @Test("if the bus grants fewer rules than are left, the fallback goes on")
+    mutating func stillTooMany() throws {
+        let covered = try cover(granting: 4)
+        let requests = covered.handles[..<3].flatMap { rules.release($0) }
+        _ = try rules.answer(numbered(3), of: requests)
+        let refusal = try rules.answer(numbered(4), of: requests, error: limit)
+        #expect(refusal.actions == [.remove(numbered(3))] && refusal.error == nil)
+        #expect(rules.table.coveredCount == 2 && rules.table.notInForceCount == 0)
+        #expect(rules.release(covered.handles[3]).isEmpty)
+        #expect(rules.release(covered.handles[4]) == [.remove(broad)] && rules.table.count == 0)
+    }
+
     @Test("if the fallback has no place either, all waiters fail")
     mutating func noPlaceAtAll() throws {
         let only = rules.retain(rule, fallback: broad, waiter: 1)

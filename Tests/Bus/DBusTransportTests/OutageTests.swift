@@ -144,6 +144,30 @@ struct OutageTests {
         }
     }
 
+    @Test("a connection whose rules become few again receives only what it asked for")
+    func fewerRules() async throws {
+        let bus = try PrivateBus(.init(matchRulesPerConnection: 20))
+        let connection = try DBusConnection.open(bus.bus)
+        let others = Locked(0)
+        let handler = connection.onSignal { message in
+            if message.interface == "org.example.Other" { others.withLock { $0 += 1 } }
+        }
+        var leases: [MatchRuleLease] = []
+        for index in 0..<40 {
+            let rule = MatchRule(path: "/a", interface: "org.example.N\(index)")
+            leases.append(try await connection.addMatch(rule, fallback: MatchRule(path: "/a")))
+        }
+        leases.removeLast(36)
+        try await eventually("the broad rule is given back") {
+            let before = others.withLock { $0 }
+            try? connection.send(try .signal(path: "/a", interface: "org.example.Other", member: "Other"))
+            await onThread { try? connection.flush() }
+            return others.withLock { $0 } == before
+        }
+        #expect(connection.statistics.coveredMatchRules == 0 && connection.statistics.matchRulesNotInForce == 0)
+        withExtendedLifetime((leases, handler)) {}
+    }
+
     // MARK: Stopped
 
     @Test(

@@ -3,10 +3,14 @@
 ///
 /// A rule stays in the table for as long as it has a user, whatever the bus said of it: a new connection is asked for it again.
 ///
-/// A bus limits the rules of one connection. When it refuses one for that reason, the broader `fallback` takes its place, and the place
-/// of every later rule with that fallback; the process then filters out what nobody asked for. The fallback needs a place of its own.
-/// From ``spareThreshold`` rules on the table therefore holds a spare rule that matches nothing, and gives it up at the limit, so that
-/// the fallback takes the spare's place, not that of a rule in use.
+/// A bus limits the rules of one connection, or of all connections of a user. When it refuses one for that reason, the
+/// broader `fallback` takes the place of every rule with that fallback: once it is in force, the table gives those
+/// rules back, and the process filters out what nobody asked for. When half of them have lost their users, the table
+/// requests the rest again, and then gives the fallback back.
+///
+/// The fallback needs a place of its own. From ``spareThreshold`` rules on the table therefore holds a spare rule that
+/// matches nothing, and gives it up at the limit, so that the fallback takes the spare's place, not that of a rule in
+/// use.
 struct MatchRuleTable {
     /// Called once: with `nil` when the rule is in force, or with the reason why it is not.
     typealias Waiter = @Sendable (DBusError?) -> Void
@@ -66,6 +70,22 @@ struct MatchRuleTable {
         var waiters: [Waiter] = []
     }
 
+    /// The rules that have one fallback.
+    private struct Group {
+        var count = 0
+        /// Those that the bus holds.
+        var activeCount = 0
+        /// Present while the fallback stands in for them, or is about to.
+        var standIn: StandIn?
+    }
+
+    private struct StandIn {
+        /// How many rules of the group the bus held when it granted no more.
+        var limit: Int
+        /// Whether the rules are requested again, to be in force before the fallback ends.
+        var isEnding = false
+    }
+
     private enum Spare {
         case none
         case held(ticket: UInt64)
@@ -78,11 +98,13 @@ struct MatchRuleTable {
     private var freeHandles: [Int] = []
     private var handles: [MatchRule: Int] = [:]
     private var nextTicket: UInt64 = 1
-    /// Fallbacks that stand in for rules. The table is a user of each of them until the connection is lost.
+    /// By fallback.
+    private var groups: [MatchRule: Group] = [:]
+    /// Fallbacks that stand in for rules. The table is a user of each of them.
     private var fallbacks: Set<MatchRule> = []
     private var spare = Spare.none
 
-    static let spareThreshold = 64
+    static let spareThreshold = 8
     /// Matches nothing: no bus gives out the unique name `:0.0`.
     static let spareRule = MatchRule(signalFrom: ":0.0", member: "Spare")
 
@@ -106,9 +128,14 @@ struct MatchRuleTable {
     private func isInForce(_ entry: Entry) -> Bool {
         switch entry.standing {
         case .active: true
-        case .covered: entry.fallback.map { standing(of: $0) == .active } ?? false
-        case .requested, .absent: false
+        case .covered, .requested: entry.fallback.map(isInForce(asFallback:)) ?? false
+        case .absent: false
         }
+    }
+
+    /// Whether the rule stands in for others, and the bus holds it.
+    private func isInForce(asFallback rule: MatchRule) -> Bool {
+        fallbacks.contains(rule) && standing(of: rule) == .active
     }
 
     // MARK: Users
@@ -132,6 +159,8 @@ struct MatchRuleTable {
         switch entries[handle]?.standing {
         case .active:
             return (handle, .inForce, [])
+        case .requested where coverage(of: handle) == .active:
+            return (handle, .inForce, [])
         case .requested(_, isLate: true):
             return (handle, .failed(.noAnswer("add the match rule \(rule)")), [])
         case .requested:
@@ -139,11 +168,13 @@ struct MatchRuleTable {
             return (handle, .pending, [])
         case .covered, .absent, nil:
             switch coverage(of: handle) {
+            case .active where isEnding(fallbackOf: handle):
+                return (handle, .inForce, request(handle))
             case .active:
-                entries[handle]?.standing = .covered
+                set(handle, .covered)
                 return (handle, .inForce, [])
             case .requested:
-                entries[handle]?.standing = .covered
+                set(handle, .covered)
                 entries[handle]?.waiters.append(waiter)
                 return (handle, .pending, [])
             case .none:
@@ -162,12 +193,13 @@ struct MatchRuleTable {
         }
         remove(handle)
         // The answer to a request under way finds no entry, and gives the rule back.
-        if case .active = entry.standing { return [.remove(entry.rule)] }
-        return []
+        let removal: [Action] = if case .active = entry.standing { [.remove(entry.rule)] } else { [] }
+        return removal + (entry.fallback.map { endStandIn(of: $0) } ?? [])
     }
 
     private mutating func insert(_ rule: MatchRule, fallback: MatchRule?, isBroad: Bool) -> Int {
         let entry = Entry(rule: rule, fallback: fallback, isBroad: isBroad, users: 0)
+        if let fallback { groups[fallback, default: Group()].count += 1 }
         let handle: Int
         if let free = freeHandles.popLast() {
             entries[free] = entry
@@ -181,10 +213,24 @@ struct MatchRuleTable {
     }
 
     private mutating func remove(_ handle: Int) {
+        set(handle, .absent)
         guard let entry = entries[handle] else { return }
+        if let fallback = entry.fallback {
+            groups[fallback]?.count -= 1
+            if groups[fallback]?.count == 0, groups[fallback]?.standIn == nil { groups[fallback] = nil }
+        }
         handles[entry.rule] = nil
         entries[handle] = nil
         freeHandles.append(handle)
+    }
+
+    private mutating func set(_ handle: Int, _ standing: Standing) {
+        guard let entry = entries[handle] else { return }
+        if let fallback = entry.fallback {
+            if case .active = entry.standing { groups[fallback]?.activeCount -= 1 }
+            if case .active = standing { groups[fallback]?.activeCount += 1 }
+        }
+        entries[handle]?.standing = standing
     }
 
     // MARK: Answers of the bus
@@ -200,22 +246,36 @@ struct MatchRuleTable {
             // The copy of a rule that nobody needs any more.
             return Answer(actions: error == nil ? [.remove(rule)] : [])
         }
-        guard let error else {
-            entries[handle]?.standing = .active
-            return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
-        }
+        guard let error else { return granted(rule, handle) }
         if error.code == .timedOut {
-            entries[handle]?.standing = .requested(ticket: request.ticket, isLate: true)
+            set(handle, .requested(ticket: request.ticket, isLate: true))
             return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule), error: error)
         }
         // Without a name it is an error of this process, and not the bus's limit of rules.
         if error.code == .limitsExceeded, error.name != nil {
-            if let fallback = entries[handle]?.fallback { return cover(handle, by: fallback) }
+            if let fallback = entries[handle]?.fallback {
+                let actions = keepStandIn(of: fallback)
+                var answer = cover(handle, by: fallback)
+                answer.actions += actions
+                return answer
+            }
             if entries[handle]?.isBroad == true, isSpareHeld {
                 return Answer(actions: giveUpSpare() + self.request(handle))
             }
         }
         return refuse(handle, error)
+    }
+
+    private mutating func granted(_ rule: MatchRule, _ handle: Int) -> Answer {
+        set(handle, .active)
+        var answer = Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
+        if fallbacks.contains(rule) { answer.actions += giveBack(coveredBy: rule) + endStandIn(of: rule) }
+        if let fallback = entries[handle]?.fallback, isInForce(asFallback: fallback) {
+            // While the fallback ends, this may have been the last rule that was missing. Otherwise the request is
+            // older than the fallback.
+            answer.actions += isEnding(fallbackOf: handle) ? endStandIn(of: fallback) : giveBack(handle)
+        }
+        return answer
     }
 
     private mutating func spareAnswered(_ request: Request, _ error: DBusError?) -> Answer {
@@ -228,11 +288,15 @@ struct MatchRuleTable {
 
     /// Has the fallback stand in for the rule, and asks for it if it is not there yet.
     private mutating func cover(_ handle: Int, by fallback: MatchRule) -> Answer {
-        entries[handle]?.standing = .covered
+        set(handle, .covered)
         let broad = handles[fallback] ?? insert(fallback, fallback: nil, isBroad: true)
-        if fallbacks.insert(fallback).inserted { entries[broad]?.users += 1 }
+        if fallbacks.insert(fallback).inserted {
+            entries[broad]?.users += 1
+            let limit = groups[fallback]?.activeCount ?? 0
+            groups[fallback]?.standIn = StandIn(limit: limit)
+        }
         switch entries[broad]?.standing {
-        case .active: return Answer(waiters: takeWaiters(of: handle))
+        case .active: return Answer(waiters: takeWaiters(of: handle), actions: giveBack(coveredBy: fallback))
         case .requested(_, isLate: true):
             return Answer(waiters: takeWaiters(of: handle), error: .noAnswer("add the match rule \(fallback)"))
         case .requested: return Answer()
@@ -241,13 +305,12 @@ struct MatchRuleTable {
     }
 
     private mutating func refuse(_ handle: Int, _ error: DBusError) -> Answer {
-        entries[handle]?.standing = .absent
+        set(handle, .absent)
         var waiters = takeWaiters(of: handle)
         if let rule = entries[handle]?.rule, fallbacks.contains(rule) {
             waiters += takeWaiters(coveredBy: rule)
             uncover(rule)
-            fallbacks.remove(rule)
-            dropUse(byTableOf: handle)
+            dropUse(byTableOf: rule)
         }
         return Answer(waiters: waiters, error: error)
     }
@@ -273,12 +336,63 @@ struct MatchRuleTable {
     }
 
     private mutating func uncover(_ fallback: MatchRule) {
-        for handle in covered(by: fallback) { entries[handle]?.standing = .absent }
+        for handle in covered(by: fallback) { set(handle, .absent) }
     }
 
-    private mutating func dropUse(byTableOf handle: Int) {
+    /// Ends the table's own use of a fallback.
+    private mutating func dropUse(byTableOf fallback: MatchRule) {
+        fallbacks.remove(fallback)
+        groups[fallback]?.standIn = nil
+        if groups[fallback]?.count == 0 { groups[fallback] = nil }
+        guard let handle = handles[fallback] else { return }
         entries[handle]?.users -= 1
         if let users = entries[handle]?.users, users <= 0 { remove(handle) }
+    }
+
+    // MARK: Rules that a fallback stands in for
+
+    /// Gives a rule back that a fallback in force stands in for.
+    private mutating func giveBack(_ handle: Int) -> [Action] {
+        guard let entry = entries[handle], case .active = entry.standing else { return [] }
+        set(handle, .covered)
+        return [.remove(entry.rule)]
+    }
+
+    private mutating func giveBack(coveredBy fallback: MatchRule) -> [Action] {
+        guard let group = groups[fallback], group.activeCount > 0 else { return [] }
+        return entries.indices.flatMap { entries[$0]?.fallback == fallback ? giveBack($0) : [] }
+    }
+
+    private func isEnding(fallbackOf handle: Int) -> Bool {
+        entries[handle]?.fallback.flatMap { groups[$0]?.standIn?.isEnding } ?? false
+    }
+
+    /// Requests the rules of a fallback again once they are few enough, and gives the fallback back once all of them
+    /// are in force.
+    private mutating func endStandIn(of fallback: MatchRule) -> [Action] {
+        guard let group = groups[fallback], let standIn = group.standIn, isInForce(asFallback: fallback) else {
+            return []
+        }
+        var actions: [Action] = []
+        if !standIn.isEnding {
+            // Half, so that a number that goes up and down by one does not change the rules each time.
+            guard group.count <= standIn.limit / 2 else { return [] }
+            groups[fallback]?.standIn?.isEnding = true
+            for handle in covered(by: fallback) { actions += request(handle) }
+        }
+        guard group.activeCount == group.count else { return actions }
+        dropUse(byTableOf: fallback)
+        // There are places again.
+        if case .refused = spare { spare = .none }
+        if handles[fallback] == nil { actions.append(.remove(fallback)) }
+        return actions
+    }
+
+    /// The bus grants fewer rules than are left: the fallback goes on.
+    private mutating func keepStandIn(of fallback: MatchRule) -> [Action] {
+        guard let group = groups[fallback], group.standIn?.isEnding == true else { return [] }
+        groups[fallback]?.standIn = StandIn(limit: group.activeCount)
+        return giveBack(coveredBy: fallback)
     }
 
     // MARK: Losing and finding the bus
@@ -302,12 +416,11 @@ struct MatchRuleTable {
     private mutating func forgetBus() {
         for fallback in fallbacks {
             uncover(fallback)
-            if let handle = handles[fallback] { dropUse(byTableOf: handle) }
+            dropUse(byTableOf: fallback)
         }
-        fallbacks = []
         spare = .none
         for handle in entries.indices {
-            if case .active = entries[handle]?.standing { entries[handle]?.standing = .absent }
+            if case .active = entries[handle]?.standing { set(handle, .absent) }
         }
     }
 
@@ -333,7 +446,7 @@ struct MatchRuleTable {
         guard let rule = entries[handle]?.rule else { return [] }
         let request = Request(handle: handle, ticket: nextTicket)
         nextTicket += 1
-        entries[handle]?.standing = .requested(ticket: request.ticket, isLate: false)
+        set(handle, .requested(ticket: request.ticket, isLate: false))
         return spareIfDue() + [.add(rule, request)]
     }
 

@@ -279,7 +279,7 @@ public struct CenterStatistics: Sendable, Hashable {
     /// Match rules that this process asks the bus for; equal ones count once. This and what follows is of the connection, which the
     /// process's centers on one bus share.
     public let matchRules: Int
-    /// Those of them that the bus refused for their number, so that one broad rule takes their place.
+    /// Those of them whose place one broad rule takes, because the bus refused more rules.
     public let coveredMatchRules: Int
     /// Those of them that are not in force, because there is no bus, it refused them, or it has not answered so far: their observers get
     /// nothing. They are asked for again each time that the connection is restored.
