@@ -351,6 +351,13 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(other, of: second.actions).waiters == [2])
     }
 
+    @Test("two spellings of a letter are two rules, as for the bus")
+    mutating func spellings() {
+        let composed = rules.retain(MatchRule(interface: "a", argument0: "\u{e9}"), waiter: 1)
+        let decomposed = rules.retain(MatchRule(interface: "a", argument0: "e\u{301}"), waiter: 2)
+        #expect(composed.handle != decomposed.handle && decomposed.actions.count == 1)
+    }
+
     @Test("an apostrophe in a rule's value is quoted as the bus reads it; a backslash is literal")
     func quoting() {
         #expect(MatchRule(argument0: "it's \\n").description == #"type='signal',arg0='it'\''s \n'"#)

@@ -1,6 +1,7 @@
 /// A match rule: which messages the bus sends to this connection.
 ///
-/// Two rules are equal when their texts are, so that equal rules are shared (see ``DBusConnection/addMatch(_:fallback:timeout:)``).
+/// Two rules are equal when the bytes of their texts are, so that equal rules are shared (see
+/// ``DBusConnection/addMatch(_:fallback:timeout:)``).
 public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
     /// The rule as the bus reads it.
     public let description: String
@@ -32,6 +33,17 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
         Self.append(",arg0='", argument0, to: &rule)
         Self.append(",arg2='", argument2, to: &rule)
         description = rule
+    }
+
+    /// By bytes, as the bus compares: to Swift, the two spellings of é are one string.
+    public static func == (one: MatchRule, other: MatchRule) -> Bool {
+        one.description.utf8.elementsEqual(other.description.utf8)
+    }
+
+    /// By bytes.
+    public func hash(into hasher: inout Hasher) {
+        var text = description
+        text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     /// Inside apostrophes everything is literal but the apostrophe itself, which stands outside, behind a backslash.
