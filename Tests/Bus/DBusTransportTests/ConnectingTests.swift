@@ -113,6 +113,54 @@ struct ConnectingTests {
         withExtendedLifetime(lease) {}
     }
 
+    @Test("a process without descriptors 0 to 2 has no socket under these numbers")
+    func standardDescriptors() async throws {
+        let bus = try PrivateBus()
+        let probe = try ChildProcess(
+            ChildProcess.built("bus-probe"),
+            [bus.address, "observe-without-standard-descriptors", "1"]
+        )
+        #expect(await probe.exitStatus() == 0)
+    }
+
+    @Test("a program that an address starts is collected when it ends")
+    func programOfAddress() async throws {
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), ["unixexec:path=/bin/true", "collect", "3"])
+        try await probe.line { $0 == "collected" }
+    }
+
+    @Test("an address with a bus's identifier holds after a restart of the bus")
+    func identifierInAddress() async throws {
+        let bus = try PrivateBus()
+        let identifier = try #require(try DBusConnection.open(bus.bus).busIdentifier)
+        let address = "unix:path=/nonexistent;\(bus.address),guid=\(identifier)"
+        try bus.restart()
+        #expect(try DBusConnection.open(bus.bus).busIdentifier != identifier)
+        try DBusConnection.open(.address(address)).close()
+    }
+
+    @Test("an identifier is taken out of an address wherever it is, and nothing else")
+    func withoutIdentifiers() {
+        #expect(
+            BusAddress.withoutIdentifiers("unix:guid=1,path=/a;tcp:host=b,guid=2,port=3")
+                == "unix:path=/a;tcp:host=b,port=3"
+        )
+        #expect(BusAddress.withoutIdentifiers("unix:path=/guid=1;;autolaunch:") == "unix:path=/guid=1;;autolaunch:")
+    }
+
+    @Test(
+        "a process in a user namespace that makes it another user learns why the bus refuses it",
+        .enabled(if: geteuid() == 0, "only root becomes another user")
+    )
+    func userNamespace() async throws {
+        var options = PrivateBus.Options()
+        options.admitsOtherUsers = true
+        let bus = try PrivateBus(options)
+        let command = ["--user", "--map-root-user", ChildProcess.built("bus-probe"), bus.address, "connect", "1"]
+        let said = try await ChildProcess(as: 65534, "unshare", command).line { _ in true }
+        #expect(said.contains("this process is in a user namespace") && said.contains("--map-current-user"), "\(said)")
+    }
+
     @Test("waits grow from nothing to 2 s, and are short again only after a connection that held")
     func backoff() {
         let start = ContinuousClock.now

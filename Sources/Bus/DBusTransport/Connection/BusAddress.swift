@@ -5,10 +5,22 @@ enum BusAddress {
         address.contains("unixexec:") || address.contains("autolaunch:")
     }
 
+    /// The address without the identifiers of its buses (`guid=`), which each run of a bus makes anew: with them, a
+    /// connection would not come back after a restart. They prove nothing, because the bus itself states its
+    /// identifier.
+    static func withoutIdentifiers(_ address: String) -> String {
+        address.split(separator: ";", omittingEmptySubsequences: false).map { entry in
+            guard let colon = entry.firstIndex(of: ":") else { return String(entry) }
+            let pairs = entry[entry.index(after: colon)...].split(separator: ",").filter { !$0.hasPrefix("guid=") }
+            return entry[...colon] + pairs.joined(separator: ",")
+        }.joined(separator: ";")
+    }
+
     /// Checks that this process may use the address.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for a NUL, and for an address that starts a program in a process with more rights than
-    ///   its user: `autolaunch:` reads the caller's environment, and both hand the process's rights to another program.
+    /// - Throws: ``DBusError/Code/invalidArgument`` for a NUL, and for an address that starts a program in a process
+    ///   with more rights than its user: `autolaunch:` reads the caller's environment, and both hand the process's
+    ///   rights to another program.
     static func check(_ address: String, _ attempted: String) throws(DBusError) {
         guard !address.containsNUL else {
             throw DBusError(.invalidArgument, message: "the address holds U+0000", attempted: attempted)

@@ -70,7 +70,11 @@ private final class BusOpening: Sendable {
         var error = CDBus.DBusError()
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
-        guard let connection = dbus_connection_open_private(address, &error) else {
+        let address = BusAddress.withoutIdentifiers(address)
+        let open = { StandardDescriptors.leavingFree { dbus_connection_open_private(address, &error) } }
+        // libdbus does not collect the program that it starts for `unixexec:`.
+        let connection = BusAddress.startsProgram(address) ? ProgramStart.collectingChildren(of: open) : open()
+        guard let connection else {
             throw .noBus(text(error.message) ?? "unknown error", name: text(error.name), attempted)
         }
         return connection
@@ -146,6 +150,27 @@ extension DBusError {
             attempted: attempted,
             remedy: "check that the bus runs and that this user may connect to it"
         )
+    }
+
+    /// The bus has ended the connection before it was in use.
+    static func notAdmitted(_ message: String, _ attempted: String) -> DBusError {
+        guard isMappedUser else { return .noBus(message, attempted) }
+        return DBusError(
+            .noBus,
+            message:
+                "\(message); this process is in a user namespace, and outside of it another user than \(geteuid())",
+            attempted: attempted,
+            remedy: "map the user to itself, as unshare --map-current-user and podman run --userns=keep-id do"
+        )
+    }
+
+    /// Whether this process's user has another number outside of the user namespace. To a bus it introduces itself by
+    /// the number inside, and the kernel tells the bus the one outside.
+    private static var isMappedUser: Bool {
+        guard let map = ProcFile.lines("/proc/self/uid_map") else { return false }
+        let user = Int64(geteuid())
+        let range = map.first { $0.count == 3 && user >= $0[0] && user - $0[0] < $0[2] }
+        return range.map { $0[0] != $0[1] } ?? true
     }
 
     /// - Parameter what: the bus has not done.

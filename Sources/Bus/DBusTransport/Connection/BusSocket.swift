@@ -283,7 +283,7 @@ private final class WatchList: @unchecked Sendable {
     ) throws(DBusError) {
         while dbus_connection_get_is_authenticated(connection) == 0 {
             guard !watches.isEmpty else {
-                throw .noBus("the bus does not admit this process", attempted)
+                throw .notAdmitted("the bus does not admit this process", attempted)
             }
             try wait(by: deadline, other, "admitted this process", attempted)
         }
@@ -315,7 +315,7 @@ private final class WatchList: @unchecked Sendable {
                 }
                 return name
             }
-            guard !watches.isEmpty else { throw .noBus("the bus has hung up", attempted) }
+            guard !watches.isEmpty else { throw .notAdmitted("the bus has hung up", attempted) }
             try wait(by: deadline, other, "answered", attempted)
         }
     }

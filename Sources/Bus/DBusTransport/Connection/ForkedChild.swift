@@ -28,7 +28,7 @@ enum ForkedChild {
     static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
 
     private static func prepare() {
-        _ = makeDeadEnd()
+        _ = StandardDescriptors.leavingFree { makeDeadEnd() }
         pthread_atfork(nil, nil) { ForkedChild.begin() }
     }
 

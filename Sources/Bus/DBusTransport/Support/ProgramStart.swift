@@ -72,6 +72,18 @@ package enum ProgramStart {
         return identifier
     }
 
+    /// Calls a function that starts programs on this thread and does not collect them. They are collected when they
+    /// end, as far as the kernel tells a thread's children (`CONFIG_PROC_CHILDREN`).
+    static func collectingChildren<Result>(of body: () -> Result) -> Result {
+        let children = { Set((ProcFile.lines("/proc/thread-self/children") ?? []).joined()) }
+        let before = children()
+        let result = body()
+        for child in children().subtracting(before) {
+            _ = QuietThread.start("child-wait") { _ = collect(Int32(truncatingIfNeeded: child)) }
+        }
+        return result
+    }
+
     /// Waits on this thread for the end of a child, without collecting it: its number stays its own.
     package static func waitForEnd(of identifier: Int32) {
         var information = siginfo_t()

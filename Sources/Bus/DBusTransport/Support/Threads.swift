@@ -104,7 +104,7 @@ package struct EventDescriptor: ~Copyable {
 
     /// - Parameter purpose: what it is for, as errors say it was attempted.
     package init(_ purpose: String) throws(DBusError) {
-        guard let (reading, writing) = OwnedDescriptor.pair(isBlocking: false) else {
+        guard let (reading, writing) = Self.pair() else {
             throw DBusError(
                 .noResources,
                 message: "socketpair failed: \(String(cString: strerror(errno)))",
@@ -114,6 +114,10 @@ package struct EventDescriptor: ~Copyable {
         }
         self.reading = Atomic(reading.bits)
         self.writing = Atomic(writing.bits)
+    }
+
+    private static func pair() -> (OwnedDescriptor, OwnedDescriptor)? {
+        StandardDescriptors.leavingFree { OwnedDescriptor.pair(isBlocking: false) }
     }
 
     deinit {
@@ -145,7 +149,7 @@ package struct EventDescriptor: ~Copyable {
         if oldReading.isIntact, oldWriting.isIntact { return false }
         oldReading.close()
         oldWriting.close()
-        let (reading, writing) = OwnedDescriptor.pair(isBlocking: false) ?? (.none, .none)
+        let (reading, writing) = Self.pair() ?? (.none, .none)
         self.reading.store(reading.bits, ordering: .releasing)
         self.writing.store(writing.bits, ordering: .releasing)
         return true

@@ -29,6 +29,8 @@ enum BusProbe {
         case "connect": try connect(bus)
         case "change-environment": try changeEnvironment(bus)
         case "close-descriptors": try closeDescriptors(bus, reads: count > 0)
+        case "observe-without-standard-descriptors": try observeWithoutStandardDescriptors(bus)
+        case "collect": try collect(bus, count)
         case "end": try end(by: Int32(count))
         default: exit(2)
         }
@@ -178,6 +180,22 @@ enum BusProbe {
         }
         say(isUntouched ? "untouched" : "touched")
         withExtendedLifetime(watching) {}
+    }
+
+    /// Exits with 0 if a connection that observes leaves the numbers 0 to 2 free.
+    private static func observeWithoutStandardDescriptors(_ bus: Bus) throws -> Never {
+        for descriptor in 0..<CInt(3) { close(descriptor) }
+        let connection = try DBusConnection.open(bus)
+        kept = (try connection.addMatch(MatchRule(interface: "org.example.Ping")), connection.onSignal { _ in })
+        exit((0..<3).contains { fcntl($0, F_GETFD) >= 0 } ? 1 : 0)
+    }
+
+    /// Attempts to connect by a program that ends at once, and says "collected" when this process has no child.
+    private static func collect(_ bus: Bus, _ count: Int) throws {
+        for _ in 0..<count { _ = try? DBusConnection.open(bus) }
+        var information = siginfo_t()
+        while waitid(P_ALL, 0, &information, WEXITED | WNOHANG | WNOWAIT) == 0 { usleep(1000) }
+        say("collected")
     }
 
     private static func say(_ line: String) {
