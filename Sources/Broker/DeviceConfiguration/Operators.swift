@@ -2,9 +2,10 @@ package import Glibc
 
 /// Who may see the device and sign out, beside its administrators: users by name, and groups by name after a `%`, as in sudoers.
 ///
-/// The names are looked up when the file is read. Of a group, whom the system's group database lists counts; that it is somebody's first
-/// group does not. A name that the system does not know, or of which its databases say nothing, gives nobody a right, and is no mistake that keeps the file out of force: a user may
-/// be removed after the file was written.
+/// The names are looked up when the file is read. The broker looks again at a call, at most once a minute: a group's members change without the file.
+/// Of a group, whom the system's group database lists counts; that it is somebody's first group does not. A name that the system does not know, or of
+/// which its databases say nothing, gives nobody a right, and is no mistake that keeps the file out of force: a user may be removed after the file was
+/// written.
 package struct Operators: Sendable, Equatable {
     /// As they are written.
     package let names: [String]

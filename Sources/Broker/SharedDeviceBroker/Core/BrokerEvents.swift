@@ -165,6 +165,8 @@ package enum Event: Sendable {
     case serviceStarted(app: String, ServiceStart)
     /// polkit has said whether the caller of this request may have what it asks for.
     case authorised(UInt64, Bool)
+    /// Which users the operators' names stand for now.
+    case operatorsFound(names: [String], users: Set<UInt32>)
     /// The log was read for this request, or could not be.
     case logRead(UInt64, Result<[AuditLog.Line], StoreError>)
     /// The screen was locked, or the person has logged out.
@@ -251,6 +253,8 @@ package enum Effect: Sendable {
     case allowShutdown
     /// Asks polkit; answers with ``Event/authorised(_:_:)``.
     case authorise(UInt64, connection: String, BrokerState.Right, isInteractive: Bool)
+    /// Looks the operators' names up; answers with ``Event/operatorsFound(names:users:)``.
+    case findOperators([String])
     /// Reads the log; answers with ``Event/logRead(_:_:)``.
     case readLog(UInt64, AuditLog.Filter)
     /// Somebody used the device at this time.
@@ -327,8 +331,10 @@ package struct DevicePolicy: Sendable, Equatable {
     package var lists = AppLists()
     /// Whether only apps with a manifest take part.
     package var requiresEnrolment = false
-    /// The users who may see the device and sign out, beside its administrators.
+    /// The users who may see the device and sign out, beside its administrators, as the system knew them when the configuration was read.
     package var operators: Set<UInt32> = []
+    /// The names that these users stand for.
+    package var operatorNames: [String] = []
 
     package init() {}
 
@@ -374,7 +380,7 @@ extension DevicePolicy {
         endsAtLogout = configuration.signOutOnLogout
         endSessionURL = configuration.endSessionURL?.text
         lists = configuration.appLists
-        operators = configuration.operators.users
+        (operators, operatorNames) = (configuration.operators.users, configuration.operators.names)
         requiresEnrolment = configuration.requiresEnrolment ?? (configuration.cleanup.isStrict || hasManyUsers)
     }
 }

@@ -23,6 +23,8 @@ extension BrokerState {
         enum Reason: Sendable {
             /// polkit is asked.
             case permission
+            /// The operators' names are looked up.
+            case operators(Right)
             /// The log is read, after so many writes to it.
             case log(writes: UInt64)
         }
@@ -31,6 +33,15 @@ extension BrokerState {
         let reason: Reason
     }
 
+    /// The users that the operators' names stand for. A group's members change without the configuration.
+    struct KnownOperators: Sendable {
+        var users: Set<UInt32> = []
+        var foundAt = Duration.zero
+        var isLookedUp = false
+    }
+
+    /// How long a look at the operators' names counts.
+    static let operatorsAge = Duration.seconds(60)
     /// How many requests of one user wait for polkit or for the log at a time.
     static let consultationsOfUser = 8
 
@@ -38,14 +49,51 @@ extension BrokerState {
 
     /// Whether the caller may do this: root and the broker's user, operators, and whom polkit permits it.
     ///
-    /// - Returns: `false` if polkit is asked; its answer goes on with the request.
+    /// - Returns: `false` if the system's databases or polkit are asked; their answer goes on with the request.
     mutating func permit(_ right: Right, _ request: Request, _ caller: Caller) throws(Refusal) -> Bool {
-        if caller.isAdministrator || right.isOperators && policy.operators.contains(caller.user) { return true }
+        if caller.isAdministrator { return true }
+        if right.isOperators {
+            if !policy.operatorNames.isEmpty, now.uptime - operators.foundAt >= Self.operatorsAge {
+                try consult(request, .operators(right))
+                findOperators()
+                return false
+            }
+            if operators.users.contains(caller.user) { return true }
+        }
         try consult(request, .permission)
         effects.append(
             .authorise(request.number, connection: request.connection, right, isInteractive: request.isInteractive)
         )
         return false
+    }
+
+    private mutating func findOperators() {
+        guard !operators.isLookedUp else { return }
+        operators.isLookedUp = true
+        effects.append(.findOperators(policy.operatorNames))
+    }
+
+    /// The names stand for these users, by the configuration or by a later look. Requests that waited for it go on.
+    mutating func operatorsFound(_ names: [String], _ users: Set<UInt32>) {
+        operators.isLookedUp = false
+        if names == policy.operatorNames {
+            let former = operators.users.subtracting(users)
+            (operators.users, operators.foundAt) = (users, now.uptime)
+            refuseFormerOperators(former)
+        }
+        for number in consulted.keys.sorted() {
+            guard let entry = consulted[number], case .operators(let right) = entry.reason,
+                let caller = connected[entry.request.connection]?.caller
+            else { continue }
+            consulted[number] = nil
+            do throws(Refusal) {
+                if try permit(right, entry.request, caller), let fields = try administer(entry.request) {
+                    reply(number, fields)
+                }
+            } catch {
+                refuse(entry.request, error)
+            }
+        }
     }
 
     private mutating func consult(_ request: Request, _ reason: Consulted.Reason) throws(Refusal) {
@@ -64,8 +112,8 @@ extension BrokerState {
             }
             return users.contains(caller.user) && !caller.isAdministrator
         }
-        let isAsked: (Consulted) -> Bool = { if case .permission = $0.reason { true } else { false } }
-        let held = waiting.requests.map(\.request) + consulted.values.filter { !isAsked($0) }.map(\.request)
+        let isPermitted: (Consulted) -> Bool = { if case .log = $0.reason { true } else { false } }
+        let held = waiting.requests.map(\.request) + consulted.values.filter(isPermitted).map(\.request)
         for request in held.filter(isTheirs).sorted(by: { $0.number < $1.number }) {
             waiting[request.number] = nil
             consulted[request.number] = nil

@@ -52,6 +52,7 @@ package struct BrokerState: Sendable {
     var asked: [UInt64: Asked] = [:]
     /// Requests that wait for polkit, or for entries of the log to be read.
     var consulted: [UInt64: Consulted] = [:]
+    var operators = KnownOperators()
     /// Sign-ins that prompts have begun, by their names.
     var prompts: [String: PromptedSignIn] = [:]
     var throttle = PasswordThrottle()
@@ -175,6 +176,7 @@ package struct BrokerState: Sendable {
         case .manifests(let manifests, let problems, let unknown): use(manifests, problems, unknown)
         case .serviceStarted(let app, let outcome): serviceStarted(app, outcome)
         case .authorised(let number, let isGranted): authorised(number, isGranted)
+        case .operatorsFound(let names, let users): operatorsFound(names, users)
         case .logRead(let number, let result): logRead(number, result)
         case .login(let event): login(event)
         case .seat(let seat): look(at: seat)
@@ -260,7 +262,9 @@ package struct BrokerState: Sendable {
             }
         }
         if before != policy { identifyAnew() }
-        refuseFormerOperators(before.operators.subtracting(policy.operators))
+        if before.operators != policy.operators || before.operatorNames != policy.operatorNames {
+            operatorsFound(policy.operatorNames, policy.operators)
+        }
         let mode = policy.isConfigured ? policy.mode : device.mode
         if pending?.next.under(mode, rules) != nil {
             dropPendingSignIn(because: mode == .shared ? .tenantMismatch : .notSharedDevice)

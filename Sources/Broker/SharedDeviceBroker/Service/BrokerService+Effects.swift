@@ -76,6 +76,11 @@ extension BrokerService {
                 let polkit = PolkitAuthority(connection: connection)
                 engine.submit(.authorised(number, await polkit.permits(caller, right, isInteractive: isInteractive)))
             }
+        case .findOperators(let names):
+            Task { [engine] in
+                let users = await onSystemThread { Operators(names).users }
+                engine.submit(.operatorsFound(names: names, users: users))
+            }
         case .readLog(let number, let filter): readLog(number, filter)
         case .keepActivity(let date):
             // One that finds no room is followed by another.

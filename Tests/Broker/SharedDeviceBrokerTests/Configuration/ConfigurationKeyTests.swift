@@ -49,6 +49,7 @@ struct ConfigurationKeyTests {
             allowsAllManagedApps: true
         )
         wanted.operators = [0]
+        wanted.operatorNames = ["root", "%root"]
         #expect(policy == wanted)
     }
 

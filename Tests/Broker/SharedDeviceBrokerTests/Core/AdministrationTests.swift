@@ -77,6 +77,29 @@ struct AdministrationTests {
         for request in others { #expect(device.refusal(request) == nil) }
     }
 
+    @Test("who leaves or joins the operators' group counts at the next call, a minute later at most")
+    func changedGroup() throws {
+        device.members = ["%helpdesk": [1001]]
+        device.configure { ($0.operatorNames, $0.operators) = (["%helpdesk"], [1001]) }
+        let (former, new) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
+        try device.ask(former, Self.status)
+        device.expectRefused(device.send(new, Self.status), .notPermitted)
+        #expect(device.lookUps == 0)
+        device.members = ["%helpdesk": [1002]]
+        device.advance(by: .seconds(61))
+        device.expectRefused(device.send(former, Self.status), .notPermitted)
+        try device.ask(new, Self.status)
+        #expect(device.lookUps == 1)
+        // Root does not wait for the system's databases.
+        device.advance(by: .seconds(61))
+        device.holdsProvider = true
+        let waiting = device.send(new, Self.status)
+        try device.ask(device.administrator, Self.status)
+        device.expectUnanswered(waiting)
+        device.letProviderAnswer()
+        _ = try device.answer(waiting)
+    }
+
     @Test("a sign-out that waits for the disk is answered, though its operator is one no more")
     func formerOperatorsSignOut() throws {
         device.configure { $0.operators = [1001] }

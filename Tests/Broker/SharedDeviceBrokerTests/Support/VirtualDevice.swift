@@ -62,6 +62,9 @@ final class VirtualDevice {
 
     /// What polkit permits, and what it was asked: which right, and whether a person may be asked for a password.
     var permitted: Set<BrokerState.Right> = []
+    /// The users that an operator's name stands for.
+    var members: [String: Set<UInt32>] = [:]
+    private(set) var lookUps = 0
     private(set) var polkitQuestions: [(BrokerState.Right, Bool)] = []
 
     /// What the bus does when it is asked to start an app.
@@ -221,6 +224,10 @@ final class VirtualDevice {
         case .authorise(let number, _, let right, let isInteractive):
             polkitQuestions.append((right, isInteractive))
             question(.authorised(number, permitted.contains(right)))
+        case .findOperators(let names):
+            lookUps += 1
+            let users = names.reduce(into: Set()) { $0.formUnion(members[$1] ?? []) }
+            question(.operatorsFound(names: names, users: users))
         case .readLog(let number, let filter):
             question(.logRead(number, .success(disk.lines(filter))))
         case .keepActivity(let date): disk.lastActivity = date

@@ -152,6 +152,7 @@ extension World {
             questions.append(.issued(number, .success(token)))
         case .startService(let app, let name): starts.append((app, name))
         case .authorise(let number, _, _, _): questions.append(.authorised(number, false))
+        case .findOperators(let names): questions.append(.operatorsFound(names: names, users: []))
         case .readLog(let number, _): questions.append(.logRead(number, .success([])))
         case .keepActivity(let date): jobs.append(.activity(date))
         case .endLogins, .allowShutdown, .journal, .note: break
