@@ -40,7 +40,7 @@ extension BrokerState {
         case .recorded, .completed:
             noteSettled(progress, session, participant, detail: detail)
             needsDisk(within: progress == .begun ? Self.lazyWrite : .zero)
-            if reminder == nil, ledger.idle.contains(participant) { remind() }
+            if reminder == nil, ledger.isIdle(participant) { remind() }
             touch()
         }
         guard progress != .begun else { return [:] }
@@ -136,7 +136,7 @@ extension BrokerState {
             needsDisk(within: Self.lazyWrite)
         }
         touch()
-        if ledger.debtors.contains(participant) { wake(participant.app) }
+        if ledger.owes(participant) { wake(participant.app) }
     }
 
     // MARK: Questions

@@ -47,12 +47,25 @@ extension CleanupLedger {
         }
     }
 
+    /// Whether this one owes something. Unlike ``debtors``, it costs no look at the parts of others.
+    package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
+    /// Whether ``idle`` has this one.
+    package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
+
+    private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {
+        unfinished.contains { number in
+            parts[number]?[participant].map { $0.progress?.isSettled == false && condition($0) } ?? false
+        }
+    }
+
+    private static func isIdle(_ part: Part) -> Bool {
+        part.progress == .owed || part.progress == .told || part.isReported
+    }
+
     /// Whoever owes something.
     package var debtors: Set<Participant> { participants { _, _ in true } }
     /// Whoever owes something and has not begun, or has processes that have not reported although another one has.
-    package var idle: Set<Participant> {
-        participants { $1.progress == .owed || $1.progress == .told || $1.isReported }
-    }
+    package var idle: Set<Participant> { participants { Self.isIdle($1) } }
     /// Whoever open rounds wait for.
     package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
     /// Whether a round is not complete; one that has expired is not.

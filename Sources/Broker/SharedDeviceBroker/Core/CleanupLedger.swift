@@ -100,6 +100,13 @@ package struct CleanupLedger: Sendable, Equatable {
     package private(set) var changes = Changes()
     /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.
     private(set) var unfinished: Set<UInt64> = []
+    /// The parts in which a connection is listed, so that the end of one costs no look at all others.
+    private var listings: [String: Set<Listing>] = [:]
+
+    private struct Listing: Hashable, Sendable {
+        let session: UInt64
+        let participant: Participant
+    }
 
     package init() {}
 
@@ -113,6 +120,9 @@ package struct CleanupLedger: Sendable, Equatable {
         self.parts = parts
         self.claims = claims
         unfinished = Set(sessions.filter { $0.value.outcome != .complete }.keys)
+        for (number, participants) in parts {
+            for (participant, part) in participants { list(part, instead: nil, number, participant) }
+        }
     }
 
     /// Hands over what is to be written.
@@ -138,6 +148,7 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Takes back a session that never came to be.
     package mutating func remove(_ number: UInt64) {
         setSession(number, nil)
+        for (participant, part) in parts[number] ?? [:] { list(nil, instead: part, number, participant) }
         parts[number] = nil
         changes.parts[number] = nil
     }
@@ -257,26 +268,25 @@ package struct CleanupLedger: Sendable, Equatable {
         mark: UInt64
     ) -> [(session: UInt64, participant: Participant)] {
         var reopened: [(session: UInt64, participant: Participant)] = []
-        for (number, participants) in parts {
-            for (participant, part) in participants {
-                if part.reported.contains(connection) { parts[number]?[participant]?.reported.remove(connection) }
-                guard part.connections.contains(connection) else { continue }
-                guard part.progress?.isSettled != true else {
-                    parts[number]?[participant]?.connections.remove(connection)
-                    continue
-                }
-                // Of an open session, too: where the bus was lost, the process may live on, and come back under another name.
-                change(number, participant) { part in
-                    part.connections.remove(connection)
-                    part.mark = mark
-                    part.reported = []
-                    guard part.isReported else { return }
-                    part.progress = .owed
-                    part.begunAt = nil
-                    part.isReported = false
-                    reopened.append((number, participant))
-                }
+        for listing in listings[connection] ?? [] {
+            let (number, participant) = (listing.session, listing.participant)
+            guard var part = parts[number]?[participant] else { continue }
+            part.reported.remove(connection)
+            guard part.connections.remove(connection) != nil, part.progress?.isSettled != true else {
+                // The disk need not know of it.
+                setPart(part, number, participant)
+                continue
             }
+            // Of an open session, too: where the bus was lost, the process may live on, and come back under another name.
+            part.mark = mark
+            part.reported = []
+            if part.isReported {
+                part.progress = .owed
+                part.begunAt = nil
+                part.isReported = false
+                reopened.append((number, participant))
+            }
+            change(number, participant) { $0 = part }
         }
         return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
     }
@@ -310,7 +320,7 @@ package struct CleanupLedger: Sendable, Equatable {
         for (number, participants) in parts {
             guard let part = participants[old] else { continue }
             isNews = true
-            parts[number]?[old] = nil
+            setPart(nil, number, old)
             changes.parts[number, default: []].insert(old)
             // If both are listed, the entry that still owes stays, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
@@ -380,8 +390,27 @@ package struct CleanupLedger: Sendable, Equatable {
     }
 
     mutating func change(_ number: UInt64, _ participant: Participant, _ body: (inout Part) -> Void) {
-        body(&parts[number, default: [:]][participant, default: Part()])
+        var part = parts[number]?[participant] ?? Part()
+        body(&part)
+        setPart(part, number, participant)
         changes.parts[number, default: []].insert(participant)
+    }
+
+    private mutating func setPart(_ part: Part?, _ number: UInt64, _ participant: Participant) {
+        list(part, instead: parts[number]?[participant], number, participant)
+        parts[number, default: [:]][participant] = part
+    }
+
+    private mutating func list(_ part: Part?, instead former: Part?, _ number: UInt64, _ participant: Participant) {
+        let names = { (part: Part?) in part.map { $0.connections.union($0.reported) } ?? [] }
+        let (before, now) = (names(former), names(part))
+        guard before != now else { return }
+        let listing = Listing(session: number, participant: participant)
+        for connection in now.subtracting(before) { listings[connection, default: []].insert(listing) }
+        for connection in before.subtracting(now) {
+            listings[connection]?.remove(listing)
+            if listings[connection]?.isEmpty == true { listings[connection] = nil }
+        }
     }
 
     mutating func setClaim(_ participant: Participant, _ claim: Claim?) {

@@ -16,6 +16,27 @@ struct CleanupLedgerConnectionsTests {
         return ledger
     }
 
+    @Test("the end of a connection costs no look at the debts of others", .timeLimit(.minutes(1)))
+    func manyDebts() {
+        var ledger = CleanupLedger()
+        let (rounds, apps) = (300 as UInt64, 100)
+        for round in 1...rounds {
+            ledger.begin(round, account: .ada, at: .at(0))
+            for app in 0..<apps {
+                _ = ledger.hold(round, by: Participant(app: "\(app)", user: 1000), on: ":\(round).\(app)")
+            }
+            ledger.end(round, at: .at(10))
+        }
+        for round in 1...rounds {
+            for app in 0..<apps {
+                _ = ledger.connectionEnded(":\(round).\(app)", mark: round)
+                #expect(ledger.owes(Participant(app: "\(app)", user: 1000)))
+            }
+        }
+        #expect(ledger.connections.isEmpty)
+        #expect(ledger.owed(by: Participant(app: "7", user: 1000)).map(\.mark) == Array(1...rounds))
+    }
+
     /// Reports on this connection that app “a” has cleaned up, and expects this to come of it.
     private func finish(
         _ ledger: inout CleanupLedger,
