@@ -299,6 +299,8 @@ extension BrokerState {
         try checkIdentity(request, participant)
         // The policy may have become strict while the provider or the disk was asked.
         try checkOwesNothing(participant, request.connection)
+        // The provider may have refused the session while the disk was asked.
+        if provider.session != nil, provider.needsPerson { throw personNeeded }
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
         let change = max(try hold(participant, request.connection) ?? 0, provider.change)
         if change > disk.committed {

@@ -24,14 +24,24 @@ struct ProviderWordTests {
 
     private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
 
-    private func demandPerson() throws {
-        let event = ProviderEvent(
-            .reauthenticate,
-            issuer: VirtualProvider.issuer,
-            subject: "ada",
-            date: device.now.wall
-        )
-        try device.ask(service, .providerEvents([event]))
+    private var reauthentication: ProviderEvent {
+        ProviderEvent(.reauthenticate, issuer: VirtualProvider.issuer, subject: "ada", date: device.now.wall)
+    }
+
+    private func demandPerson() throws { try device.ask(service, .providerEvents([reauthentication])) }
+
+    @Test("no token is handed over once the device needs a new sign-in, though the request was there before")
+    func tokenAfterDemand() throws {
+        try device.signInAtProvider("ada", by: prompt)
+        _ = try device.token(for: "ada", [], by: till)
+        let other = device.app("org.example.till")
+        device.diskMode = .holds
+        let request = device.send(other, device.acquireToken(for: "ada", []))
+        device.expectUnanswered(request)
+        device.send(service, .providerEvents([reauthentication]))
+        device.diskMode = .commits
+        device.finishWriting()
+        device.expectRefused(request, code: .interactionRequired)
     }
 
     // MARK: Grace
