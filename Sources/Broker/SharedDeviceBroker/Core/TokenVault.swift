@@ -20,8 +20,9 @@ package struct TokenVault: Sendable {
     static let margin: TimeInterval = 60
     /// How many tokens of one user's apps are kept at most; over that, the one that ends first goes.
     static let capacity = 200
-    /// How long a token is handed out again without asking the provider, which may have disabled the account.
-    static let freshness = Duration.seconds(5)
+    /// How long a token is handed out again without asking the provider, which may have disabled the account: less than the three seconds in which that
+    /// has to count.
+    static let freshness = Duration.seconds(2)
 
     private var tokens: [Key: Kept] = [:]
     /// The token of the sign-in itself, or of a check: it is no app's.
