@@ -55,10 +55,11 @@ package final class DeviceDatabase: Sendable {
         guard try PrivateFiles.prepareFile(path, create: create) else {
             throw StoreError(
                 .notFound,
-                attempted: "open \(path)",
-                message: "there is no such file",
-                remedy: "name the state directory with --state or \(StateDirectory.environmentVariable), or add the "
-                    + "first user"
+                attempted: "find the device's state in \(directory)",
+                message: "there is no \(Self.fileName)",
+                remedy: "name the broker's state directory with --state or \(StateDirectory.environmentVariable) "
+                    + "(an installed broker's is \(StateDirectory.ofSystem), which root finds without); or start the "
+                    + "broker, or add the first user"
             )
         }
         _ = try PrivateFiles.prepareFile(lockPath, create: true)
