@@ -52,6 +52,14 @@ int CLinux_isMountPoint(int directory, const char *name) {
     return (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
+int CLinux_isBornAfter(int directory, const char *name, struct timespec time) {
+    struct statx status;
+    if (statx(directory, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BTIME, &status) != 0) return -1;
+    if (!(status.stx_mask & STATX_BTIME)) return 0;
+    if (status.stx_btime.tv_sec != time.tv_sec) return status.stx_btime.tv_sec > time.tv_sec;
+    return (long)status.stx_btime.tv_nsec > time.tv_nsec;
+}
+
 int CLinux_takeNoNewRights(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); }
 
 int CLinux_openProcess(int process) { return (int)syscall(SYS_pidfd_open, process, 0); }

@@ -209,6 +209,27 @@ struct DeclaredPathTests {
         #expect(error?.reason.contains("still writes") == true)
     }
 
+    @Test("somebody who fills the tombstones without end does not keep the deletion going", arguments: [true, false])
+    func filledWithoutEnd(withDirectories: Bool) throws {
+        try write("ada", to: "\(data)/profile/file")
+        let counts = Counts()
+        let data = data
+        let error = #expect(throws: UserDataError.self) {
+            _ = try DeclaredPath(data) { checkpoint in
+                guard checkpoint == .unlinked, counts.unlinked < 100_000 else { return }
+                counts.unlinked += 1
+                let place = "\(data)/\(DeclaredPath.tombstones)/\(counts.unlinked)"
+                if withDirectories { mkdir(place, 0o700) }
+                close(open(withDirectories ? "\(place)/file" : place, O_CREAT | O_WRONLY, 0o600))
+            }.remove()
+        }
+        #expect(error?.reason.contains("still writes") == true)
+        #expect(counts.unlinked < 100_000)
+        // Nobody writes any more.
+        _ = try DeclaredPath(data).remove()
+        #expect(names(data).isEmpty)
+    }
+
     @Test("what belongs to another user is refused", .enabled(if: geteuid() == 0, "only root makes files of others"))
     func others() throws {
         try write("grace", to: "\(data)/file")

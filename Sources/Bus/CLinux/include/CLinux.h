@@ -38,6 +38,9 @@ int CLinux_openDirectoryWithoutLinks(const char *path);
 /// Whether something is mounted at this name in the directory, or at the directory itself where the name is empty: 1, 0, or -1 with errno set.
 int CLinux_isMountPoint(int directory, const char *name);
 
+/// Whether what has this name in the directory was made after a time of the wall clock: 1, 0, also where the file system does not tell, or -1 with errno set.
+int CLinux_isBornAfter(int directory, const char *name, struct timespec time);
+
 /// A descriptor of the process with this number (pidfd_open), which no program inherits; -1 with errno set.
 int CLinux_openProcess(pid_t process);
 

@@ -200,8 +200,8 @@ package struct DeclaredPath: Sendable {
     ) throws(UserDataError) -> UserDataError? {
         var problem: UserDataError?
         var reader = try DirectoryReader(directory)
-        while case let names = try reader.next(atMost: 1024), !names.isEmpty {
-            for name in names where name != place {
+        while !sweep.hasGivenUp, case let names = try reader.next(atMost: 1024), !names.isEmpty {
+            for name in names where name != place && !sweep.hasGivenUp {
                 do throws(UserDataError) {
                     let tombstone = DirectoryHandle.name(Self.unique())
                     try sweep.bury(name, in: directory, as: tombstone, in: tombstones)

@@ -39,7 +39,7 @@ extension TombstoneSweep {
         _ name: DirectoryHandle.Name,
         in directory: borrowing DirectoryHandle
     ) throws(UserDataError) {
-        guard let status = try directory.status(of: name) else { return }
+        guard let status = try admit(name, in: directory) else { return }
         guard status.st_mode & S_IFMT == S_IFDIR else { return try unlink(name, status, in: directory) }
         if try directory.removeDirectory(name) { return }
         try emptyInPlace(try directory.emptiable(name, status))
@@ -53,7 +53,7 @@ extension TombstoneSweep {
         var failure: UserDataError?
         var kept = 0
         var refills = 0
-        while let last = levels.indices.last {
+        while !hasGivenUp, let last = levels.indices.last {
             if levels[last].pending.isEmpty {
                 let count = max(1, min(Self.part, Self.memory - kept))
                 levels[last].pending = clear(current, atMost: count, stuck: &levels[last].stuck, failure: &failure)
@@ -80,7 +80,7 @@ extension TombstoneSweep {
             }
             kept -= 1
             do throws(UserDataError) {
-                guard let status = try current.status(of: name) else { continue }
+                guard let status = try admit(name, in: current) else { continue }
                 let next = try current.emptiable(name, status)
                 levels.append(Level(name, try next.status()))
                 let path = Self.path(root.path, levels)
@@ -106,10 +106,10 @@ extension TombstoneSweep {
         var full: [DirectoryHandle.Name] = []
         do throws(UserDataError) {
             var reader = try DirectoryReader(directory)
-            while full.count < count, let name = try reader.next(atMost: 1).first {
+            while !hasGivenUp, full.count < count, let name = try reader.next(atMost: 1).first {
                 guard !stuck.contains(name) else { continue }
                 do throws(UserDataError) {
-                    guard let status = try directory.status(of: name) else { continue }
+                    guard let status = try admit(name, in: directory) else { continue }
                     if status.st_mode & S_IFMT != S_IFDIR {
                         try unlink(name, status, in: directory)
                     } else if try !directory.removeDirectory(name) {

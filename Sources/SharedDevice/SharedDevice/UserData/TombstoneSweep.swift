@@ -1,3 +1,4 @@
+import CLinux
 import FoundationEssentials
 import Glibc
 
@@ -11,6 +12,9 @@ struct TombstoneSweep {
     static let patience = 10
     /// How many names it reads at a time.
     static let part = 1024
+    /// How many things that somebody made after its beginning it deletes; then it gives up, because that may have no end. Of a file system that does not tell
+    /// when things were made it deletes all.
+    static let mostYoung = 10_000
 
     private let truncates: Bool
     private let checkpoint: @Sendable (UserDataDirectory.Checkpoint) -> Void
@@ -18,11 +22,19 @@ struct TombstoneSweep {
     private(set) var problem: UserDataError?
     private let prefix = UUID().uuidString
     private var moved = 0
+    private let begunAt: timespec
+    private var young = 0
+    /// What was moved and had been there before. The move into another layer of an overlay makes it anew.
+    private var movedOld = 0
     private var emptied: [DirectoryHandle.Name: Int] = [:]
 
     init(truncates: Bool, checkpoint: @escaping @Sendable (UserDataDirectory.Checkpoint) -> Void) {
         self.truncates = truncates
         self.checkpoint = checkpoint
+        var now = timespec()
+        // The clock by which file systems tell when a thing was made.
+        clock_gettime(CLOCK_REALTIME_COARSE, &now)
+        begunAt = now
     }
 
     /// Removes all that it can. ``problem`` is the first failure.
@@ -30,11 +42,11 @@ struct TombstoneSweep {
         var stuck: Set<DirectoryHandle.Name> = []
         do throws(UserDataError) {
             var isEmpty = false
-            while !isEmpty {
+            while !isEmpty, !hasGivenUp {
                 isEmpty = true
                 var reader = try DirectoryReader(tombstones)
-                while case let names = try reader.next(atMost: Self.part), !names.isEmpty {
-                    for name in names where !stuck.contains(name) {
+                while !hasGivenUp, case let names = try reader.next(atMost: Self.part), !names.isEmpty {
+                    for name in names where !hasGivenUp && !stuck.contains(name) {
                         isEmpty = false
                         let isGone = attempt { sweep throws(UserDataError) in
                             try sweep.remove(name, from: tombstones)
@@ -69,7 +81,7 @@ struct TombstoneSweep {
         _ name: DirectoryHandle.Name,
         from tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
-        guard let status = try tombstones.status(of: name) else { return }
+        guard let status = try admit(name, in: tombstones) else { return }
         guard status.st_mode & S_IFMT == S_IFDIR else {
             return try unlink(name, status, in: tombstones)
         }
@@ -79,6 +91,26 @@ struct TombstoneSweep {
         guard emptied[name, default: 0] < Self.patience else {
             throw Self.refilled(tombstones.path(of: name))
         }
+    }
+
+    /// Whether somebody makes things faster than they are deleted.
+    var hasGivenUp: Bool { young > Self.mostYoung + movedOld }
+
+    private func isYoung(_ name: DirectoryHandle.Name, in directory: borrowing DirectoryHandle) -> Bool {
+        CLinux_isBornAfter(directory.descriptor, name, begunAt) == 1
+    }
+
+    /// What is to be deleted; `nil` if there is nothing.
+    ///
+    /// - Throws: ``UserDataError`` also where too much was made since the beginning.
+    mutating func admit(
+        _ name: DirectoryHandle.Name,
+        in directory: borrowing DirectoryHandle
+    ) throws(UserDataError) -> stat? {
+        guard let status = try directory.status(of: name) else { return nil }
+        if isYoung(name, in: directory) { young += 1 }
+        guard !hasGivenUp else { throw Self.refilled(directory.path) }
+        return status
     }
 
     static func refilled(_ path: String) -> UserDataError {
@@ -106,10 +138,10 @@ struct TombstoneSweep {
         }
         var failure: UserDataError?
         var reader = try DirectoryReader(descriptor)
-        while case let names = try reader.next(atMost: Self.part), !names.isEmpty {
-            for entry in names {
+        while !hasGivenUp, case let names = try reader.next(atMost: Self.part), !names.isEmpty {
+            for entry in names where !hasGivenUp {
                 do throws(UserDataError) {
-                    guard let found = try descriptor.status(of: entry) else { continue }
+                    guard let found = try admit(entry, in: descriptor) else { continue }
                     if found.st_mode & S_IFMT != S_IFDIR {
                         try unlink(entry, found, in: descriptor)
                     } else {
@@ -166,6 +198,8 @@ struct TombstoneSweep {
         as other: DirectoryHandle.Name,
         in tombstones: borrowing DirectoryHandle
     ) throws(UserDataError) {
+        if isYoung(name, in: directory) { young += 1 } else { movedOld += 1 }
+        guard !hasGivenUp else { throw Self.refilled(directory.path) }
         do throws(UserDataError) {
             try Self.move(name, in: directory, to: other, in: tombstones)
         } catch {
