@@ -93,6 +93,50 @@ struct AbandonedSignInTests {
         }
     }
 
+    @Test("a sign-in that gets no answer is cancelled: the broker may do it later")
+    func unanswered() async throws {
+        let (bus, directory) = (try PrivateBus(), try TemporaryDirectory("unanswered"))
+        let broker = try DBusConnection.open(bus.bus)
+        let labels = Locked<[BrokerProtocol.Method: String]>([:])
+        func method(
+            _ method: BrokerProtocol.Method,
+            _ answer: @escaping @Sendable (BrokerProtocol.Fields) throws -> BrokerProtocol.Fields
+        ) -> DBusInterface.Method {
+            DBusInterface.Method(
+                method.rawValue,
+                in: [.init("request", "a{sv}")],
+                out: [.init("answer", "a{sv}")]
+            ) { call in [.fields(try answer(call.arguments.first?.fieldsValue ?? [:]))] }
+        }
+        let methods = [
+            method(.getCurrentAccount) { _ in
+                [
+                    "epoch": .uint64(1), "owed": .array([], of: "a{sv}"), "withheld": .boolean(false),
+                    "strict": .boolean(false),
+                ]
+            },
+            method(.signIn) { fields in
+                labels.withLock { $0[.signIn] = fields["request"]?.stringValue }
+                throw MethodFailure(name: "org.freedesktop.DBus.Error.NoReply", message: "no answer in time")
+            },
+            method(.cancelSignIn) { fields in
+                labels.withLock { $0[.cancelSignIn] = fields["request"]?.stringValue }
+                return [:]
+            },
+        ]
+        let object = try broker.export(
+            [DBusInterface(BrokerProtocol.interface, methods: methods)],
+            at: BrokerProtocol.path
+        )
+        try await broker.requestName(BrokerProtocol.busName)
+        let app = SharedDeviceApplication(identifier: "org.example.app", bus: bus.bus, stateDirectory: directory.path)
+        #expect(await code { try await app.signIn("ada") } == .brokerUnavailable)
+        try await eventually("it is cancelled by its label") {
+            labels.withLock { $0[.signIn] != nil && $0[.signIn] == $0[.cancelSignIn] }
+        }
+        withExtendedLifetime((object, broker)) {}
+    }
+
     private func call(_ method: BrokerProtocol.Method, _ fields: BrokerProtocol.Fields) throws -> DBusMessage {
         try DBusMessage.methodCall(
             destination: BrokerProtocol.busName,

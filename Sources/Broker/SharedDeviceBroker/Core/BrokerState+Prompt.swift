@@ -380,6 +380,17 @@ extension Request.Call {
         }
     }
 
+    /// How long the caller of a sign-in waits for its answer: a little less than libraries (25 s) and prompts (60 s) do, so that nobody is signed in who
+    /// has been told that it failed.
+    var signInPatience: Duration? {
+        switch self {
+        case .signIn(_, _, let patience, _): patience + .seconds(20)
+        case .completeSignIn: .seconds(55)
+        case .awaitSignIn(_, let patience): patience + .seconds(55)
+        default: nil
+        }
+    }
+
     /// What ``cancelSignIn(label:)`` names the sign-in by.
     var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }
 }

@@ -158,6 +158,7 @@ extension BrokerState {
     ///
     /// - Parameter token: the first one of the app that asks; a prompt gets none.
     mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
+        guard !hasCallerGivenUp(attempt.request) else { throw .requestAbandoned }
         try checkSignIn()
         // The configuration may name another directory by now than the one that has checked the person.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
@@ -216,6 +217,10 @@ extension BrokerState {
     /// The disk has the session: now the person is signed in.
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change, let account = pending.next.account else { return }
+        // The disk may have stood still. The person was told that the sign-in had failed, and may have left the device.
+        if let asked = pending.asked, hasCallerGivenUp(asked.request) {
+            return dropPendingSignIn(because: .requestAbandoned)
+        }
         self.pending = nil
         enter(pending.next, cause: pending.asked?.participant.app ?? "login")
         guard let asked = pending.asked else {
@@ -282,6 +287,11 @@ extension BrokerState {
     }
 
     // MARK: Cancelling
+
+    /// Whether the caller of a sign-in has stopped waiting for the answer.
+    private func hasCallerGivenUp(_ request: Request) -> Bool {
+        request.call.signInPatience.map { now.uptime >= request.askedAt + $0 } ?? false
+    }
 
     /// Cancels the sign-in that this connection began under this label or name. If it has signed somebody in already, signs that account out again.
     mutating func cancelSignIn(_ label: String, of connection: String) {

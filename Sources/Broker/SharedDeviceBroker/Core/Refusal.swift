@@ -174,7 +174,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     )
     package static let requestAbandoned = Refusal(
         .invalidRequest,
-        "the app that asked has cancelled the sign-in or has left the bus; nobody is signed in for it"
+        "the app that asked has cancelled the sign-in, has left the bus or does not wait any more; nobody is signed in for it"
     )
     package static let tenantMismatch = Refusal(
         .tenantMismatch,

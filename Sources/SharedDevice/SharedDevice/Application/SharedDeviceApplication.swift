@@ -156,7 +156,8 @@ public final class SharedDeviceApplication: Sendable {
     /// password to the broker.
     ///
     /// If the device's policy makes a sign-in wait for the cleanup of the last session, this waits, for at most
-    /// ``InteractiveTokenParameters/patience``. If the task is cancelled meanwhile, nobody is signed in, provided that the broker answers.
+    /// ``InteractiveTokenParameters/patience``. If the task is cancelled meanwhile, or no answer comes in time, nobody is signed in, provided that the
+    /// broker hears of it.
     ///
     /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
     ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
@@ -195,9 +196,10 @@ public final class SharedDeviceApplication: Sendable {
         } catch {
             result = .failure(error)
         }
-        guard Task.isCancelled else { return try result.get() }
-        // The person has given up, and may have left the device: undo the sign-in. The broker hears of it after the request, which would sign the person
-        // in later otherwise.
+        let isUnanswered = if case .failure(let error) = result { error.code == .brokerUnavailable } else { false }
+        guard Task.isCancelled || isUnanswered else { return try result.get() }
+        // The person has given up or is told that it failed, and may leave the device: undo the sign-in. The broker hears of it after the request, which
+        // would sign the person in later otherwise.
         Task { [broker, identifier] in
             _ = try? await broker.call(
                 .cancelSignIn,

@@ -166,6 +166,30 @@ struct AdmissionTests {
         device.expectSignedOutOnDisk()
     }
 
+    @Test("a sign-in whose caller has stopped waiting signs nobody in when the disk comes back", arguments: [19, 25])
+    func callerHasGivenUp(seconds: Int) throws {
+        let desk = device.app("desk")
+        device.diskMode = .holds
+        let request = device.send(desk, signIn("ada", label: "x"))
+        device.advance(by: .seconds(seconds))
+        device.diskMode = .commits
+        device.finishWriting()
+        guard seconds > 20 else { return device.expectSignedIn() }
+        device.expectRefused(request, .requestAbandoned)
+        device.expectSignedOutOnDisk()
+        try device.signIn("grace", by: desk)
+    }
+
+    @Test("a sign-in whose caller has stopped waiting signs nobody in when the provider answers")
+    func callerHasGivenUpAtProvider() {
+        device.holdsProvider = true
+        let request = device.send(device.app("desk"), signIn("ada", label: "x"))
+        device.advance(by: .seconds(25))
+        device.letProviderAnswer()
+        device.expectRefused(request, .requestAbandoned)
+        device.expectSignedOut()
+    }
+
     // MARK: Cancelling
 
     // S12
