@@ -98,11 +98,19 @@ package struct TracePlaces: Sendable {
             if text.hasPrefix("$HOME") { return home + text.dropFirst("$HOME".count) }
             return text.hasPrefix("/") ? inHome(text) : nil
         }
-        let all = [named].compactMap(\.self) + (written.last.map { [$0] } ?? ["\(home)/Downloads"])
-        return all.reduce(into: []) { paths, path in
-            let path = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
+        // The home directory itself stands for none, as xdg-user-dirs writes it once the directory is gone. Programs then take the usual one.
+        let isNone = { (path: String) in path.utf8.elementsEqual(home.utf8) }
+        let all = [named, written.last].compactMap(\.self).map(Self.withoutLastSlashes)
+        let own = written.last.map { !isNone(Self.withoutLastSlashes($0)) } ?? false
+        return (all.filter { !isNone($0) } + (own ? [] : ["\(home)/Downloads"])).reduce(into: []) { paths, path in
             if !paths.contains(path) { paths.append(path) }
         }
+    }
+
+    private static func withoutLastSlashes(_ path: String) -> String {
+        var path = path
+        while path.utf8.count > 1, path.utf8.last == UInt8(ascii: "/") { path = String(path.utf8.dropLast()) ?? "/" }
+        return path
     }
 
     /// Trashes at the top of other file systems, as the specification of the trash has them. Only of disks: to look at a server that does not
