@@ -22,7 +22,9 @@ package final class Adapter: Sendable {
 
     private let program: any ProgramControl
     private let start: AppCleanup.Start?
-    private let deletion: Deletion
+    private let paths: [String]
+    private let user: UInt32
+    private let record: SessionRecord?
     private let log: @Sendable (String) -> Void
     private let shown: @Sendable (AccountState) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
@@ -34,6 +36,8 @@ package final class Adapter: Sendable {
 
     /// - Parameters:
     ///   - start: when the program runs; `nil` means that the adapter never starts it.
+    ///   - stateDirectory: the directory of the adapter's record of the app, where it keeps what was above the paths when the session began. With `nil`
+    ///     the adapter does not notice that the paths lead elsewhere since.
     ///   - log: takes a line for the administrator.
     ///   - shown: is told each state of the device: that somebody is signed in before the program is started for that, other states afterwards.
     package init(
@@ -41,6 +45,7 @@ package final class Adapter: Sendable {
         start: AppCleanup.Start?,
         paths: [String],
         user: UInt32,
+        stateDirectory: String? = nil,
         log: @escaping @Sendable (String) -> Void,
         shown: @escaping @Sendable (AccountState) -> Void = { _ in },
         checkpoint: @escaping @Sendable (Checkpoint) -> Void = { _ in }
@@ -50,7 +55,9 @@ package final class Adapter: Sendable {
         self.log = log
         self.shown = shown
         self.checkpoint = checkpoint
-        deletion = Deletion(paths: paths, user: user) { checkpoint(.deleting($0)) }
+        self.paths = paths
+        self.user = user
+        record = stateDirectory.map { SessionRecord(stateDirectory: $0, paths: paths) }
     }
 
     /// Follows the account of the device until the task is cancelled. A unit then runs on; an owned command is for its owner to end.
@@ -80,27 +87,29 @@ package final class Adapter: Sendable {
     /// A program that does not run, or that there never was, needs no end.
     package func retire() async throws(AdapterFailure) {
         if try await program.isStopped() {
-            _ = try await deletion.run()
+            _ = try await delete()
             // Not started meanwhile.
             if try await program.isStopped() { return }
         }
-        _ = try await cleanUp()
+        _ = try await cleanUp(endsSession: false)
     }
 
     /// Stops, deletes and looks.
     ///
+    /// - Parameter endsSession: whether nothing of the session is left then.
     /// - Returns: what was done, for the report.
-    package func cleanUp() async throws(AdapterFailure) -> String {
+    package func cleanUp(endsSession: Bool = true) async throws(AdapterFailure) -> String {
         var removed = UserDataDirectory.Removed()
         for _ in 0..<Self.rounds {
             checkpoint(.stopping)
             try await program.stop()
             checkpoint(.stopped)
-            removed.add(try await deletion.run())
+            removed.add(try await delete())
             checkpoint(.deleted)
             // Somebody may have started it meanwhile: what it has stored has to go as well.
             guard try await program.isStopped() else { continue }
             checkpoint(.verified)
+            if endsSession { await record { record throws(AdapterFailure) in try record.end() } }
             log("stopped \(program.name) and deleted \(removed)")
             return "\(removed)"
         }
@@ -112,14 +121,44 @@ package final class Adapter: Sendable {
         )
     }
 
+    /// Deletes at all paths but those that lead elsewhere since the session began.
+    ///
+    /// - Throws: ``AdapterFailure``: the first of what could not be deleted.
+    private func delete() async throws(AdapterFailure) -> UserDataDirectory.Removed {
+        let record = record
+        let moved = try await onSystemThread { () throws(AdapterFailure) in try record?.moved() ?? [] }
+        let kept = moved.map { Array($0.path.utf8) }
+        let checkpoint = checkpoint
+        let deletion = Deletion(paths: paths.filter { !kept.contains(Array($0.utf8)) }, user: user) {
+            checkpoint(.deleting($0))
+        }
+        let removed = try await deletion.run()
+        if let first = moved.first { throw first.failure }
+        return removed
+    }
+
+    /// A record that cannot be written is told, and keeps nobody from working.
+    private func record(_ body: @escaping @Sendable (SessionRecord) throws(AdapterFailure) -> Void) async {
+        guard let record else { return }
+        do throws(AdapterFailure) {
+            try await onSystemThread { () throws(AdapterFailure) in try body(record) }
+        } catch {
+            log("\(error)")
+        }
+    }
+
     private func show(_ state: AccountState) async throws(AdapterFailure) {
         last.withLock { $0 = state }
         switch state {
         case .open:
             // Told first: a program that ends at once must not find that nobody is signed in.
             shown(state)
+            await record { record throws(AdapterFailure) in try record.begin() }
             return try await run(isSignedIn: true)
-        case .nobody: try await run(isSignedIn: false)
+        case .nobody:
+            // What an administrator has waived is not this session's any more.
+            await record { record throws(AdapterFailure) in try record.end() }
+            try await run(isSignedIn: false)
         case .hidden(.cleanupFailed(let failure)): log("\(failure)")
         case .hidden(.unknown(let error)):
             // Without a broker nobody signs in or out: a program that runs is not ended for that.

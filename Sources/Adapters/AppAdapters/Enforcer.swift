@@ -223,6 +223,7 @@ package final class Enforcer: Sendable {
                 start: nil,
                 paths: cleanup.delete,
                 user: cleanup.user.number,
+                stateDirectory: mark(overdue.app),
                 log: log,
                 checkpoint: { self.checkpoint(.cleaning($0)) }
             )
@@ -253,6 +254,7 @@ package final class Enforcer: Sendable {
                 start: nil,
                 paths: former.delete,
                 user: former.user.number,
+                stateDirectory: mark,
                 log: log
             )
             try await adapter.retire()

@@ -111,7 +111,7 @@ struct AdapterService {
                     remedy: "Run the adapter as that user, or as root"
                 )
             }
-            try await adapter(old, old.program(mark: directory)).retire()
+            try await adapter(old, old.program(mark: directory), directory).retire()
             // Read anew: whoever goes on without it has removed the file meanwhile.
             try await onSystemThread { () throws(AdapterFailure) in
                 try named.write(try named.read().filter { $0 != old })
@@ -152,12 +152,13 @@ struct AdapterService {
         return false
     }
 
-    private func adapter(_ cleanup: AppCleanup, _ program: any ProgramControl) -> Adapter {
+    private func adapter(_ cleanup: AppCleanup, _ program: any ProgramControl, _ directory: String) -> Adapter {
         Adapter(
             program: program,
             start: cleanup.start,
             paths: cleanup.delete,
             user: cleanup.user.number,
+            stateDirectory: directory,
             log: { log($0) }
         )
     }
@@ -176,7 +177,7 @@ struct AdapterService {
 
     private func run(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) async {
         let program = cleanup.program(mark: application.stateDirectory)
-        let adapter = adapter(cleanup, program)
+        let adapter = adapter(cleanup, program, application.stateDirectory)
         do {
             try await adapter.follow(application)
             // A task that is cancelled may still end what it has started.

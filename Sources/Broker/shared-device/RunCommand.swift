@@ -81,6 +81,7 @@ struct RunCommand: ParsableCommand {
             start: plan.start,
             paths: [plan.data],
             user: geteuid(),
+            stateDirectory: application.stateDirectory,
             log: { Self.say($0) },
             shown: { progress.shown($0) }
         )

@@ -1,0 +1,216 @@
+import DeviceConfiguration
+import Glibc
+import SharedDevice
+
+/// What is above the paths that an adapter deletes: mounts, and the directory that each path is in.
+///
+/// Without it, a file system that is mounted above a path after a session began, or a directory there that is moved away, would leave nothing to
+/// delete at the path, and the receipt would say that all is gone.
+struct SessionPlaces: Codable, Sendable, Equatable {
+    struct Mount: Codable, Sendable, Hashable {
+        let point: String
+        let type: String
+
+        /// What was on it is gone with it.
+        var isInMemory: Bool { type == "tmpfs" || type == "ramfs" }
+        /// A process answers for it, or nobody does.
+        var isAnsweredByProcess: Bool { type.hasPrefix("fuse") }
+    }
+
+    struct Place: Codable, Sendable, Equatable {
+        let path: String
+        /// Whether there is the directory that the path is in.
+        let hasParent: Bool
+        /// The mounts at that directory and above it, the lowest of each point first.
+        let mounts: [Mount]
+    }
+
+    let places: [Place]
+
+    /// Looks at the file system.
+    init(paths: [String]) throws(AdapterFailure) {
+        let first = try Self.mounts()
+        // A look at a directory has an automounter mount it, so that it comes before the list that counts.
+        let hasParent = paths.map { path in
+            let isAnswered = !Self.above(path, first).contains(where: \.isAnsweredByProcess)
+            return isAnswered && Self.isThere(Self.parent(of: path))
+        }
+        let mounts = try Self.mounts()
+        places = zip(paths, hasParent).map { path, hasParent in
+            Place(path: path, hasParent: hasParent, mounts: Self.above(path, mounts))
+        }
+    }
+
+    init(places: [Place]) { self.places = places }
+
+    /// The paths that do not lead any more to what they led to.
+    ///
+    /// - Parameter now: the same paths, looked at later.
+    /// - Returns: each with the reason.
+    func moved(_ now: SessionPlaces) -> [(path: String, failure: AdapterFailure)] {
+        now.places.compactMap { place in
+            // By bytes: paths that are equal as text may be different files.
+            let before = places.first { $0.path.utf8.elementsEqual(place.path.utf8) }
+            return before.flatMap { Self.failure($0, place) }.map { (place.path, $0) }
+        }
+    }
+
+    private static func failure(_ before: Place, _ now: Place) -> AdapterFailure? {
+        func failure(_ reason: String, _ remedy: String) -> AdapterFailure {
+            AdapterFailure("delete", now.path, reason, remedy: remedy)
+        }
+        if let new = surplus(of: now.mounts, over: before.mounts).last {
+            return failure(
+                "something was mounted at \(new.point) after the session began, and may cover the data",
+                "Unmount it (umount \(new.point)); mount what belongs there before anybody signs in"
+            )
+        }
+        let gone = surplus(of: before.mounts, over: now.mounts)
+        if let gone = gone.first(where: { !$0.isInMemory }) {
+            return failure(
+                "\(gone.point) was unmounted after the session began, and the data may be on it",
+                "Mount it again"
+            )
+        }
+        guard before.hasParent, !now.hasParent, gone.isEmpty else { return nil }
+        return failure(
+            "the directory \(parent(of: now.path)) was moved or removed after the session began",
+            "Move it back; if it is gone for good, make it anew"
+        )
+    }
+
+    /// What one list has more often than the other.
+    private static func surplus(of mounts: [Mount], over others: [Mount]) -> [Mount] {
+        var counts: [Mount: Int] = [:]
+        for other in others { counts[other, default: 0] += 1 }
+        return mounts.filter { mount in
+            counts[mount, default: 0] -= 1
+            return counts[mount, default: 0] < 0
+        }
+    }
+
+    // MARK: Looking
+
+    private static func parent(of path: String) -> String {
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex
+        let parent = String(decoding: path.utf8[..<slash], as: UTF8.self)
+        return parent.isEmpty ? "/" : parent
+    }
+
+    /// What this user may not see may be there.
+    private static func isThere(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0 || errno != ENOENT && errno != ENOTDIR
+    }
+
+    private static func above(_ path: String, _ mounts: [Mount]) -> [Mount] {
+        let parent = parent(of: path)
+        return mounts.filter { $0.point == "/" || CleanupPath.isSame(parent, orBelow: $0.point) }
+    }
+
+    private static func mounts() throws(AdapterFailure) -> [Mount] {
+        guard let bytes = kernelFile("/proc/self/mountinfo") else {
+            throw AdapterFailure(
+                "see what is mounted, in",
+                "/proc/self/mountinfo",
+                String(cString: strerror(errno)),
+                remedy: "Let the adapter see /proc"
+            )
+        }
+        return bytes.split(separator: UInt8(ascii: "\n")).compactMap(mount)
+    }
+
+    /// - Parameter line: for instance `36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/root rw`.
+    private static func mount(_ line: ArraySlice<UInt8>) -> Mount? {
+        let fields = line.split(separator: UInt8(ascii: " "))
+        guard fields.count > 6, let end = fields.dropFirst(6).firstIndex(of: [UInt8(ascii: "-")]),
+            end + 1 < fields.count
+        else { return nil }
+        return Mount(point: text(fields[4]), type: text(fields[end + 1]))
+    }
+
+    /// The kernel writes spaces, tabs, line ends and backslashes as a backslash and three octal digits.
+    private static func text(_ field: ArraySlice<UInt8>) -> String {
+        var bytes: [UInt8] = []
+        var rest = field
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "\\"), let code = UInt8(String(decoding: rest.prefix(3), as: UTF8.self), radix: 8) {
+                bytes.append(code)
+                rest = rest.dropFirst(3)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static func kernelFile(_ path: String) -> [UInt8]? {
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var content: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(file, &chunk, chunk.count)
+            if count == 0 { return content }
+            if count > 0 {
+                content += chunk[..<count]
+            } else if errno != EINTR {
+                return nil
+            }
+        }
+    }
+}
+
+/// The record of ``SessionPlaces`` at the beginning of a session. On the disk, because the adapter may start anew during the session.
+struct SessionRecord: Sendable {
+    private let file: StateFile
+    private let paths: [String]
+
+    /// - Parameter stateDirectory: the directory of the adapter's record of the app.
+    init(stateDirectory: String, paths: [String]) {
+        file = StateFile("shared-device-places.json", in: stateDirectory)
+        self.paths = paths
+    }
+
+    /// Notes what is above the paths, if this session has no record yet.
+    func begin() throws(AdapterFailure) {
+        guard try read() == nil else { return }
+        try write(SessionPlaces(paths: paths))
+    }
+
+    /// Forgets the session, because nothing of it is left.
+    func end() throws(AdapterFailure) { try write(nil) }
+
+    /// The paths that do not lead any more to what they led to when the session began. None where nothing is known of its beginning.
+    func moved() throws(AdapterFailure) -> [(path: String, failure: AdapterFailure)] {
+        guard let before = try read() else { return [] }
+        return before.moved(try SessionPlaces(paths: paths))
+    }
+
+    private func read() throws(AdapterFailure) -> SessionPlaces? {
+        do throws(StateFile.Failure) {
+            return try file.read(SessionPlaces.self)
+        } catch {
+            throw AdapterFailure(
+                "see where the session's data was, in",
+                file.path,
+                error.reason,
+                remedy: "Make it readable; or see that nothing is mounted above the declared paths, and remove the file"
+            )
+        }
+    }
+
+    private func write(_ places: SessionPlaces?) throws(AdapterFailure) {
+        do throws(StateFile.Failure) {
+            try file.write(places)
+        } catch {
+            throw AdapterFailure(
+                "note where the session's data is, in",
+                file.path,
+                error.reason,
+                remedy: "Make its directory writable, and free some space"
+            )
+        }
+    }
+}

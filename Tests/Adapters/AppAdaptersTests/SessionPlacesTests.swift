@@ -1,0 +1,104 @@
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@testable import AppAdapters
+
+@Suite("A declared path that leads elsewhere since the session began")
+struct SessionPlacesTests {
+    private let directory: TemporaryDirectory
+    private var parent: String { "\(directory.path)/parent" }
+    private var data: String { "\(parent)/data" }
+    private var secret: String { "\(data)/secret" }
+    private var state: String { "\(directory.path)/state" }
+    private var record: SessionRecord { SessionRecord(stateDirectory: state, paths: [data]) }
+
+    init() throws {
+        directory = try TemporaryDirectory("session-places")
+        for path in [parent, data] { succeed(mkdir(path, 0o700)) }
+        try "marker-of-ada".write(toFile: secret, atomically: false, encoding: .utf8)
+    }
+
+    private struct StoppedProgram: ProgramControl {
+        let name = "a program"
+
+        func isStopped() async throws(AdapterFailure) -> Bool { true }
+        func stop() async throws(AdapterFailure) {}
+        func start() async throws(AdapterFailure) {}
+    }
+
+    private var adapter: Adapter {
+        Adapter(
+            program: StoppedProgram(),
+            start: nil,
+            paths: [data],
+            user: geteuid(),
+            stateDirectory: state,
+            log: { _ in }
+        )
+    }
+
+    private var hasSecret: Bool { access(secret, F_OK) == 0 }
+
+    @Test("a parent that was moved away is a failure; it is deleted once it is back")
+    func movedParent() async throws {
+        try record.begin()
+        succeed(rename(parent, "\(parent).away"))
+        let failure = await #expect(throws: AdapterFailure.self) { try await adapter.cleanUp() }
+        #expect(failure?.description.contains("\(parent) was moved or removed") == true, "\(failure as Any)")
+        succeed(rename("\(parent).away", parent))
+        _ = try await adapter.cleanUp()
+        #expect(!hasSecret)
+    }
+
+    @Test("a parent that was missing when the session began is none")
+    func missingParent() async throws {
+        succeed(rename(parent, "\(parent).away"))
+        try record.begin()
+        _ = try await adapter.cleanUp()
+    }
+
+    @Test("a cleanup ends the record: the next session begins with what is there then")
+    func nextSession() async throws {
+        try record.begin()
+        _ = try await adapter.cleanUp()
+        succeed(rename(parent, "\(parent).away"))
+        try record.begin()
+        _ = try await adapter.cleanUp()
+    }
+
+    @Test(
+        "a mount over a parent is a failure that names it, and nothing on it is deleted",
+        .enabled(if: Mounts.areAllowed)
+    )
+    func mountedOver() async throws {
+        try record.begin()
+        succeed(mount("none", parent, "tmpfs", 0, nil))
+        defer { umount2(parent, Int32(MNT_DETACH)) }
+        succeed(mkdir(data, 0o700))
+        try "marker-of-grace".write(toFile: secret, atomically: false, encoding: .utf8)
+        let failure = await #expect(throws: AdapterFailure.self) { try await adapter.cleanUp() }
+        #expect(failure?.description.contains("umount \(parent)") == true, "\(failure as Any)")
+        #expect(hasSecret)
+        // A process that another test starts has this one's directories until it runs its program.
+        try await eventually("it is unmounted") { umount2(parent, 0) == 0 }
+        _ = try await adapter.cleanUp()
+        #expect(!hasSecret)
+    }
+
+    private func places(_ mounts: [SessionPlaces.Mount], hasParent: Bool = true) -> SessionPlaces {
+        SessionPlaces(places: [.init(path: "/run/user/1000/app/data", hasParent: hasParent, mounts: mounts)])
+    }
+
+    @Test("an unmounted disk is a failure; file systems in memory take their data with them")
+    func unmounted() {
+        let root = SessionPlaces.Mount(point: "/", type: "ext4")
+        let disk = SessionPlaces.Mount(point: "/run/user/1000", type: "ext4")
+        let memory = SessionPlaces.Mount(point: "/run/user/1000", type: "tmpfs")
+        #expect(places([root, disk]).moved(places([root], hasParent: false)).count == 1)
+        #expect(places([root, memory]).moved(places([root], hasParent: false)).isEmpty)
+        // A second one at the same place covers the first.
+        #expect(places([root, memory]).moved(places([root, memory, memory])).count == 1)
+    }
+}
