@@ -18,10 +18,10 @@ struct ConfigurationCheckCommand: ParsableCommand {
         commandName: "check",
         abstract: "Says what a configuration file means, without a broker.",
         discussion: """
-            Prints every key with its value and what that means for the device, the apps that have a manifest, and what is probably \
-            not meant. The file is a JSON object; of a profile for iOS, "shared-device configuration convert" makes one.
-            Exit status: 0 the broker would take it; 65 it would not, or a manifest is bad; 66 there is no such file, or it \
-            cannot be read.
+            Prints what is probably not meant, every key with its value and what that means for the device, and the apps that have a \
+            manifest; or all that is wrong. The file is a JSON object; of a profile for iOS, "shared-device configuration convert" makes one.
+            Exit status: 0 the broker would take it; 65 it would not, or a manifest is bad, or with --strict there is a warning; \
+            66 there is no such file, or it cannot be read.
             """
     )
 
@@ -37,29 +37,40 @@ struct ConfigurationCheckCommand: ParsableCommand {
     )
     var apps: String?
 
+    @Flag(help: "Fail for warnings, too.")
+    var strict = false
+
     @Flag(help: "As a JSON object, for programs.")
     var json = false
 
     func run() throws {
         try reportingFailure {
             let source = ManagedConfigurationFile(path: file)
-            guard let configuration = try configuration(source) else { throw CommandFailure.noFile(file) }
             let directory = AppManifestDirectory(path: apps ?? source.appManifestDirectory)
+            guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
             let report = ConfigurationReport(configuration, directory.load(), directory: directory.path)
             print(json ? try report.json() : try report.text())
             for problem in report.problems { warn("\(problem)") }
-            if !report.problems.isEmpty { throw ExitCode(EX_DATAERR) }
+            if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
         }
     }
 
-    /// An error goes to standard output too where programs read that.
-    private func configuration(_ source: ManagedConfigurationFile) throws -> ManagedConfiguration? {
+    /// Errors go to standard output too where programs read that.
+    private func configuration(
+        _ source: ManagedConfigurationFile,
+        _ directory: AppManifestDirectory
+    ) throws -> ManagedConfiguration? {
         do throws(ManagedConfigurationError) {
             guard case .present(let configuration) = try source.load() else { return nil }
             return configuration
         } catch {
-            if json { print(try Form.json(InvalidConfiguration(error))) }
-            throw error
+            // The file may have changed, or may not be readable at all: then there is this error.
+            let content = try? source.content()
+            let flaws = content.map { ManagedConfiguration.flaws(json: $0, file: source.path) } ?? []
+            let problems = (flaws.isEmpty ? [error] : flaws) + directory.load().problems
+            if json { print(try Form.json(InvalidConfiguration(problems))) }
+            for problem in problems { warn("\(problem)") }
+            throw ExitCode(exitStatus(for: error))
         }
     }
 }
@@ -113,6 +124,9 @@ struct ConfigurationReport {
     /// What is wrong with manifests.
     var problems: [ManagedConfigurationError] { manifests.problems }
 
+    /// Whether something is probably not meant.
+    var hasWarnings: Bool { !warnings.isEmpty }
+
     private var warnings: [ReportedWarning] {
         let ofManifests = manifests.manifests.flatMap { manifest in
             manifest.warnings.map {
@@ -134,9 +148,10 @@ struct ConfigurationReport {
         return Dictionary(uniqueKeysWithValues: ManagedConfiguration.keyNames.map { ($0, settings[$0] ?? .null) })
     }
 
-    /// For people: every key with its value and its meaning, the apps, and the warnings.
+    /// For people: the warnings, every key with its value and its meaning, and the apps.
     func text() throws -> String {
-        var lines = ["The device is \(configuration.mode.rawValue). The file is valid.", ""]
+        var lines = ["The device is \(configuration.mode.rawValue). The file is valid."]
+        lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" } + [""]
         let settings = try settings()
         let meanings = configuration.meanings
         let width = meanings.map(\.key.count).max() ?? 0
@@ -152,8 +167,6 @@ struct ConfigurationReport {
                 lines += (manifest.cleanup?.delete ?? []).map(Self.deletion)
             }
         }
-        if !warnings.isEmpty { lines.append("") }
-        lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" }
         return lines.joined(separator: "\n")
     }
 
@@ -250,7 +263,7 @@ struct InvalidConfiguration: Encodable {
     private let valid = false
     private let problems: [ReportedProblem]
 
-    init(_ error: ManagedConfigurationError) { problems = [ReportedProblem(error)] }
+    init(_ errors: [ManagedConfigurationError]) { problems = errors.map(ReportedProblem.init) }
 
     private enum CodingKeys: CodingKey {
         case valid

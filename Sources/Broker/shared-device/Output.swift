@@ -169,7 +169,7 @@ func warn(_ message: String) {
     _ = write(STDERR_FILENO, line, line.count)
 }
 
-private func exitStatus(for error: any Error) -> CInt {
+func exitStatus(for error: any Error) -> CInt {
     switch error {
     case let error as CommandFailure: error.status
     case let error as UserDirectoryError: error.storeError.map(exitStatus(for:)) ?? exitStatus(for: error.code)

@@ -95,6 +95,7 @@ private struct JSONParser {
                 throw JSONError(what: "the same key a second time", offset: start, repeatedKey: name)
             }
         } while take(",")
+        if next == UInt8(ascii: "\"") { throw flaw("no comma before the next key") }
         try expect("}")
         return members
     }
@@ -109,6 +110,7 @@ private struct JSONParser {
             if !elements.isEmpty, next == UInt8(ascii: "]") { throw flaw(Self.nothingAfterComma) }
             elements.append(try value(depth: depth))
         } while take(",")
+        if let next, "\"{[-0123456789tfn".utf8.contains(next) { throw flaw("no comma before the next value") }
         try expect("]")
         return elements
     }

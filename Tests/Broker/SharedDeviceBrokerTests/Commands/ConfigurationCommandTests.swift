@@ -42,6 +42,37 @@ struct ConfigurationCommandTests {
         }
     }
 
+    @Test("warnings come first, and with --strict they end with 65")
+    func warnings() async throws {
+        let text = #"{"sharedDevicemode": true}"#
+        let outcome = try await check(text)
+        #expect(outcome.status == 0)
+        let lines = outcome.output.split(separator: "\n").prefix(2)
+        #expect(lines.first == "The device is personal. The file is valid.")
+        #expect(lines.last == "warning: \"sharedDevicemode\" means nothing; is “sharedDeviceMode” meant?")
+        #expect(try await check(text, "--strict").status == 65)
+        #expect(try await check(#"{"sharedDeviceMode": true}"#, "--strict").status == 0)
+    }
+
+    @Test("all mistakes are told at once, those of manifests as well")
+    func severalMistakes() async throws {
+        succeedMaking(directory.file("apps"))
+        try directory.write("{", to: "apps/till.json")
+        let text =
+            #"{"sharedDeviceMode": 1, "cleanupPolicy": "strictest", "shiftEnds": ["25:00"], "requiresJoin": true}"#
+        let outcome = try await check(text)
+        #expect(outcome.status == 65)
+        let lines = outcome.errors.split(separator: "\n")
+        #expect(lines.count == 4, "\(outcome.errors)")
+        for word in ["sharedDeviceMode", "cleanupPolicy", "shiftEnds", "till.json"] {
+            #expect(lines.count { $0.contains(word) } == 1, "\(word)")
+        }
+        let problems = try object(try await check(text, "--json"))["problems"] as? [[String: Any]]
+        #expect(problems?.count == 4)
+    }
+
+    private func succeedMaking(_ path: String) { #expect(mkdir(path, 0o755) == 0) }
+
     @Test("the keys about a provider are told where the device has one")
     func provider() async throws {
         let embedded = try await check(#"{"sharedDeviceMode": true}"#)
