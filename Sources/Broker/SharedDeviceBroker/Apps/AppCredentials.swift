@@ -86,7 +86,8 @@ package enum ProcessView {
     /// The path of the process's program; `nil` where it may not be seen, or is another file than the path leads to here: with a mount
     /// namespace of its own, a process can have any path for its program.
     ///
-    /// An update removes the file of a program that runs. It then counts if the file was root's, so that no one else can have made it.
+    /// An update removes the file of a program that runs. It then counts if the file was root's, so that no one else can have made it. A file that still
+    /// has a name was not removed: its name ends like that of a removed one.
     static func executable(of process: UInt32) -> String? {
         let link = "/proc/\(process)/exe"
         guard let target = destination(of: link) else { return nil }
@@ -94,9 +95,9 @@ package enum ProcessView {
         guard stat(link, &running) == 0 else { return nil }
         if stat(target, &here) == 0, here.st_dev == running.st_dev, here.st_ino == running.st_ino { return target }
         let mark = " (deleted)"
-        guard target.hasSuffix(mark), running.st_uid == 0, running.st_mode & (S_IWGRP | S_IWOTH) == 0 else {
-            return nil
-        }
+        guard target.hasSuffix(mark), running.st_nlink == 0, running.st_uid == 0,
+            running.st_mode & (S_IWGRP | S_IWOTH) == 0
+        else { return nil }
         return String(target.dropLast(mark.count))
     }
 

@@ -199,6 +199,22 @@ struct AppCredentialsTests {
         #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == false)
     }
 
+    @Test(
+        "a program counts as replaced by an update only if its file has no name left",
+        .enabled(if: geteuid() == 0, "only root's program may have been replaced"),
+        arguments: [true, false]
+    )
+    func replaced(hasOtherName: Bool) async throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.file("sleeper")
+        try await Self.run("cp /bin/sleep '\(path)'")
+        let process = try ChildProcess(path, ["600"])
+        if hasOtherName { try await Self.run("ln '\(path)' '\(path).other'") }
+        try await Self.run("rm '\(path)'")
+        let seen = ProcessView.executable(of: UInt32(process.identifier))
+        #expect(hasOtherName ? seen == nil : seen?.hasSuffix("/sleeper") == true)
+    }
+
     private static func run(_ script: String) async throws {
         #expect(try await ChildProcess("sh", ["-e", "-c", script]).exitStatus() == 0)
     }
