@@ -181,6 +181,59 @@ struct SessionServicesTests {
         if !isLocked { try await shell(store, environment) }
     }
 
+    @Test(
+        "a locked keyring without a password is opened, emptied item by item, and stays",
+        .enabled(
+            if: has("gnome-keyring-daemon", "secret-tool", "gdbus"),
+            "gnome-keyring or secret-tool is not installed"
+        )
+    )
+    func keyringWithoutPassword() async throws {
+        let bus = try PrivateBus()
+        let environment = [
+            "DBUS_SESSION_BUS_ADDRESS": bus.address, "HOME": home, "XDG_DATA_HOME": "\(home)/data",
+            "XDG_RUNTIME_DIR": home, "NOTIFY_CENTER_BUS": "session",
+        ]
+        // As gnome-keyring writes it where the person gives no password.
+        let folder = "\(home)/data/keyrings"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try "login".write(toFile: "\(folder)/default", atomically: false, encoding: .utf8)
+        let keyring = """
+            [keyring]
+            display-name=Login
+            ctime=0
+            mtime=0
+            lock-on-idle=false
+            lock-after=false
+
+            [1]
+            item-type=0
+            display-name=mail
+            secret=ada-4711
+            mtime=0
+            ctime=0
+
+            [1:attribute0]
+            name=service
+            type=string
+            value=mail
+
+            """
+        try keyring.write(toFile: "\(folder)/login.keyring", atomically: false, encoding: .utf8)
+        let daemon = try ChildProcess(
+            "gnome-keyring-daemon",
+            ["--foreground", "--components=secrets"],
+            environment: environment
+        )
+        try await shell("gdbus wait --session --timeout 60 org.freedesktop.secrets", environment)
+        let outcome = try await traces("keyring", environment)
+        #expect(outcome.status == 0 && outcome.text.contains("keyring  1 item"), "\(outcome)")
+        let left = try await shell("secret-tool search --all service mail 2>&1 || true", environment)
+        #expect(!left.contains("ada-4711"), "\(left)")
+        #expect(try !String(contentsOfFile: "\(folder)/login.keyring", encoding: .utf8).contains("ada-4711"))
+        withExtendedLifetime(daemon) {}
+    }
+
     // MARK: The print queue
 
     @Test(

@@ -5,8 +5,8 @@ import SharedDevice
 
 /// The secrets that a session's programs have stored: those that the running service of the Secret Service shows, and the files.
 ///
-/// A keyring that is open is emptied, item by item, and stays: the session needs one to store in. A keyring that is locked is deleted. Without a
-/// service the files are deleted.
+/// A keyring that is open is emptied, item by item, and stays: the session needs one to store in. So is one without a password, which the service opens
+/// without asking anybody. A keyring that stays locked is deleted. Without a service the files are deleted.
 struct Keyring: Sendable {
     static let root = "/org/freedesktop/secrets"
     static let interface = "org.freedesktop.Secret"
@@ -93,8 +93,25 @@ struct Keyring: Sendable {
         return others
     }
 
-    /// The service's collections; `nil` where no service runs.
+    /// The service's collections, after those without a password have been opened; `nil` where no service runs.
     private static func collections() async throws(AdapterFailure) -> [Collection]? {
+        let collections = try await presentCollections()
+        guard let locked = collections?.filter(\.isLocked), !locked.isEmpty else { return collections }
+        try await unlock(locked.map(\.path))
+        return try await presentCollections()
+    }
+
+    /// Opens what the service opens without a person.
+    private static func unlock(_ paths: [String]) async throws(AdapterFailure) {
+        let service = SessionService.secrets
+        let objects = DBusValue.array(paths.map { .objectPath($0) }, of: "o")
+        let answer = try await service.values(root, "\(interface).Service", "Unlock", [objects])
+        guard answer.count > 1, let prompt = answer[1].stringValue, prompt != "/" else { return }
+        // Nobody is there to type a password.
+        _ = try? await service.call(prompt, "\(interface).Prompt", "Dismiss")
+    }
+
+    private static func presentCollections() async throws(AdapterFailure) -> [Collection]? {
         let service = SessionService.secrets
         guard try await service.runs() else { return nil }
         let paths = try await service.property("Collections", of: root, "\(interface).Service")

@@ -33,6 +33,15 @@ package enum SecretItems {
     private static func search(_ schema: String) async throws(AdapterFailure) -> (open: [String], locked: [String]) {
         let service = SessionService.secrets
         guard try await service.runs() else { return ([], []) }
+        // This opens keyrings without a password, whose items the search tells apart from locked ones.
+        if try await Keyring.hasLockedCollection() {
+            throw AdapterFailure(
+                "look for",
+                "the items of \(schema)",
+                "a keyring is locked",
+                remedy: "Let the session's keyring be opened at its sign-in"
+            )
+        }
         let attributes = DBusValue.dictionary(
             [DBusValue.DictionaryEntry(.string("xdg:schema"), .string(schema))],
             key: "s",
@@ -47,14 +56,6 @@ package enum SecretItems {
         func paths(_ index: Int) -> [String] {
             guard answer.indices.contains(index) else { return [] }
             return answer[index].elementsValue?.compactMap(\.stringValue) ?? []
-        }
-        if try await Keyring.hasLockedCollection() {
-            throw AdapterFailure(
-                "look for",
-                "the items of \(schema)",
-                "a keyring is locked",
-                remedy: "Let the session's keyring be opened at its sign-in"
-            )
         }
         return (paths(0), paths(1))
     }
