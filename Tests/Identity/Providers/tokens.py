@@ -84,7 +84,7 @@ class Tokens:
             "with-nonce": lambda: claims.update(nonce="a"), "wrong-aud": lambda: claims.update(aud="another-client"),
             "wrong-iss": lambda: claims.update(iss="https://example.com"), "no-jti": lambda: claims.pop("jti"),
             "nobody": lambda: (claims.pop("sub"), claims.pop("sid")), "old": lambda: claims.update(iat=now - 300),
-            "sub-only": lambda: claims.pop("sid"),
+            "sub-only": lambda: claims.pop("sid"), "issued-90-s-ago": lambda: claims.update(iat=now - 90),
         }
         changes.get(fault, lambda: None)()
         algorithm = {"alg-none": "none", "wrong-alg": "HS256"}.get(fault, "ES256")

@@ -9,6 +9,8 @@ package struct LogoutToken: Sendable, Hashable {
     package let sessionIdentifier: String?
     /// `jti`: each counts once.
     package let identifier: String
+    /// `iat`: a session that began later is not the one that has ended.
+    package let date: Date
 
     private static let event = "http://schemas.openid.net/event/backchannel-logout"
     /// How old it may be, in seconds.
@@ -21,7 +23,7 @@ package struct LogoutToken: Sendable, Hashable {
         try claims.checkIssuer()
         try claims.checkAudience(clientID)
         // Errata of 2023 ask for `exp`; glewlwyd, which is older, has none.
-        try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
+        date = try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
         guard claims.json["events"]?[Self.event]?.object != nil else {
             throw .badToken(issuer, "it has no logout event")
         }

@@ -65,7 +65,9 @@ struct TokenClaims {
     /// - Parameters:
     ///   - needsEnd: whether there has to be `exp`.
     ///   - oldest: how old the token may be, in seconds.
-    func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(SignInError) {
+    /// - Returns: when the token was issued.
+    @discardableResult
+    func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(SignInError) -> Date {
         let seconds = now.timeIntervalSince1970
         guard let issued = json["iat"]?.number, Self.isTime(issued) else { throw .badToken(issuer, "it has no “iat”") }
         let wrongTime = SignInError.wrongTime(Date(timeIntervalSince1970: issued), now: now)
@@ -81,6 +83,7 @@ struct TokenClaims {
             guard let start = start.number, Self.isTime(start) else { throw .badToken(issuer, "its “nbf” is no time") }
             guard start <= seconds + Self.skew else { throw wrongTime }
         }
+        return Date(timeIntervalSince1970: issued)
     }
 
     /// From 1970 to the year 9999, so that a date can be written.

@@ -52,7 +52,8 @@ package final class BackChannelLogout: Sendable {
             .ended,
             issuer: client.issuer.text,
             subject: logout.subject,
-            session: logout.sessionIdentifier
+            session: logout.sessionIdentifier,
+            date: logout.date
         )
         do {
             try await report(event)
