@@ -158,12 +158,7 @@ package final class OpenIDConnectClient: Sendable {
         from need: KeyNeed = .message,
         isPatient: Bool = false
     ) async throws(SignInError) -> VerifiedToken {
-        let token: CompactSignature
-        do throws(SignatureError) {
-            token = try CompactSignature(parsing: text)
-        } catch {
-            throw .notSigned(name, by: issuer, error.description)
-        }
+        let token = try signature(text, as: name)
         let (verdict, hasRead) = try await keys.verify(token, for: need, readKeys)
         switch verdict {
         case .verified(let verified): return verified
@@ -176,16 +171,32 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
+    private func signature(_ text: String, as name: String) throws(SignInError) -> CompactSignature {
+        do throws(SignatureError) {
+            return try CompactSignature(parsing: text)
+        } catch {
+            throw .notSigned(name, by: issuer, error.description)
+        }
+    }
+
     /// Checks the provider's word that a session has ended.
     ///
     /// - Throws: `SignInError`: as ``verify(_:)``.
     package func logoutToken(_ text: String) async throws(SignInError) -> LogoutToken {
-        try LogoutToken(
-            await verify(text, as: "logout token"),
-            issuer: issuer,
-            clientID: credentials.identifier,
-            now: clock.date()
-        )
+        try logoutToken(await verify(text, as: "logout token"))
+    }
+
+    /// Checks the same with the keys that were read before. Asks the provider nothing, and waits for nothing.
+    ///
+    /// - Returns: `nil` if these keys do not verify it; the provider's keys of now may.
+    /// - Throws: `SignInError`: `authenticationFailed`.
+    package func logoutTokenByKnownKeys(_ text: String) throws(SignInError) -> LogoutToken? {
+        guard let verified = keys.verifiedByKnownKeys(try signature(text, as: "logout token")) else { return nil }
+        return try logoutToken(verified)
+    }
+
+    private func logoutToken(_ token: VerifiedToken) throws(SignInError) -> LogoutToken {
+        try LogoutToken(token, issuer: issuer, clientID: credentials.identifier, now: clock.date())
     }
 
     /// Sees to it that the keys are there.

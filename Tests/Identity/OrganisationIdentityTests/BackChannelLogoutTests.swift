@@ -32,4 +32,22 @@ struct BackChannelLogoutTests {
         // The provider's clock counts whole seconds.
         #expect((asked.addingTimeInterval(-91)...Date().addingTimeInterval(-90)).contains(date), "\(date)")
     }
+
+    @Test("tokens of strangers, however many, do not keep a genuine logout from being accepted")
+    func flood() async throws {
+        let faulty = try await FaultyProvider.shared.value
+        let test = try faulty.client("backchannel-none.flooded")
+        let foreign = try await faulty.client("backchannel-none.other-keys").page("logout-token")
+        let events = Locked(0)
+        let logout = BackChannelLogout(test.client) { _ in events.withLock { $0 += 1 } }
+        // The provider's keys are read for the first of these.
+        let first = request(try await test.page("logout-token"))
+        #expect(await logout.answer(first).status == 200)
+        var statuses: Set<Int> = []
+        for _ in 0..<100 { statuses.insert(await logout.answer(request(foreign)).status) }
+        #expect(statuses == [400, 429])
+        let second = request(try await test.page("logout-token"))
+        #expect(await logout.answer(second).status == 200)
+        #expect(events.withLock { $0 } == 2)
+    }
 }

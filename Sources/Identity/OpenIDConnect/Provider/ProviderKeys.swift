@@ -79,6 +79,14 @@ final class ProviderKeys: Sendable {
         }
     }
 
+    /// The token's content, if the keys that were read before verify it.
+    func verifiedByKnownKeys(_ token: CompactSignature) -> VerifiedToken? {
+        guard case .verified(let verified) = state.withLock({ $0.cache.verify(token, at: clock.now()) }) else {
+            return nil
+        }
+        return verified
+    }
+
     /// Sees to it that keys are there which count for a while.
     ///
     /// - Returns: whether they are; `false` where they could not be read just now, and are not asked for again yet.

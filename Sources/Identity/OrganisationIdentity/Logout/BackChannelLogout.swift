@@ -12,8 +12,13 @@ package final class BackChannelLogout: Sendable {
     /// - Throws: where the broker does not know of it then; the provider may try again.
     package typealias Report = @Sendable (ProviderEvent) async throws -> Void
 
+    /// How many tokens a second may have the provider's keys read, or wait for them.
+    private static let keyRequestsPerSecond = 10
+
     private let client: OpenIDConnectClient
     private let report: Report
+    /// Charged by tokens that the known keys do not verify, so that a flood of them delays no genuine one.
+    private let keyRequests = Locked(RequestRate(perSecond: keyRequestsPerSecond, at: .now))
     private let seen = Locked(SeenIdentifiers())
     /// Of what anybody can send, and of what the provider has signed: a flood of the one hides nothing of the other.
     private let refusals = Locked(RefusalTally())
@@ -41,7 +46,12 @@ package final class BackChannelLogout: Sendable {
         else { return refuse("there is no logout_token", refusals) }
         let logout: LogoutToken
         do throws(SignInError) {
-            logout = try await client.logoutToken(token)
+            if let known = try client.logoutTokenByKnownKeys(token) {
+                logout = known
+            } else {
+                guard keyRequests.withLock({ $0.take(at: .now) }) else { return ListenerResponse(429) }
+                logout = try await client.logoutToken(token)
+            }
         } catch {
             return refuse(error.description, refusals)
         }

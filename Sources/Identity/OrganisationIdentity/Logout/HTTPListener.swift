@@ -12,7 +12,6 @@ package final class HTTPListener: Sendable {
         package var connections = 32
         /// How long a client has to itself to send its request. Later its place is the next client's, where there is no other.
         package var undisturbed: Duration = .milliseconds(100)
-        package var requestsPerSecond = 10
         /// How long a request may take to arrive, and its answer to be taken.
         package var patience: Duration = .seconds(5)
         /// How long the handler may take.
@@ -162,7 +161,6 @@ private final class ListenerLoop: @unchecked Sendable {
     private let handler: HTTPListener.Handler
     private var connections: [UInt64: Connection] = [:]
     private var next: UInt64 = 0
-    private var rate: RequestRate
     private var buffer = [UInt8](repeating: 0, count: 16 << 10)
 
     init(
@@ -175,7 +173,6 @@ private final class ListenerLoop: @unchecked Sendable {
         self.limits = limits
         self.signal = signal
         self.handler = handler
-        rate = RequestRate(perSecond: limits.requestsPerSecond, at: .now)
     }
 
     func run() {
@@ -263,7 +260,6 @@ private final class ListenerLoop: @unchecked Sendable {
     }
 
     private func handle(_ request: ReceivedRequest, _ number: UInt64) {
-        guard rate.take(at: .now) else { return write(ListenerResponse(429), to: number) }
         let (signal, handler) = (signal, handler)
         connections[number]?.deadline = .now + limits.handling
         connections[number]?.phase = .handling(Task { signal.answer(number, await handler(request)) })
