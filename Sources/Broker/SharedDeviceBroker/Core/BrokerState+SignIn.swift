@@ -118,13 +118,13 @@ extension BrokerState {
     ) throws(Refusal) -> AuthenticatedIdentity {
         switch result {
         case .success(let identity):
-            throttle.succeeded(attempt.throttleName, of: attempt.participant.user)
+            throttle.succeeded(attempt.throttleName, of: attempt.participant.user, at: now.uptime)
             return identity
         case .failure(let error):
             if error.code == .accountDisabled {
-                throttle.succeeded(attempt.throttleName, of: attempt.participant.user)
+                throttle.succeeded(attempt.throttleName, of: attempt.participant.user, at: now.uptime)
             } else if error.code != .invalidGrant {
-                throttle.cancelled(attempt.throttleName, of: attempt.participant.user)
+                throttle.cancelled(attempt.throttleName, of: attempt.participant.user, at: now.uptime)
             }
             throw Refusal(error)
         }

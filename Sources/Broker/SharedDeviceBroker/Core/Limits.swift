@@ -57,21 +57,15 @@ package struct PasswordThrottle: Sendable {
         let name: String?
     }
 
-    private struct Entry {
-        var failures: Int
-        var lastAttempt: Duration
-    }
-
-    /// How many attempts with one name may fail before one has to wait.
+    /// How many attempts with one name may fail before the next has to wait.
     static let allowedFailures = 5
-    /// How many attempts of one user with any names may fail before one has to wait.
+    /// How many attempts of one user with any names may fail before the next has to wait.
     static let allowedOfUser = 50
-    /// How long after the latest admitted attempt the next is refused.
-    static let wait = Duration.seconds(30)
-    /// How long after the latest admitted attempt the failures are forgotten.
-    static let memory = Duration.seconds(900)
+    /// How long it takes until one failure is forgotten. Failures are forgotten one after the other.
+    static let decay = Duration.seconds(30)
 
-    private var entries: [Attempt: Entry] = [:]
+    /// When all failures are forgotten, if no further one is added.
+    private var entries: [Attempt: Duration] = [:]
 
     /// How many names are remembered.
     package var count: Int { entries.keys.count { $0.name != nil } }
@@ -80,34 +74,31 @@ package struct PasswordThrottle: Sendable {
     package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
         let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
         for (attempt, allowed) in [(one, Self.allowedFailures), (all, Self.allowedOfUser)] {
-            guard let entry = entries[attempt], now - entry.lastAttempt < Self.memory else {
-                entries[attempt] = nil
-                continue
-            }
-            let waited = now - entry.lastAttempt
-            if entry.failures >= allowed, waited < Self.wait { return Self.wait - waited }
+            guard let end = entries[attempt] else { continue }
+            let wait = end - now - Self.decay * (allowed - 1)
+            if wait > .zero { return wait }
         }
-        // What all names of a user may fail together bounds how many there are.
-        if entries[one] == nil { entries = entries.filter { now - $0.value.lastAttempt < Self.memory } }
-        for attempt in [one, all] {
-            entries[attempt] = Entry(failures: (entries[attempt]?.failures ?? 0) + 1, lastAttempt: now)
-        }
+        // The failures that a user may have with all names bound how many names there are.
+        entries = entries.filter { $0.value > now }
+        for attempt in [one, all] { entries[attempt] = (entries[attempt] ?? now) + Self.decay }
         return nil
     }
 
-    /// The person has given the right password: earlier failures with this name were slips.
-    package mutating func succeeded(_ name: String, of user: UInt32) {
-        cancelled(name, of: user)
-        entries[Attempt(user: user, name: name)] = nil
+    /// The person has given the right password: this attempt and earlier failures with this name do not count.
+    package mutating func succeeded(_ name: String, of user: UInt32, at now: Duration) {
+        let one = Attempt(user: user, name: name)
+        if let end = entries[one], end > now { forget(end - now, of: Attempt(user: user, name: nil), at: now) }
+        entries[one] = nil
     }
 
     /// An admitted attempt came to no verdict, through no fault of the person's.
-    package mutating func cancelled(_ name: String, of user: UInt32) {
-        for attempt in [Attempt(user: user, name: name), Attempt(user: user, name: nil)] {
-            guard let entry = entries[attempt] else { continue }
-            entries[attempt] =
-                entry.failures > 1 ? Entry(failures: entry.failures - 1, lastAttempt: entry.lastAttempt) : nil
-        }
+    package mutating func cancelled(_ name: String, of user: UInt32, at now: Duration) {
+        for name in [name, nil] { forget(Self.decay, of: Attempt(user: user, name: name), at: now) }
+    }
+
+    private mutating func forget(_ time: Duration, of attempt: Attempt, at now: Duration) {
+        guard let end = entries[attempt] else { return }
+        entries[attempt] = end - time > now ? end - time : nil
     }
 }
 
