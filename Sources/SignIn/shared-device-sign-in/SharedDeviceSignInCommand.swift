@@ -17,7 +17,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         discussion: """
             Where the device has its own directory of users, it asks for name and password: at the terminal, or on a page in a browser. Where the \
             organisation's provider signs people in, it opens the provider's page in a browser, or shows a code for another device. The browser \
-            has a profile of its own, which is deleted afterwards. Apps start this program, and never see the password.
+            has a profile of its own, which is deleted afterwards. Apps start this program, and never see the password. $\(SignInProgram.loginHintVariable) \
+            is the name to offer: all users of the machine can read a command line.
             Exit status: 0 signed in; 1 cancelled; 64 wrong usage; 65 somebody is signed in already, or this device takes no such sign-in; 69 the \
             broker or the provider does not answer, or there is nothing to ask at; 70 the broker failed; 75 not now, try again later; 77 refused; \
             78 provider and configuration do not fit each other.
@@ -41,9 +42,6 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     @Option(help: "How to sign in; otherwise as the device is set up: browser, device-code or password.")
     var method: Method?
-
-    @Option(help: ArgumentHelp("The name to offer.", valueName: "name"))
-    var loginHint: String?
 
     @Option(
         parsing: .unconditionalSingleValue,
@@ -98,7 +96,6 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard (0...60).contains(wait) else { throw ValidationError("--wait takes 0 to 60 seconds") }
-        guard loginHint?.isEmpty != true else { throw ValidationError("--login-hint needs a name") }
         guard method != .browser || browser != Self.noBrowser else {
             throw ValidationError("--method browser needs a browser that may be started; leave out --browser none")
         }
@@ -130,7 +127,10 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         } catch {
             throw SharedDeviceError(.brokerFailed, attempted: "sign in", message: "\(error)")
         }
-        let variables = ProcessInfo.processInfo.environment
+        var variables = ProcessInfo.processInfo.environment
+        let loginHint = variables.removeValue(forKey: SignInProgram.loginHintVariable).flatMap { $0.isEmpty ? nil : $0 }
+        // The browser and its guard inherit the environment.
+        unsetenv(SignInProgram.loginHintVariable)
         let terminal = TerminalForm().flatMap { $0.isInForeground ? $0 : nil }
         // Stopped in the middle of a question, the shell would show the password that is typed after it.
         if terminal != nil { signal(SIGTSTP, SIG_IGN) }

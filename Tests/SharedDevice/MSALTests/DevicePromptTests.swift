@@ -11,11 +11,12 @@ struct DevicePromptTests {
     private static let program = Result {
         let directory = try TemporaryDirectory("prompt")
         let script = #"""
-            case "$*" in
-            *--login-hint=nobody*) code=interaction_required ;;
-            *--login-hint=cancels*) code=user_canceled ;;
-            *--login-hint=window*--page*) code=login_expired ;;
-            *--login-hint=down*) code=provider_unavailable ;;
+            case "$SHARED_DEVICE_LOGIN_HINT $*" in
+            *--login-hint*) code=broker_failed ;;
+            nobody\ *) code=interaction_required ;;
+            cancels\ *) code=user_canceled ;;
+            window\ *--page*) code=login_expired ;;
+            down\ *) code=provider_unavailable ;;
             *) code=broker_failed ;;
             esac
             echo "{\"code\":\"$code\",\"message\":\"as the test wants\"}"

@@ -72,7 +72,9 @@ final class PromptDevice {
     }
 
     /// A prompt at a terminal of its own: what the child is given is typed, and its output is the screen.
-    func terminal(_ arguments: String...) throws -> ChildProcess {
+    func terminal(hint: String? = nil, _ arguments: String...) throws -> ChildProcess {
+        var environment = environment
+        environment["SHARED_DEVICE_LOGIN_HINT"] = hint
         // Each question ends a line, so that the test sees it.
         let terminal = """
             import os, pty, sys

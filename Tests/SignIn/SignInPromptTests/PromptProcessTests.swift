@@ -14,7 +14,7 @@ struct PromptProcessTests {
     @Test("at a terminal the person is asked, what is secret is not shown, and a wrong password is asked for again")
     func terminal() async throws {
         let device = try await PromptDevice()
-        let prompt = try device.terminal("--login-hint", "ada")
+        let prompt = try device.terminal(hint: "ada")
         try await sees(prompt, "User name [ada]: ")
         try prompt.write("")
         try await sees(prompt, "Password: ")
@@ -33,7 +33,7 @@ struct PromptProcessTests {
     @Test("Ctrl-C at the password, and the end of the terminal's input, cancel the sign-in")
     func interruptedTerminal() async throws {
         let device = try await PromptDevice()
-        let prompt = try device.terminal("--login-hint", "ada")
+        let prompt = try device.terminal(hint: "ada")
         try await sees(prompt, "User name [ada]: ")
         try prompt.write("")
         try await sees(prompt, "Password: ")

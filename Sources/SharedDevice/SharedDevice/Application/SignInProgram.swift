@@ -12,6 +12,8 @@ package struct SignInProgram: Sendable {
 
     /// Names another program, for tests and for development. It counts for nothing in a program that has more rights than its user.
     static let variable = "SHARED_DEVICE_SIGN_IN"
+    /// The name to offer, for the program. All users of the machine can read a command line.
+    package static let loginHintVariable = "SHARED_DEVICE_LOGIN_HINT"
     /// Where it is installed. It is not looked up in `PATH`: whatever it finds there would ask people for passwords.
     private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
     /// Longer than any sign-in lasts. The program itself ends before.
@@ -42,6 +44,7 @@ package struct SignInProgram: Sendable {
             var settings = HelperProcess.Settings()
             // What cannot be deleted, for instance, is for whoever reads the app's own errors.
             settings.errors = .inherited
+            settings.environment[Self.loginHintVariable] = loginHint
             end = try await HelperProcess.output(
                 of: try path(),
                 arguments,
@@ -70,7 +73,6 @@ package struct SignInProgram: Sendable {
 
     private var arguments: [String] {
         var arguments = ["--json", "--bus", "\(bus)", "--wait", "\(patience / .seconds(1))"]
-        if let loginHint, !loginHint.isEmpty { arguments += ["--login-hint=\(loginHint)"] }
         arguments += scopes.map { "--scope=\($0)" }
         if showsPage { arguments.append("--page") }
         return arguments
