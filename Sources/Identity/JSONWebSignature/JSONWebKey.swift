@@ -13,7 +13,7 @@ package struct JSONWebKey: Sendable {
     package static let rsaSizes = 2048...8192
 
     /// Why a member of a key set is not used.
-    package enum Flaw: Error, Sendable, Hashable {
+    package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
         /// It is for something else than signatures: another `use`, other `key_ops`, a type that is not among ours.
         case otherPurpose
         /// `kty`, `crv` and `alg` do not fit each other.
@@ -22,20 +22,32 @@ package struct JSONWebKey: Sendable {
         case weak
         /// The secret part stands beside it, so that anybody can sign with it.
         case published
-        /// A member is missing or no base64url.
-        case malformed
+        /// This member is missing, or is something else than it has to be.
+        case malformed(String)
+
+        /// What is wrong, as the end of a sentence about the key.
+        package var description: String {
+            switch self {
+            case .otherPurpose: "is for another purpose"
+            case .contradiction: "has “kty”, “crv” and “alg” that do not fit each other"
+            case .weak: "has a size or numbers that are not acceptable"
+            case .published: "has its secret part beside it"
+            case .malformed(let member):
+                "has “\(member)” missing or in another form; numbers are base64url without padding"
+            }
+        }
     }
 
     /// - Throws: `Flaw` for a key that no token may be checked with.
     init(_ json: JSONValue) throws(Flaw) {
-        guard json.object != nil else { throw .malformed }
+        guard json.object != nil else { throw .malformed("kty") }
         guard json["use"] == nil || json["use"]?.string == "sig" else { throw .otherPurpose }
         if let operations = json["key_ops"] {
             guard operations.strings?.contains("verify") == true else { throw .otherPurpose }
         }
         guard json["d"] == nil else { throw .published }
         if let identifier = json["kid"] {
-            guard let text = identifier.string else { throw .malformed }
+            guard let text = identifier.string else { throw .malformed("kid") }
             self.identifier = text
         } else {
             identifier = nil
@@ -86,7 +98,7 @@ package struct JSONWebKey: Sendable {
     }
 
     private static func bytes(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
-        guard let text = json[name]?.string, let bytes = Base64URL.decode(text.utf8) else { throw .malformed }
+        guard let text = json[name]?.string, let bytes = Base64URL.decode(text.utf8) else { throw .malformed(name) }
         return bytes
     }
 

@@ -10,6 +10,8 @@ package struct JSONWebKeySet: Sendable {
     package let keys: [JSONWebKey]
     /// Why the others are not used, in the order of the text.
     package let unused: [JSONWebKey.Flaw]
+    /// Why keys that are there by name cannot be used.
+    private let unusable: [String: JSONWebKey.Flaw]
 
     /// Why a text is no key set.
     package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
@@ -41,10 +43,16 @@ package struct JSONWebKeySet: Sendable {
         guard members.count <= Self.maximumCount else { throw .tooMany }
         var keys: [JSONWebKey] = []
         var unused: [JSONWebKey.Flaw] = []
+        var unusable: [String: JSONWebKey.Flaw] = [:]
         for member in members {
-            do throws(JSONWebKey.Flaw) { keys.append(try JSONWebKey(member)) } catch { unused.append(error) }
+            do throws(JSONWebKey.Flaw) {
+                keys.append(try JSONWebKey(member))
+            } catch {
+                unused.append(error)
+                if let name = member["kid"]?.string { unusable[name] = error }
+            }
         }
-        (self.keys, self.unused) = (keys, unused)
+        (self.keys, self.unused, self.unusable) = (keys, unused, unusable)
     }
 
     /// Checks the token's signature with the key that it names; with none named, with the only key that fits its algorithm.
@@ -58,7 +66,12 @@ package struct JSONWebKeySet: Sendable {
                 && (identifier == nil
                     || key.identifier.map { $0.utf8.elementsEqual(identifier?.utf8 ?? "".utf8) } == true)
         }
-        guard let key = candidates.first else { throw .unknownKey(algorithm, identifier: identifier) }
+        guard let key = candidates.first else {
+            guard let identifier, let flaw = unusable[identifier] else {
+                throw .unknownKey(algorithm, identifier: identifier)
+            }
+            throw .unusableKey(algorithm, "its key \(identifier.quoted) \(flaw)")
+        }
         guard candidates.count == 1 else { throw .ambiguousKey(algorithm, identifier: identifier) }
         guard key.isValid(token.signature, of: token.signedBytes, by: algorithm) else {
             throw .wrongSignature(algorithm, identifier: identifier)

@@ -12,6 +12,8 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
     case refusedAlgorithm(String)
     /// None of the signer's keys is the one that the token names, or fits its algorithm.
     case unknownKey(SignatureAlgorithm, identifier: String?)
+    /// The key that the token names is published in a form that cannot be used: which key, and what is wrong.
+    case unusableKey(SignatureAlgorithm, String)
     /// Several keys fit, and the token does not say which.
     case ambiguousKey(SignatureAlgorithm, identifier: String?)
     /// The key did not sign this.
@@ -20,8 +22,16 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
     /// Whether the signer may have changed its keys since they were read: then they are worth reading again.
     package var mayBeNewKey: Bool {
         switch self {
-        case .unknownKey, .ambiguousKey, .wrongSignature: true
+        case .unknownKey, .unusableKey, .ambiguousKey, .wrongSignature: true
         case .tooLarge, .malformed, .refusedHeader, .refusedAlgorithm: false
+        }
+    }
+
+    /// Whether the token could not be taken apart.
+    package var isUnreadable: Bool {
+        switch self {
+        case .tooLarge, .malformed: true
+        default: false
         }
     }
 
@@ -33,6 +43,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
         case .refusedHeader(let member): "its header has \(member.quoted), which is refused"
         case .refusedAlgorithm(let name): "alg \(name.quoted), which is refused"
         case .unknownKey(let algorithm, let key): "alg \(algorithm.rawValue), \(Self.text(key)), which is no key of its"
+        case .unusableKey(let algorithm, let flaw): "alg \(algorithm.rawValue), \(flaw)"
         case .ambiguousKey(let algorithm, let key):
             "alg \(algorithm.rawValue), \(Self.text(key)), which several of its keys fit"
         case .wrongSignature(let algorithm, let key): "alg \(algorithm.rawValue), \(Self.text(key))"

@@ -158,23 +158,30 @@ package final class OpenIDConnectClient: Sendable {
         from need: KeyNeed = .message,
         isPatient: Bool = false
     ) async throws(SignInError) -> VerifiedToken {
-        let token = try signature(text, as: name)
+        let token = try signature(text, as: name, from: need)
         let (verdict, hasRead) = try await keys.verify(token, for: need, readKeys)
         switch verdict {
         case .verified(let verified): return verified
         case .refused(let error):
             guard isPatient, !hasRead, error.mayBeNewKey else {
+                if case .unusableKey(_, let flaw) = error { throw .badToken(issuer, flaw) }
                 throw .notSigned(name, by: issuer, error.description)
             }
-            throw .unreachable(issuer, "its keys were read a moment ago, and lack this one")
+            throw .unusableNow(issuer, "its keys were read a moment ago, and lack the one of a token")
         case .unavailable, .fetch: throw .unreachable(issuer, "its keys could not be read")
         }
     }
 
-    private func signature(_ text: String, as name: String) throws(SignInError) -> CompactSignature {
+    private func signature(
+        _ text: String,
+        as name: String,
+        from need: KeyNeed = .message
+    ) throws(SignInError) -> CompactSignature {
         do throws(SignatureError) {
             return try CompactSignature(parsing: text)
         } catch {
+            // A message may be anybody's.
+            if need == .answer, error.isUnreadable { throw .badToken(issuer, "its \(name): \(error)") }
             throw .notSigned(name, by: issuer, error.description)
         }
     }
@@ -214,12 +221,12 @@ package final class OpenIDConnectClient: Sendable {
             willAsk()
             let response = try await get(address, HTTPLimits(size: JSONWebKeySet.maximumSize))
             guard response.status == 200 else {
-                throw .unreachable(issuer, "its keys answer with status \(response.status)", response.retryAfter)
+                throw .unusableNow(issuer, "status \(response.status) of its keys", response.retryAfter)
             }
             do throws(JSONWebKeySet.Flaw) {
                 return .success(try JSONWebKeySet(parsing: response.body))
             } catch {
-                throw .unreachable(issuer, "its keys cannot be read: \(error)")
+                throw .unusableNow(issuer, "its keys: \(error)")
             }
         } catch {
             return .failure(error)
@@ -264,7 +271,7 @@ package final class OpenIDConnectClient: Sendable {
             return try IDToken(await verify(text, from: .answer), expectation, now: clock.date())
         }
         // The authorization code flow has to have one; only the device grant is one of OAuth's (RFC 8628).
-        guard case .absent = nonce else { throw .badToken(issuer, "there is no ID token") }
+        guard case .absent = nonce else { throw .badToken(issuer, "“id_token” is missing") }
         return try await userInfo(access, of: nil)
     }
 
@@ -274,13 +281,13 @@ package final class OpenIDConnectClient: Sendable {
     /// - Throws: `SignInError`: `authenticationFailed` for another person, and where the provider does not say.
     package func userInfo(_ accessToken: String, of subject: String?) async throws(SignInError) -> IDToken {
         guard let endpoint = try await provider().metadata.userInfoEndpoint else {
-            throw .badToken(issuer, "there is neither an ID token nor a userinfo_endpoint")
+            throw .badToken(issuer, "“id_token” is missing, and there is no userinfo_endpoint to ask")
         }
         let response = try await get(endpoint, HTTPLimits(), fields: ["Authorization": "Bearer \(accessToken)"])
         guard case .granted(let json) = EndpointAnswer(response) else {
-            throw .unreachable(
+            throw .unusableNow(
                 issuer,
-                "its userinfo_endpoint answers with status \(response.status)",
+                "status \(response.status) of its userinfo_endpoint, or no JSON object",
                 response.retryAfter
             )
         }

@@ -184,7 +184,13 @@ package struct ProviderCheck: Sendable {
                 "\(SignInError.unknownClient(issuer)); compare oidcClientID and the credential oidc-client-secret with what is "
                     + "registered"
             )
-        case (.deviceCode, .granted): return ProviderCheckStep(name, .works, "it issues device codes")
+        case (.deviceCode, .granted(let json)):
+            do throws(SignInError) {
+                _ = try DeviceGrant.code(json, issuer)
+                return ProviderCheckStep(name, .works, "it issues device codes")
+            } catch {
+                return ProviderCheckStep(name, .fails, error.description)
+            }
         case (.client, .error("invalid_grant", _)), (.client, .error("invalid_code", _)):
             return ProviderCheckStep(name, .works, "it knows this client, and refuses a code that nobody has issued")
         case (.refresh, .error("invalid_grant", _)), (.refresh, .empty(400)), (.refresh, .empty(401)):

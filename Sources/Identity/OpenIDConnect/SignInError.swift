@@ -45,6 +45,26 @@ extension SignInError {
         )
     }
 
+    /// The response of a provider that answers, and not as it has to. Asking again does not help.
+    ///
+    /// - Parameter flaw: the member, and what is wrong with it.
+    static func unusable(_ issuer: Issuer, _ flaw: String) -> SignInError {
+        SignInError(.providerMisconfigured, unusableText(issuer, flaw))
+    }
+
+    /// The response of a provider that does not work at the moment, or of something else in its place.
+    static func unusableNow(_ issuer: Issuer, _ flaw: String, _ retryAfter: Duration? = nil) -> SignInError {
+        SignInError(
+            .providerUnavailable,
+            "\(issuer) responds with something unusable: \(flaw.printable(600)); try again later, and see its own log",
+            retryAfter: retryAfter
+        )
+    }
+
+    private static func unusableText(_ issuer: Issuer, _ flaw: String) -> String {
+        "\(issuer) responds with something unusable: \(flaw.printable(600)); whoever runs \(issuer) has to mend that"
+    }
+
     /// - Parameter reason: algorithm and key, as `SignatureError` says them.
     static func notSigned(_ name: String, by issuer: Issuer, _ reason: String) -> SignInError {
         SignInError(.authenticationFailed, "the \(name) is not signed by \(issuer) (\(reason))")
@@ -71,12 +91,11 @@ extension SignInError {
         )
     }
 
-    /// - Parameter flaw: what is wrong with it, as the end of a sentence.
+    /// A token that the provider has signed, and that does not say what it has to.
+    ///
+    /// - Parameter flaw: the member, and what is wrong with it.
     static func badToken(_ issuer: Issuer, _ flaw: String) -> SignInError {
-        SignInError(
-            .authenticationFailed,
-            "a token of \(issuer) is not acceptable: \(flaw); whoever runs \(issuer) has to mend that"
-        )
+        SignInError(.authenticationFailed, unusableText(issuer, flaw))
     }
 
     static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> SignInError {
@@ -87,6 +106,7 @@ extension SignInError {
 
     static let expired = SignInError(.loginExpired, "the code has expired; begin again")
 
+    /// There was no response.
     static func unreachable(_ issuer: Issuer, _ reason: String, _ retryAfter: Duration? = nil) -> SignInError {
         SignInError(
             .providerUnavailable,
@@ -121,7 +141,15 @@ extension SignInError {
         case .cancelled:
             self = .cancelled
         default:
-            self = .unreachable(issuer, error.description)
+            self = .outage(error, issuer)
+        }
+    }
+
+    /// The same as a reason to try again, whatever it is.
+    static func outage(_ error: HTTPError, _ issuer: Issuer) -> SignInError {
+        switch error.reason {
+        case .tooLarge, .encoded, .redirected: .unusableNow(issuer, error.description)
+        default: .unreachable(issuer, error.description)
         }
     }
 }

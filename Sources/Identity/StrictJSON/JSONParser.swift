@@ -25,6 +25,7 @@ private struct JSONParser {
     }
 
     mutating func document() throws(JSONError) -> JSONValue {
+        if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { throw flaw("a byte order mark") }
         let value = try value(depth: 0)
         guard next == nil else { throw flaw("something after the value") }
         return value

@@ -47,6 +47,18 @@ extension JSONValue {
         return members
     }
 
+    /// The type of the value, for messages.
+    package var kind: String {
+        switch self {
+        case .object: "an object"
+        case .array: "a list"
+        case .string: "a text"
+        case .number: "a number"
+        case .boolean: "a Boolean"
+        case .null: "null"
+        }
+    }
+
     /// The texts of an array that has nothing but strings; otherwise `nil`.
     package var strings: [String]? {
         guard let elements = array else { return nil }

@@ -183,7 +183,7 @@ struct JSONWebSignatureTests {
         #expect(flaws.keys.isEmpty)
         #expect(
             flaws.unused == [
-                .otherPurpose, .contradiction, .contradiction, .weak, .weak, .weak, .weak, .weak, .malformed,
+                .otherPurpose, .contradiction, .contradiction, .weak, .weak, .weak, .weak, .weak, .malformed("n"),
                 .published,
                 .otherPurpose, .weak, .weak, .contradiction, .otherPurpose, .otherPurpose, .otherPurpose,
             ]

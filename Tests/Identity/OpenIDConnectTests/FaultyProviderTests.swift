@@ -56,13 +56,24 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "tokens that lack something",
-        arguments: ["missing-aud", "missing-iat", "missing-exp", "missing-sub", "long-sub", "wrong-typ"]
+        "a token that cannot be used names the claim, and what is wrong with it",
+        arguments: [
+            ("missing-aud", "“aud” of its token is missing"), ("missing-iat", "“iat” of its token is missing"),
+            ("missing-exp", "“exp” of its token is missing"), ("missing-sub", "“sub” of its token is missing"),
+            ("long-sub", "“sub” of its token is not 1 to 255 characters of ASCII"),
+            ("wrong-typ", "“typ” of its token is “logout+jwt”"),
+            ("number-sub", "“sub” of its token is a number, and not a text"),
+            ("text-iat", "“iat” of its token is a text, and not a number"),
+            ("millisecond-iat", "“iat” of its token is no time in seconds"),
+            ("many-groups", "its ID token: it has more than 65536 bytes"),
+            ("key-padded", "has “x” missing or in another form; numbers are base64url without padding"),
+        ]
     )
-    func incomplete(fault: String) async throws {
+    func incomplete(fault: String, flaw: String) async throws {
         let error = try #require(try await client(fault).refusal())
         #expect(error.code == .authenticationFailed)
-        #expect(error.description.contains("is not acceptable: it"), "\(error)")
+        #expect(error.description.contains(" responds with something unusable: "), "\(error)")
+        #expect(error.description.contains(flaw), "\(error)")
     }
 
     @Test("tokens of another time name both clocks", arguments: ["expired", "of-the-future", "not-yet"])

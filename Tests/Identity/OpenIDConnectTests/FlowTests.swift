@@ -210,7 +210,8 @@ struct DeviceGrantTests {
             "{}", #"{"device_code":"d","user_code":"AB-12","verification_uri":"javascript:alert(1)","expires_in":10}"#,
             #"{"device_code":"d","user_code":"A\u001b[2J","verification_uri":"https://login.example.com","expires_in":10}"#,
             #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com","expires_in":0}"#,
-            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com"}"#, "<html>", "",
+            #"{"device_code":"d","user_code":"AB","verification_uri":"https://login.example.com","expires_in":"soon"}"#,
+            "<html>", "",
         ]
     )
     func badCodes(text: String) throws {
@@ -221,124 +222,77 @@ struct DeviceGrantTests {
             return
         }
     }
+
+    @Test(
+        "a code with the members of other providers is shown",
+        arguments: [
+            #""verification_url":"https://login.example.com/d","expires_in":60"#,
+            #""verification_uri":"https://login.example.com/d","expires_in":"60""#,
+            #""verification_uri":"https://login.example.com/d""#,
+        ]
+    )
+    func otherForms(members: String) throws {
+        var grant = DeviceGrant(try provider(), scopes: [], start: start)
+        _ = grant.handle(.begin, at: start)
+        let answer = json(#"{"device_code":"d","user_code":"AB",\#(members)}"#)
+        guard case .show(let code)? = grant.handle(.answered(.success(answer)), at: start).first else {
+            Issue.record("it was not shown")
+            return
+        }
+        #expect(code.address.text == "https://login.example.com/d")
+        #expect(code.lifetime == (members.contains("expires_in") ? .seconds(60) : .seconds(300)))
+    }
 }
 
-@Suite("What the answer to a refresh means")
-struct RefreshFlowTests {
-    private enum Meaning: Equatable {
-        case renewed, sessionOver, reauthentication, misconfigured, scope
-        case unavailable(mayBeUsed: Bool)
-        case again
-    }
-
-    private func meaning(_ effect: RefreshFlow.Effect) -> Meaning {
-        switch effect {
-        case .send: .again
-        case .finished(.renewed): .renewed
-        case .finished(.sessionOver): .sessionOver
-        case .finished(.reauthenticationNeeded): .reauthentication
-        case .finished(.misconfigured): .misconfigured
-        case .finished(.scopeRefused): .scope
-        case .finished(.unavailable(_, let mayBeUsed)): .unavailable(mayBeUsed: mayBeUsed)
+@Suite("Responses that cannot be used")
+struct UnusableResponseTests {
+    @Test(
+        "a token response names the member",
+        arguments: [
+            (#"{"access_token":"a"}"#, "“token_type” is missing"),
+            (#"{"token_type":"bearer"}"#, "“access_token” is missing"),
+            (#"{"access_token":7,"token_type":"bearer"}"#, "“access_token” is a number, and not a token"),
+            (
+                #"{"access_token":"a","token_type":"bearer","scope":["a"]}"#,
+                "“scope” is a list, and not a text of scopes"
+            ),
+            (#"{"access_token":"a","token_type":"bearer","expires_in":-1}"#, "“expires_in” is no time"),
+            ("\u{FEFF}{}", "status 200, and what is not JSON: a byte order mark at byte 0"),
+        ]
+    )
+    func tokens(text: String, flaw: String) throws {
+        var flow = RefreshFlow(try provider(), token: Secret("r"))
+        guard case .finished(.unavailable(let error, tokenMayBeUsed: true)) = flow.handle(.success(json(text))) else {
+            Issue.record("it was taken")
+            return
         }
-    }
-
-    private func meaning(_ answers: Result<HTTPResponse, HTTPError>..., mayBeUsed: Bool = false) throws -> Meaning? {
-        var flow = RefreshFlow(try provider(), token: Secret("r1"), mayBeUsed: mayBeUsed)
-        var last: Meaning?
-        for answer in answers { last = meaning(flow.handle(answer)) }
-        return last
-    }
-
-    @Test("each answer has its meaning")
-    func table() throws {
-        for (answer, expected) in [
-            (.success(tokens), .renewed),
-            (oauthError("invalid_grant"), .sessionOver), (.success(json("", status: 400)), .sessionOver),
-            (.success(json("", status: 401)), .sessionOver),
-            (oauthError("interaction_required"), .reauthentication), (oauthError("login_required"), .reauthentication),
-            (oauthError("invalid_client", status: 401), .misconfigured),
-            (oauthError("unauthorized_client"), .misconfigured), (.success(json("", status: 403)), .misconfigured),
-            (oauthError("invalid_scope"), .scope),
-            // Pages for people, failures, overload and nonsense end no session.
-            (.success(json("<html>", status: 401)), .unavailable(mayBeUsed: true)),
-            (.success(json("<html>")), .unavailable(mayBeUsed: true)),
-            (.success(json("{}")), .unavailable(mayBeUsed: true)),
-            (oauthError("invalid_grant", status: 500), .unavailable(mayBeUsed: true)),
-            (.success(json("", status: 429)), .unavailable(mayBeUsed: false)),
-            (failure(.unreachable("no route")), .unavailable(mayBeUsed: false)),
-            (failure(.untrusted("expired")), .unavailable(mayBeUsed: false)),
-        ] as [(Result<HTTPResponse, HTTPError>, Meaning)] {
-            #expect(try meaning(answer) == expected, "\(answer)")
-        }
+        #expect(error.description.contains(" responds with something unusable: \(flaw); "), "\(error)")
     }
 
     @Test(
-        "scopes that are no text of scopes are no answer: nobody knows what was granted",
+        "the check of a provider reads the device code that it issues",
         arguments: [
-            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
-        ]
+            (#"{"device_code":"d","user_code":"AB","expires_in":60}"#, "“verification_uri” is missing"),
+            (
+                #"{"device_code":"d","user_code":"AB","verification_uri":"https://a.example","expires_in":[]}"#,
+                "“expires_in” is no time"
+            ),
+            (#"{"device_code":"d","user_code":"AB","verification_uri":"https://a.example","expires_in":60}"#, nil),
+        ] as [(String, String?)]
     )
-    func malformedScopes(scope: String) throws {
-        let answer = #"{"access_token":"a","token_type":"bearer","scope":\#(scope)}"#
-        #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true))
+    func deviceCode(text: String, flaw: String?) throws {
+        let check = ProviderCheck(provider: try provider(), redirect: "http://127.0.0.1:1/callback", scopes: [])
+        let step = check.meaning(of: .success(json(text)), .deviceCode)
+        #expect(step.outcome == (flaw == nil ? .works : .fails) && flaw.map(step.text.contains) != false, "\(step)")
     }
 
-    @Test("without a scope in the answer, or with null, what was asked for is granted; an empty one grants nothing")
-    func scopes() throws {
-        for (member, granted) in [
-            ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
-        ] as [(String, Set<String>?)] {
-            var flow = RefreshFlow(try provider(), token: Secret("r1"))
-            let answer = json(#"{"access_token":"a","token_type":"bearer"\#(member)}"#)
-            guard case .finished(.renewed(let tokens)) = flow.handle(.success(answer)) else {
-                Issue.record("not renewed: \(member)")
-                return
-            }
-            #expect(tokens.scopes == granted, "\(member)")
-        }
+    @Test("a description that is not there names the requested address, and is no outage of the network")
+    func description() throws {
+        let issuer = try #require(testIssuer)
+        let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
+        let wanted =
+            "responds with something unusable: status 404 at https://login.example.com/realm/.well-known/openid-configuration"
+        #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
     }
 
-    @Test("a lost answer is asked for once more; invalid_grant is then our own reuse, and no end of the session")
-    func lostAnswer() throws {
-        #expect(try meaning(failure(.timedOut)) == .again)
-        #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
-        #expect(try meaning(failure(.timedOut), oauthError("invalid_grant")) == .reauthentication)
-        #expect(try meaning(failure(.timedOut), failure(.timedOut)) == .unavailable(mayBeUsed: true))
-        #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
-    }
-
-    @Test("who refuses the client or the scopes has not looked at the token: one that may be used up still may")
-    func lostAnswerAndRefusal() throws {
-        for refusal in [
-            oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
-            oauthError("unsupported_grant_type"), .success(json("", status: 403)),
-        ] {
-            #expect(try meaning(failure(.timedOut), refusal) == .unavailable(mayBeUsed: true))
-            #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
-        }
-        #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
-        // Who asked knows of the loss, and this request alone fails.
-        #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scope)
-    }
-
-    @Test("how long the provider wants to be left alone is passed on")
-    func later() throws {
-        var flow = RefreshFlow(try provider(), token: Secret("r1"))
-        let answer = json("", status: 503, fields: ["retry-after": "70"])
-        guard case .finished(.unavailable(let error, _)) = flow.handle(.success(answer)) else {
-            Issue.record("an answer")
-            return
-        }
-        #expect(error.retryAfter == .seconds(70))
-    }
-
-    @Test("a refresh sends the token, and scopes only where they are asked for")
-    func request() throws {
-        let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
-        #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
-        #expect(plain.limits.connect == .seconds(5) && plain.limits.total == .seconds(10))
-        let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
-        #expect(form(scoped)["scope"] == "openid mail")
-    }
 }

@@ -137,7 +137,7 @@ package struct AuthorizationCodeFlow: Sendable {
     private func refusal(_ word: String) -> SignInError {
         switch word {
         case "access_denied": .cancelled
-        case "temporarily_unavailable", "server_error": .unreachable(client.issuer, word)
+        case "temporarily_unavailable", "server_error": .unusableNow(client.issuer, "its page says \(word)")
         case "unauthorized_client": .unknownClient(client.issuer)
         case "invalid_scope": .scopesRefused(client.issuer)
         case "redirect_uri_mismatch": .redirectRefused(redirect, client.issuer)
@@ -178,7 +178,7 @@ package struct AuthorizationCodeFlow: Sendable {
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
         case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
         case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")
-        case .unusable(let reason): throw .unreachable(client.issuer, reason, response.retryAfter)
+        case .unusable(let reason): throw .unusableNow(client.issuer, reason, response.retryAfter)
         }
     }
 }

@@ -32,7 +32,7 @@ extension OpenIDConnectClient {
                 )
             case .empty(let status):
                 throw .misconfigured(issuer, "gives this client no token of its own (status \(status))")
-            case .unusable(let reason): throw .unreachable(issuer, reason, response.retryAfter)
+            case .unusable(let reason): throw .unusableNow(issuer, reason, response.retryAfter)
             }
         }
     }

@@ -16,6 +16,8 @@ package struct DeviceCode: Sendable, Hashable {
 package struct DeviceGrant: Sendable {
     /// What the provider says about that may shorten it.
     package static let longestLifetime: Duration = .seconds(900)
+    /// For a provider that does not say it.
+    static let usualLifetime: Duration = .seconds(300)
     /// How long it goes on with nobody who waits for it.
     package static let patience: Duration = .seconds(30)
     static let usualInterval: Duration = .seconds(5)
@@ -119,28 +121,51 @@ package struct DeviceGrant: Sendable {
             case .error(let word, _):
                 throw .misconfigured(client.issuer, "refuses a device code (\(word.printable(64)))")
             case .empty(let status): throw .misconfigured(client.issuer, "refuses a device code (status \(status))")
-            case .unusable(let reason): throw .unreachable(client.issuer, reason, response.retryAfter)
+            case .unusable(let reason): throw .unusableNow(client.issuer, reason, response.retryAfter)
             }
         }
-        guard let code = json["device_code"]?.string, !code.isEmpty, let userCode = json["user_code"]?.string,
-            (1...64).contains(userCode.utf8.count), userCode.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }),
-            let address = json["verification_uri"]?.string.flatMap(HTTPAddress.init),
-            let lifetime = json["expires_in"]?.number, lifetime > 0
-        else { throw .unreachable(client.issuer, "its device code is not complete") }
-        let time = min(.seconds(min(lifetime, 900)), Self.longestLifetime)
-        deadline = now + time
-        if let seconds = json["interval"]?.number, seconds > 0 {
-            interval = .seconds(max(1, min(seconds, 60)))
-        }
+        let (code, shown) = try Self.code(json, client.issuer)
+        deadline = now + shown.lifetime
+        if let seconds = Self.seconds(json["interval"]), seconds > 0 { interval = .seconds(max(1, min(seconds, 60))) }
         phase = .waiting(code: code)
-        let complete = json["verification_uri_complete"]?.string.flatMap(HTTPAddress.init)
-        let shown = DeviceCode(
-            userCode: userCode,
-            address: address,
-            completeAddress: complete,
-            lifetime: time
-        )
         return [.show(shown), .wait(interval)]
+    }
+
+    /// Reads what the provider has issued (RFC 8628, section 3.2), and the forms of it that are common and safe: `verification_url`, a number as a text,
+    /// and no `expires_in`, because the provider says itself when the code is over.
+    ///
+    /// - Throws: `SignInError`: `providerMisconfigured`, with the member that is missing or wrong.
+    static func code(_ json: JSONValue, _ issuer: Issuer) throws(SignInError) -> (code: String, shown: DeviceCode) {
+        func member(_ name: String) throws(SignInError) -> String {
+            guard let text = json[name]?.string, !text.isEmpty else {
+                throw .unusable(issuer, JSONValue.flaw(json[name], "“\(name)”", "a text with characters"))
+            }
+            return text
+        }
+        let code = try member("device_code")
+        let userCode = try member("user_code")
+        guard userCode.utf8.count <= 64, userCode.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
+            throw .unusable(issuer, "“user_code” is not 1 to 64 characters of ASCII")
+        }
+        let name =
+            json["verification_uri"] == nil && json["verification_url"] != nil ? "verification_url" : "verification_uri"
+        guard let address = HTTPAddress(try member(name)) else {
+            throw .unusable(issuer, "“\(name)” is no https address")
+        }
+        var lifetime = usualLifetime
+        if let value = json["expires_in"], value != .null {
+            guard let seconds = seconds(value), seconds > 0 else {
+                throw .unusable(issuer, "“expires_in” is no time in seconds")
+            }
+            lifetime = min(.seconds(min(seconds, 900)), longestLifetime)
+        }
+        let complete = json["verification_uri_complete"]?.string.flatMap(HTTPAddress.init)
+        let shown = DeviceCode(userCode: userCode, address: address, completeAddress: complete, lifetime: lifetime)
+        return (code, shown)
+    }
+
+    private static func seconds(_ value: JSONValue?) -> Double? {
+        value.flatMap { $0.number ?? $0.string.flatMap(Double.init) }.flatMap { $0.isFinite ? $0 : nil }
     }
 
     // MARK: Polling

@@ -49,7 +49,7 @@ extension ProviderClient {
             response = try result.get()
         } catch {
             // Whatever stood in the way, a redirect or the end of this program too, may be gone later.
-            throw .unreachable(issuer, error.description)
+            throw .outage(error, issuer)
         }
         // A body means nothing here (RFC 7009, section 2.2).
         if (200..<300).contains(response.status) { return }
@@ -61,7 +61,7 @@ extension ProviderClient {
             throw .misconfigured(issuer, "does not let this client revoke tokens; give the client a secret there")
         case .error(let word, _): throw .misconfigured(issuer, "does not revoke a token (\(word.printable(64)))")
         case .unusable(let reason) where response.status == 429 || response.status >= 500:
-            throw .unreachable(issuer, reason, response.retryAfter)
+            throw .unusableNow(issuer, reason, response.retryAfter)
         case .granted, .empty, .unusable:
             throw .misconfigured(issuer, "does not revoke a token (status \(response.status))")
         }
@@ -85,11 +85,11 @@ extension ProviderClient {
     /// - Throws: `SignInError`: `providerUnavailable` where the provider did not answer, or does not work at the moment.
     package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
         switch result {
-        case .failure(let error) where error.isTemporary: throw .unreachable(issuer, error.description)
+        case .failure(let error) where error.isTemporary: throw .outage(error, issuer)
         case .success(let response) where response.status == 429 || response.status >= 500:
-            throw .unreachable(
+            throw .unusableNow(
                 issuer,
-                "its end_session_endpoint answers with status \(response.status)",
+                "status \(response.status) of its end_session_endpoint",
                 response.retryAfter
             )
         case .failure, .success: return
@@ -168,7 +168,7 @@ extension OpenIDConnectClient {
         do throws(SignInError) {
             return try await provider()
         } catch {
-            throw error.code == .providerUnavailable ? error : .unreachable(issuer, error.description)
+            throw error.code == .providerUnavailable ? error : SignInError(.providerUnavailable, error.description)
         }
     }
 

@@ -91,7 +91,7 @@ package struct RefreshFlow: Sendable {
         case .unusable(let reason):
             // 429 is said before anything is done.
             return .unavailable(
-                .unreachable(client.issuer, reason, response.retryAfter),
+                .unusableNow(client.issuer, reason, response.retryAfter),
                 tokenMayBeUsed: mayBeUsed || response.status != 429
             )
         }

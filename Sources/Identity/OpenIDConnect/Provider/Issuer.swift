@@ -24,8 +24,10 @@ package struct Issuer: Sendable, Hashable, CustomStringConvertible {
 
     /// Where the provider describes itself: by OpenID Connect Discovery, section 4.
     package var configurationAddress: HTTPAddress? {
-        HTTPAddress((text.hasSuffix("/") ? String(text.dropLast()) : text) + "/.well-known/openid-configuration")
+        HTTPAddress((text.hasSuffix("/") ? String(text.dropLast()) : text) + Self.configurationPath)
     }
+
+    private static let configurationPath = "/.well-known/openid-configuration"
 
     /// The same by RFC 8414, section 3, which puts the well-known part before the path.
     package var authorizationServerAddress: HTTPAddress? {

@@ -74,15 +74,19 @@ package struct ProviderDocument: Sendable, Hashable {
     /// - Throws: `SignInError`: `providerMisconfigured` for another name, `providerUnavailable` for what is no such document.
     package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
         guard response.status == 200 else {
-            throw .unreachable(issuer, "its description answers with status \(response.status)", response.retryAfter)
+            throw .unusableNow(
+                issuer,
+                "status \(response.status) at \(issuer.configurationAddress.map(\.description) ?? issuer.text); see whether oidcIssuer is right",
+                response.retryAfter
+            )
         }
         do throws(JSONError) {
             json = try JSONValue(parsing: response.body, limits: JSONLimits(size: ProviderMetadata.maximumSize))
         } catch {
-            throw .unreachable(issuer, "its description is not JSON: \(error)")
+            throw .unusableNow(issuer, "its description is not JSON: \(error)")
         }
         guard let name = json["issuer"]?.string else {
-            throw .misconfigured(issuer, "has a description without “issuer”")
+            throw .unusable(issuer, JSONValue.flaw(json["issuer"], "“issuer” of its description", "a text"))
         }
         guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
     }

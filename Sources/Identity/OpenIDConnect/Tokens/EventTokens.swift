@@ -25,17 +25,17 @@ package struct LogoutToken: Sendable, Hashable {
         // Errata of 2023 ask for `exp`; glewlwyd, which is older, has none.
         date = try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
         guard claims.json["events"]?[Self.event]?.object != nil else {
-            throw .badToken(issuer, "it has no logout event")
+            throw .badToken(issuer, "“events” of its token lacks the logout")
         }
-        guard claims.json["nonce"] == nil else { throw .badToken(issuer, "it has a “nonce”") }
+        guard claims.json["nonce"] == nil else { throw .badToken(issuer, "“nonce” is in its logout token") }
         guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
-            throw .badToken(issuer, "it has no “jti”")
+            throw claims.flaw("jti", "a text of 1 to 255 bytes")
         }
         self.identifier = identifier
         subject = claims.json["sub"] == nil ? nil : try claims.subject()
         sessionIdentifier = claims.text("sid")
         guard subject != nil || sessionIdentifier != nil else {
-            throw .badToken(issuer, "it has neither “sub” nor “sid”")
+            throw .badToken(issuer, "“sub” and “sid” of its logout token are missing")
         }
     }
 }

@@ -81,7 +81,10 @@ extension IDToken {
     /// - Parameter subject: who it has to be; `nil` for whoever it is.
     init(userInfo json: JSONValue, issuer: Issuer, subject: String?) throws(SignInError) {
         guard let name = json["sub"]?.string, TokenClaims.isSubject(name) else {
-            throw .badToken(issuer, "what it says of the person has no “sub”")
+            throw .badToken(
+                issuer,
+                JSONValue.flaw(json["sub"], "“sub” of its userinfo_endpoint", "a text of 1 to 255 characters of ASCII")
+            )
         }
         guard subject.map({ isSame($0, name) }) ?? true else { throw .anotherSignIn }
         self.issuer = issuer
@@ -121,7 +124,7 @@ extension IDToken {
             guard hash.string == Self.hash(of: expected.accessToken, for: token.algorithm) else { throw .anotherSignIn }
         }
         if let time = claims.json["auth_time"] {
-            guard let seconds = time.number else { throw .badToken(issuer, "its “auth_time” is no number") }
+            guard let seconds = time.number else { throw claims.flaw("auth_time", "a number") }
             authenticatedAt = seconds
         } else {
             authenticatedAt = nil

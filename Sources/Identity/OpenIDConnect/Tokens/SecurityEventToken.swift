@@ -50,12 +50,14 @@ package struct SecurityEventToken: Sendable, Hashable {
         try claims.checkIssuer()
         try claims.checkAudience(audience, mayBeOthers: true)
         try claims.checkTimes(now: now, needsEnd: false)
-        for name in ["exp", "sub"] where claims.json[name] != nil { throw .badToken(issuer, "it has “\(name)”") }
+        for name in ["exp", "sub"] where claims.json[name] != nil {
+            throw .badToken(issuer, "“\(name)” is in its event token")
+        }
         guard let identifier = claims.text("jti"), (1...255).contains(identifier.utf8.count) else {
-            throw .badToken(issuer, "it has no “jti”")
+            throw claims.flaw("jti", "a text of 1 to 255 bytes")
         }
         guard let events = claims.json["events"]?.object, !events.isEmpty else {
-            throw .badToken(issuer, "it has no “events”")
+            throw claims.flaw("events", "an object with a member")
         }
         self.identifier = identifier
         self.events = Set(Event.allCases.filter { events[$0.name]?.object != nil })
@@ -90,7 +92,7 @@ package struct SecurityEventToken: Sendable, Hashable {
         let times = events.compactMap { $0["event_timestamp"]?.number }
         // Early drafts had milliseconds. An event is not younger than the token that tells of it.
         let seconds = times.map { $0 > 100_000_000_000 ? $0 / 1000 : $0 }.max() ?? issued
-        guard seconds >= 0 else { throw .badToken(issuer, "its “event_timestamp” is no time") }
+        guard seconds >= 0 else { throw .badToken(issuer, "“event_timestamp” of its token is no time") }
         return Date(timeIntervalSince1970: min(seconds, issued))
     }
 
@@ -99,7 +101,7 @@ package struct SecurityEventToken: Sendable, Hashable {
             return nil
         }
         guard let subject = user?["sub"]?.string, TokenClaims.isSubject(subject) else {
-            throw .badToken(issuer, "its “sub_id” has no “sub”")
+            throw .badToken(issuer, "“sub” of “sub_id” of its token is not 1 to 255 characters of ASCII")
         }
         return subject
     }

@@ -17,24 +17,24 @@ package struct TokenAnswer: Sendable {
     /// For a provider that does not say it.
     private static let usualLifetime = 300.0
 
-    /// - Throws: `SignInError`: `providerUnavailable` for what is no such answer.
+    /// - Throws: `SignInError`: `providerMisconfigured` for what is no such answer.
     package init(_ json: JSONValue, issuer: Issuer) throws(SignInError) {
         func token(_ name: String) throws(SignInError) -> String? {
             // Some write null for what they do not give.
             guard let value = json[name], value != .null else { return nil }
             guard let text = value.string, !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
-                throw .unreachable(issuer, "its “\(name)” is no token")
+                throw .unusable(issuer, JSONValue.flaw(value, "“\(name)”", "a token"))
             }
             return text
         }
         guard let access = try token("access_token") else {
-            throw .unreachable(issuer, "its answer has no “access_token”")
+            throw .unusable(issuer, "“access_token” is missing")
         }
-        guard json["token_type"]?.string?.lowercased() == "bearer" else {
-            throw .misconfigured(
-                issuer,
-                "issues tokens of the type \(json["token_type"]?.string?.quoted ?? "that it does not say")"
-            )
+        guard let type = json["token_type"]?.string else {
+            throw .unusable(issuer, JSONValue.flaw(json["token_type"], "“token_type”", "a text"))
+        }
+        guard type.lowercased() == "bearer" else {
+            throw .misconfigured(issuer, "issues tokens of the type \(type.quoted)")
         }
         accessToken = Secret(access)
         refreshToken = try token("refresh_token").map { Secret($0) }
@@ -42,7 +42,7 @@ package struct TokenAnswer: Sendable {
         scopes = try Self.scopes(json["scope"], issuer)
         // Some write the number as a text.
         let seconds = json["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) } ?? Self.usualLifetime
-        guard seconds >= 0, seconds.isFinite else { throw .unreachable(issuer, "its “expires_in” is no time") }
+        guard seconds >= 0, seconds.isFinite else { throw .unusable(issuer, "“expires_in” is no time") }
         lifetime = .seconds(min(seconds, 366 * 86_400))
     }
 
@@ -58,7 +58,7 @@ package struct TokenAnswer: Sendable {
     private static func scopes(_ value: JSONValue?, _ issuer: Issuer) throws(SignInError) -> Set<String>? {
         guard let value, value != .null else { return nil }
         guard let scopes = value.string?.split(separator: " ").map(String.init), scopes.allSatisfy(AccessToken.isScope)
-        else { throw .unreachable(issuer, "its “scope” is no text of scopes") }
+        else { throw .unusable(issuer, JSONValue.flaw(value, "“scope”", "a text of scopes")) }
         return Set(scopes)
     }
 }
@@ -74,14 +74,20 @@ package enum EndpointAnswer: Sendable, Hashable {
     case unusable(String)
 
     package init(_ response: HTTPResponse) {
-        let json = try? JSONValue(parsing: response.body, limits: JSONLimits(size: 1024 * 1024))
+        let json: JSONValue?
+        var flaw = "JSON that means nothing"
+        do throws(JSONError) {
+            json = try JSONValue(parsing: response.body, limits: JSONLimits(size: 1024 * 1024))
+        } catch {
+            (json, flaw) = (nil, "what is not JSON: \(error)")
+        }
         switch (response.status, json) {
         case (429, _), (500..., _): self = .unusable("status \(response.status)")
         case (200..<300, let json?) where json.object != nil: self = .granted(json)
         case (400..<500, let json?) where json["error"]?.string != nil:
             self = .error(json["error"]?.string ?? "", status: response.status)
         case (400..<500, _) where response.body.isEmpty: self = .empty(status: response.status)
-        default: self = .unusable("status \(response.status), and no JSON that means something")
+        default: self = .unusable("status \(response.status), and \(flaw)")
         }
     }
 }

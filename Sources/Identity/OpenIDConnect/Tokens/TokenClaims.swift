@@ -17,6 +17,13 @@ struct TokenClaims {
         self.issuer = issuer
     }
 
+    /// What is wrong with a claim that is missing, or is something else.
+    ///
+    /// - Parameter wanted: the type that it has to be of.
+    func flaw(_ name: String, _ wanted: String) -> SignInError {
+        .badToken(issuer, JSONValue.flaw(json[name], "“\(name)” of its token", wanted))
+    }
+
     /// A claim that is a text; `nil` where it is none.
     func text(_ name: String) -> String? { json[name]?.string }
 
@@ -25,19 +32,19 @@ struct TokenClaims {
     /// - Parameter needed: whether there has to be a type.
     func checkType(_ names: [String], needed: Bool = false) throws(SignInError) {
         guard let type else {
-            if needed { throw .badToken(issuer, "its header has no “typ”") }
+            if needed { throw .badToken(issuer, "“typ” of its token is missing") }
             return
         }
         // A media type is the same in other cases, and with its first part.
         var name = type.lowercased()
         if name.hasPrefix("application/") { name.removeFirst("application/".count) }
         guard names.contains(where: { $0.lowercased() == name }) else {
-            throw .badToken(issuer, "its “typ” is \(type.quoted)")
+            throw .badToken(issuer, "“typ” of its token is \(type.quoted)")
         }
     }
 
     func checkIssuer() throws(SignInError) {
-        guard let name = text("iss") else { throw .badToken(issuer, "it has no “iss”") }
+        guard let name = text("iss") else { throw flaw("iss", "a text") }
         guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
     }
 
@@ -51,7 +58,7 @@ struct TokenClaims {
             case .some(let value): value.strings
             case nil: nil
             }
-        guard let audience, !audience.isEmpty else { throw .badToken(issuer, "it has no “aud”") }
+        guard let audience, !audience.isEmpty else { throw flaw("aud", "a text or a list of texts") }
         guard audience.contains(where: { isSame($0, clientID) }) else { throw .anotherSignIn }
         guard let party = json["azp"] else {
             if audience.count > 1, !mayBeOthers { throw .anotherSignIn }
@@ -69,34 +76,46 @@ struct TokenClaims {
     @discardableResult
     func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(SignInError) -> Date {
         let seconds = now.timeIntervalSince1970
-        guard let issued = json["iat"]?.number, Self.isTime(issued) else { throw .badToken(issuer, "it has no “iat”") }
+        let issued = try time("iat")
         let wrongTime = SignInError.wrongTime(Date(timeIntervalSince1970: issued), now: now)
         guard issued <= seconds + Self.skew else { throw wrongTime }
         if let oldest { guard issued >= seconds - oldest else { throw wrongTime } }
-        if let end = json["exp"] {
-            guard let end = end.number, Self.isTime(end) else { throw .badToken(issuer, "its “exp” is no time") }
-            guard end > seconds - Self.skew else { throw wrongTime }
-        } else if needsEnd {
-            throw .badToken(issuer, "it has no “exp”")
+        if needsEnd || json["exp"] != nil {
+            guard try time("exp") > seconds - Self.skew else { throw wrongTime }
         }
-        if let start = json["nbf"] {
-            guard let start = start.number, Self.isTime(start) else { throw .badToken(issuer, "its “nbf” is no time") }
-            guard start <= seconds + Self.skew else { throw wrongTime }
+        if json["nbf"] != nil {
+            guard try time("nbf") <= seconds + Self.skew else { throw wrongTime }
         }
         return Date(timeIntervalSince1970: issued)
+    }
+
+    private func time(_ name: String) throws(SignInError) -> Double {
+        guard let seconds = json[name]?.number else { throw flaw(name, "a number") }
+        guard Self.isTime(seconds) else { throw .badToken(issuer, "“\(name)” of its token is no time in seconds") }
+        return seconds
     }
 
     /// From 1970 to the year 9999, so that a date can be written.
     private static func isTime(_ seconds: Double) -> Bool { seconds >= 0 && seconds < 253_402_300_800 }
 
     func subject() throws(SignInError) -> String {
-        guard let subject = text("sub") else { throw .badToken(issuer, "it has no “sub”") }
-        guard Self.isSubject(subject) else { throw .badToken(issuer, "its “sub” is not 1 to 255 characters of ASCII") }
+        guard let subject = text("sub") else { throw flaw("sub", "a text") }
+        guard Self.isSubject(subject) else {
+            throw .badToken(issuer, "“sub” of its token is not 1 to 255 characters of ASCII")
+        }
         return subject
     }
 
     /// OpenID Connect Core, section 2.
     static func isSubject(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }
+    }
+}
+
+extension JSONValue {
+    /// What is wrong with a member that is missing, or is something else.
+    static func flaw(_ value: JSONValue?, _ name: String, _ wanted: String) -> String {
+        guard let value, value != .null else { return "\(name) is missing" }
+        return "\(name) is \(value.kind), and not \(wanted)"
     }
 }
