@@ -98,6 +98,15 @@ extension SignInError {
         SignInError(.authenticationFailed, unusableText(issuer, flaw))
     }
 
+    /// A token for others than this device.
+    static func otherAudience(_ issuer: Issuer, _ flaw: String) -> SignInError {
+        SignInError(
+            .authenticationFailed,
+            "\(issuer) responds with something unusable: \(flaw); compare oidcClientID with what is registered there, or have "
+                + "whoever runs \(issuer) mend that"
+        )
+    }
+
     static func redirectRefused(_ redirect: String, _ issuer: Issuer) -> SignInError {
         SignInError(.providerMisconfigured, "register \(redirect) with \(issuer)")
     }

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import HTTPClient
 import Identity
 import OpenIDConnect
@@ -295,4 +296,135 @@ struct UnusableResponseTests {
         #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
     }
 
+    @Test("a logout token may be for other clients, too")
+    func logoutAudience() throws {
+        let now = Date()
+        let issuer = try #require(testIssuer)
+        let claims = """
+            {"iss":"\(issuer)","aud":["another","device-7"],"iat":\(Int(now.timeIntervalSince1970)),"jti":"1","sub":"ada",
+            "events":{"http://schemas.openid.net/event/backchannel-logout":{}}}
+            """
+        let token = try LogoutToken(try verified(claims), issuer: issuer, clientID: "device-7", now: now)
+        #expect(token.subject == "ada")
+    }
+}
+
+@Suite("What the answer to a refresh means")
+struct RefreshFlowTests {
+    private enum Meaning: Equatable {
+        case renewed, sessionOver, reauthentication, misconfigured, scope
+        case unavailable(mayBeUsed: Bool)
+        case again
+    }
+
+    private func meaning(_ effect: RefreshFlow.Effect) -> Meaning {
+        switch effect {
+        case .send: .again
+        case .finished(.renewed): .renewed
+        case .finished(.sessionOver): .sessionOver
+        case .finished(.reauthenticationNeeded): .reauthentication
+        case .finished(.misconfigured): .misconfigured
+        case .finished(.scopeRefused): .scope
+        case .finished(.unavailable(_, let mayBeUsed)): .unavailable(mayBeUsed: mayBeUsed)
+        }
+    }
+
+    private func meaning(_ answers: Result<HTTPResponse, HTTPError>..., mayBeUsed: Bool = false) throws -> Meaning? {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"), mayBeUsed: mayBeUsed)
+        var last: Meaning?
+        for answer in answers { last = meaning(flow.handle(answer)) }
+        return last
+    }
+
+    @Test("each answer has its meaning")
+    func table() throws {
+        for (answer, expected) in [
+            (.success(tokens), .renewed),
+            (oauthError("invalid_grant"), .sessionOver), (.success(json("", status: 400)), .sessionOver),
+            (.success(json("", status: 401)), .sessionOver),
+            (oauthError("interaction_required"), .reauthentication), (oauthError("login_required"), .reauthentication),
+            (oauthError("invalid_client", status: 401), .misconfigured),
+            (oauthError("unauthorized_client"), .misconfigured), (.success(json("", status: 403)), .misconfigured),
+            (oauthError("invalid_scope"), .scope),
+            // Pages for people, failures, overload and nonsense end no session.
+            (.success(json("<html>", status: 401)), .unavailable(mayBeUsed: true)),
+            (.success(json("<html>")), .unavailable(mayBeUsed: true)),
+            (.success(json("{}")), .unavailable(mayBeUsed: true)),
+            (oauthError("invalid_grant", status: 500), .unavailable(mayBeUsed: true)),
+            (.success(json("", status: 429)), .unavailable(mayBeUsed: false)),
+            (failure(.unreachable("no route")), .unavailable(mayBeUsed: false)),
+            (failure(.untrusted("expired")), .unavailable(mayBeUsed: false)),
+        ] as [(Result<HTTPResponse, HTTPError>, Meaning)] {
+            #expect(try meaning(answer) == expected, "\(answer)")
+        }
+    }
+
+    @Test(
+        "scopes that are no text of scopes are no answer: nobody knows what was granted",
+        arguments: [
+            #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
+        ]
+    )
+    func malformedScopes(scope: String) throws {
+        let answer = #"{"access_token":"a","token_type":"bearer","scope":\#(scope)}"#
+        #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true))
+    }
+
+    @Test("without a scope in the answer, or with null, what was asked for is granted; an empty one grants nothing")
+    func scopes() throws {
+        for (member, granted) in [
+            ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
+        ] as [(String, Set<String>?)] {
+            var flow = RefreshFlow(try provider(), token: Secret("r1"))
+            let answer = json(#"{"access_token":"a","token_type":"bearer"\#(member)}"#)
+            guard case .finished(.renewed(let tokens)) = flow.handle(.success(answer)) else {
+                Issue.record("not renewed: \(member)")
+                return
+            }
+            #expect(tokens.scopes == granted, "\(member)")
+        }
+    }
+
+    @Test("a lost answer is asked for once more; invalid_grant is then our own reuse, and no end of the session")
+    func lostAnswer() throws {
+        #expect(try meaning(failure(.timedOut)) == .again)
+        #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_grant")) == .reauthentication)
+        #expect(try meaning(failure(.timedOut), failure(.timedOut)) == .unavailable(mayBeUsed: true))
+        #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
+    }
+
+    @Test("who refuses the client or the scopes has not looked at the token: one that may be used up still may")
+    func lostAnswerAndRefusal() throws {
+        for refusal in [
+            oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
+            oauthError("unsupported_grant_type"), .success(json("", status: 403)),
+        ] {
+            #expect(try meaning(failure(.timedOut), refusal) == .unavailable(mayBeUsed: true))
+            #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
+        }
+        #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
+        // Who asked knows of the loss, and this request alone fails.
+        #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scope)
+    }
+
+    @Test("how long the provider wants to be left alone is passed on")
+    func later() throws {
+        var flow = RefreshFlow(try provider(), token: Secret("r1"))
+        let answer = json("", status: 503, fields: ["retry-after": "70"])
+        guard case .finished(.unavailable(let error, _)) = flow.handle(.success(answer)) else {
+            Issue.record("an answer")
+            return
+        }
+        #expect(error.retryAfter == .seconds(70))
+    }
+
+    @Test("a refresh sends the token, and scopes only where they are asked for")
+    func request() throws {
+        let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
+        #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])
+        #expect(plain.limits.connect == .seconds(5) && plain.limits.total == .seconds(10))
+        let scoped = RefreshFlow(try provider(), token: Secret("r1"), scopes: ["openid", "mail"]).begin()
+        #expect(form(scoped)["scope"] == "openid mail")
+    }
 }

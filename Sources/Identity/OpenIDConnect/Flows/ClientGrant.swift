@@ -57,13 +57,14 @@ extension OpenIDConnectClient {
                 }
                 return .accepted(token)
             } catch {
+                let isForOthers = error == .otherAudience(issuer, TokenClaims.lacks(audience))
                 let reason: SignalStream.Refusal =
-                    switch error {
-                    case .anotherSignIn: .invalidAudience
-                    case let error where error.code == .providerMisconfigured: .invalidIssuer
-                    default: .invalidRequest
+                    if isForOthers {
+                        .invalidAudience
+                    } else {
+                        error.code == .providerMisconfigured ? .invalidIssuer : .invalidRequest
                     }
-                let text = error == .anotherSignIn ? "it is for another receiver than \(audience)" : error.description
+                let text = isForOthers ? "it is for another receiver than \(audience)" : error.description
                 return .refused(reason, text, isProviders: true)
             }
         } catch {

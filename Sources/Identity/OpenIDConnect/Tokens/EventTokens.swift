@@ -21,7 +21,7 @@ package struct LogoutToken: Sendable, Hashable {
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["JWT", "logout+jwt"])
         try claims.checkIssuer()
-        try claims.checkAudience(clientID)
+        try claims.checkAudience(clientID, mayBeOthers: true)
         // Errata of 2023 ask for `exp`; glewlwyd, which is older, has none.
         date = try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
         guard claims.json["events"]?[Self.event]?.object != nil else {

@@ -50,7 +50,7 @@ struct TokenClaims {
 
     /// The token is for this client; where it is for others too, it says that this one asked for it.
     ///
-    /// - Parameter mayBeOthers: whether it may be for others too without that: nobody asks for a security event.
+    /// - Parameter mayBeOthers: whether it may be for others too without that: nobody asks for a logout token or a security event.
     func checkAudience(_ clientID: String, mayBeOthers: Bool = false) throws(SignInError) {
         let audience: [String]? =
             switch json["aud"] {
@@ -58,14 +58,26 @@ struct TokenClaims {
             case .some(let value): value.strings
             case nil: nil
             }
-        guard let audience, !audience.isEmpty else { throw flaw("aud", "a text or a list of texts") }
-        guard audience.contains(where: { isSame($0, clientID) }) else { throw .anotherSignIn }
+        guard let audience else { throw flaw("aud", "a text or a list of texts") }
+        guard audience.contains(where: { isSame($0, clientID) }) else {
+            throw .otherAudience(issuer, Self.lacks(clientID))
+        }
+        if mayBeOthers { return }
         guard let party = json["azp"] else {
-            if audience.count > 1, !mayBeOthers { throw .anotherSignIn }
+            guard audience.count == 1 else {
+                throw .badToken(
+                    issuer,
+                    "“aud” of its token names several clients, and “azp”, which says for whom it is, is missing"
+                )
+            }
             return
         }
-        guard party.string.map({ isSame($0, clientID) }) == true else { throw .anotherSignIn }
+        guard party.string.map({ isSame($0, clientID) }) == true else {
+            throw .otherAudience(issuer, "“azp” of its token is not \(clientID.quoted)")
+        }
     }
+
+    static func lacks(_ audience: String) -> String { "“aud” of its token lacks \(audience.quoted)" }
 
     /// `iat` is not of the future, `exp` not of the past, `nbf` not of the future.
     ///
