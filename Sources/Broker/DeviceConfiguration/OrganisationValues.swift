@@ -33,6 +33,16 @@ package struct IssuerAddress: Sendable, Equatable, Codable {
                 at: decoder.codingPath
             )
         }
+        for description in ["/openid-configuration", "/oauth-authorization-server"] {
+            let ending = "/.well-known" + description
+            guard !text.hasSuffix(ending) else {
+                throw DecodingError.invalid(
+                    "“\(text)” is the address of the provider's description, and not the provider's name",
+                    remedy: "leave \(ending) out",
+                    at: decoder.codingPath
+                )
+            }
+        }
     }
 
     package func encode(to encoder: any Encoder) throws {

@@ -187,6 +187,14 @@ struct OrganisationSettingsTests {
         #expect(error.code == .wrongType && error.key == key && error.remedy.contains(form), "\(error)")
     }
 
+    @Test("the address of a provider's description is not its name")
+    func descriptionAsIssuer() throws {
+        let text = #""https://login.example.com/realm/.well-known/openid-configuration""#
+        let error = try #require(configurationError(Self.with("oidcIssuer", text)))
+        #expect(error.code == .invalidValue && error.key == "oidcIssuer")
+        #expect(error.remedy.hasPrefix("leave /.well-known/openid-configuration out"), "\(error)")
+    }
+
     /// An address of so many bytes.
     private static func long(_ count: Int) -> String {
         let beginning = "https://a.example/"
