@@ -46,6 +46,17 @@ struct SignInPromptTests {
         #expect(words(browser.handle(.listening(place))) == ["begin http://127.0.0.1:4711/callback"])
     }
 
+    @Test("the message for a missing browser says what is missing: programs get it alone")
+    func missingBrowser() {
+        let error = #expect(throws: SharedDeviceError.self) {
+            try BrowserChoice(nil, arguments: [], exists: { _ in false })
+        }
+        #expect(
+            error?.message.hasPrefix("no browser is installed; install one of ") == true,
+            "\(String(describing: error))"
+        )
+    }
+
     @Test("at the terminal the person is asked until the password is right")
     func terminal() {
         var (prompt, effects) = begun(.password, .terminal, hint: "ada")

@@ -78,6 +78,10 @@ package final class BrowserGuard: Sendable {
     }
 
     private static func failure(_ reason: String) -> SharedDeviceError {
-        SharedDeviceError(.brokerFailed, attempted: "watch over the browser", message: reason)
+        SharedDeviceError(
+            .brokerFailed,
+            attempted: "watch over the browser",
+            message: "the browser cannot be watched: \(reason)"
+        )
     }
 }

@@ -31,7 +31,7 @@ package struct BrowserChoice: Sendable, Hashable {
             throw SharedDeviceError(
                 .invalidRequest,
                 attempted: "open a browser",
-                message: "there is none; install one of \(known), or sign in with --method device-code"
+                message: "no browser is installed; install one of \(known), or sign in with --method device-code"
             )
         }
         let name = program.split(separator: "/").last.map(String.init) ?? program
