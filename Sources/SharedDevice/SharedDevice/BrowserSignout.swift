@@ -35,7 +35,7 @@ extension SharedDeviceApplication {
         guard parameters.signoutFromBrowser else { return .notRequested }
         guard let address else { return .notConfigured }
         guard EndSessionPage.isAllowed(address) else {
-            return .failed("the configured page is neither https nor at http://localhost")
+            return .failed("the configured page is neither https nor http on this machine")
         }
         let (results, continuation) = AsyncStream.makeStream(of: BrowserSignout.self)
         let opening = Task {
@@ -69,7 +69,8 @@ enum EndSessionPage {
         else { return false }
         switch url.scheme?.lowercased() {
         case "https": return true
-        case "http": return host.lowercased() == "localhost"
+        // As the broker reads `endSessionURL`: on this machine nobody listens between.
+        case "http": return ["localhost", "127.0.0.1", "::1", "[::1]"].contains(host.lowercased())
         default: return false
         }
     }
