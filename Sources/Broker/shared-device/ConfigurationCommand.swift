@@ -2,6 +2,7 @@ import ArgumentParser
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
+import Identity
 import ProfileConversion
 import SharedDeviceBroker
 
@@ -139,7 +140,23 @@ struct ConfigurationReport {
             requiresCleanup: configuration.cleanup.deadline != nil
         ).warnings
         return configuration.warnings.map { ReportedWarning(key: $0.key, message: $0.message) } + ofManifests
-            + ofLists.map { ReportedWarning(key: nil, message: $0) }
+            + ofScopes + ofLists.map { ReportedWarning(key: nil, message: $0) }
+    }
+
+    /// An app gets the provider's ID token only if its manifest has each scope about the person that the sign-in was granted.
+    private var ofScopes: [ReportedWarning] {
+        guard let organisation = configuration.organisation else { return [] }
+        let aboutPerson = IdentityToken.scopesOfPersons.intersection(organisation.scopes)
+        return manifests.manifests.filter { $0.tokens.scopes.contains("openid") }.compactMap { manifest in
+            let missing = aboutPerson.subtracting(manifest.tokens.scopes).sorted().joined(separator: " ")
+            guard !missing.isEmpty else { return nil }
+            return ReportedWarning(
+                key: "scopes",
+                message:
+                    "lacks \(missing) of oidcScopes in the manifest of \(manifest.identifier): the app gets no ID token; "
+                    + "add \(missing) to the manifest, or take it out of oidcScopes"
+            )
+        }
     }
 
     /// Every key with its value; `null` where it is absent and has no default, and where the device has no provider that it is about.

@@ -157,6 +157,26 @@ struct ConfigurationCommandTests {
         #expect(broken.errors.contains("its outermost element is not a <dict>"))
     }
 
+    @Test(
+        "the documented manifest of Microsoft's clients gets ID tokens; one whose scopes lack one of oidcScopes is named"
+    )
+    func scopesOfManifests() async throws {
+        let page = #filePath.components(separatedBy: "/Tests/")[0] + "/Documentation/ManagedConfiguration.md"
+        let blocks = try String(contentsOfFile: page, encoding: .utf8).components(separatedBy: "```")
+        let block = try #require(blocks.first { $0.contains(#""com.microsoft.identity.broker1""#) })
+        let manifest = block.dropFirst("json".count).replacingOccurrences(of: "kiosk", with: "root")
+        let provider = """
+            {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "https://login.example.com", "oidcClientID": "kiosk"}
+            """
+        try FileManager.default.createDirectory(atPath: directory.file("apps"), withIntermediateDirectories: true)
+        try directory.write(manifest, to: "apps/microsoft.json")
+        let documented = try await check(provider)
+        #expect(documented.status == 0 && !documented.output.contains("oidcScopes:"), "\(documented)")
+        try directory.write(manifest.replacingOccurrences(of: #", "email""#, with: ""), to: "apps/microsoft.json")
+        let lacking = try await check(provider)
+        #expect(lacking.output.contains("lacks email of oidcScopes in the manifest of com.microsoft.identity.broker1"))
+    }
+
     @Test("a mistake ends with 65, and is told on standard error, and with --json on standard output too")
     func invalid() async throws {
         let plain = try await check(#"{"sharedDeviceMode": 1}"#)
