@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StrictJSON
 
 /// A file that an administrator writes and the broker believes.
 struct AdministratorFile {
@@ -100,9 +101,39 @@ extension AdministratorFile {
         do {
             return try JSONDecoder().decode(type, from: json)
         } catch {
-            throw ManagedConfigurationError(error, in: json, file: file, example: example)
+            var first = ManagedConfigurationError(error, in: json, file: file, example: example)
+            first.further = furtherErrors(type, in: json, after: first, example: example)
+            throw first
         }
     }
+
+    /// The mistakes in the values of other keys: each is found without the keys of those before it.
+    private static func furtherErrors<Value: Decodable>(
+        _ type: Value.Type,
+        in json: Data,
+        after first: ManagedConfigurationError,
+        example: String
+    ) -> [ManagedConfigurationError] {
+        let content = try? JSONValue(parsing: Array(json), limits: JSONLimits(size: json.count))
+        guard var members = content?.object else { return [] }
+        var errors: [ManagedConfigurationError] = []
+        var last = first
+        while errors.count < mostFurtherErrors, let key = last.key, members.removeValue(forKey: key) != nil {
+            let rest = Data(JSONValue.object(members).text.utf8)
+            do {
+                _ = try JSONDecoder().decode(type, from: rest)
+                break
+            } catch {
+                last = ManagedConfigurationError(error, in: rest, file: first.file, example: example)
+            }
+            // A key that was removed is missing for no other reason.
+            guard let key = last.key, members[key] != nil else { break }
+            errors.append(last)
+        }
+        return errors
+    }
+
+    private static let mostFurtherErrors = 20
 
     /// The remedy for what is no object.
     fileprivate static func oneObject(_ example: String) -> String { "write one JSON object, such as \(example)" }
@@ -113,9 +144,10 @@ protocol WrittenForm {
     static var form: String { get }
 }
 
-extension Bool: WrittenForm { static var form: String { "true or false, without quotation marks" } }
+extension Bool: WrittenForm { static var form: String { "true or false" } }
 extension String: WrittenForm { static var form: String { "a string" } }
-extension Double: WrittenForm { static var form: String { "a number, without quotation marks" } }
+extension Double: WrittenForm { static var form: String { "a number" } }
+extension Dictionary: WrittenForm { static var form: String { "an object" } }
 
 extension ManagedConfigurationError {
     /// What a decoder has found, with the key and the remedy.
@@ -139,17 +171,35 @@ extension ManagedConfigurationError {
         if let type {
             let isElement = context.codingPath.count > 1
             let form = isElement ? nil : (type as? any WrittenForm.Type)?.form
+            let found = Self.value(at: context.codingPath, in: json)
+            // Numbers and truth values are often written as texts.
+            let isQuoted =
+                found?.string != nil && ([Bool.self, Double.self, Switch.self] as [Any.Type]).contains { $0 == type }
             self.init(
                 .wrongType,
                 file: file,
                 key: key,
-                message: "the value is of the wrong type",
-                remedy: "write \(form ?? "an array of strings"), or leave the key out"
+                message: isElement
+                    ? "there is \(found?.kind ?? "something else") in the value"
+                    : "the value is \(found?.kind ?? "of the wrong type")",
+                remedy:
+                    "write \(form ?? "an array of strings")\(isQuoted ? ", without quotation marks" : ""), or leave the key out"
             )
         } else {
             let remedy =
                 (context.underlyingError as? InvalidValue)?.remedy ?? "write another value, or leave the key out"
             self.init(.invalidValue, file: file, key: key, message: context.debugDescription, remedy: remedy)
+        }
+    }
+}
+
+extension ManagedConfigurationError {
+    fileprivate static func value(at path: [any CodingKey], in json: Data) -> JSONValue? {
+        let content = try? JSONValue(parsing: Array(json), limits: JSONLimits(size: json.count))
+        return path.reduce(content) { value, key in
+            guard let index = key.intValue else { return value?[key.stringValue] }
+            guard let elements = value?.array, elements.indices.contains(index) else { return nil }
+            return elements[index]
         }
     }
 }

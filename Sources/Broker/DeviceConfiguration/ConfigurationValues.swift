@@ -149,7 +149,7 @@ package struct AppList: Sendable, Equatable, Codable {
 
 /// A switch of the SSO plug-in: the integer 0 or 1, or a Boolean.
 package struct Switch: Sendable, Equatable, Codable, WrittenForm {
-    static let form = "0 or 1, without quotation marks"
+    static let form = "0 or 1"
 
     package let isOn: Bool
 

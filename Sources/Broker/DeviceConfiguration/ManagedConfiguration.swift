@@ -1,5 +1,4 @@
 package import FoundationEssentials
-import StrictJSON
 
 /// What the administrator, or a management system for them, has set for this device: the properties are the keys of the file.
 ///
@@ -215,28 +214,6 @@ extension ManagedConfiguration: Codable {
         // The device would be personal although one of them says otherwise.
         for key in unknownKeys where key == "ExtensionData" || key == "PayloadContent" {
             throw .profile(file, key: key, "keys are not read inside it", remedy: "write them beside the other keys")
-        }
-    }
-
-    /// All that is wrong with a file's content, each key once: what remains without the keys that are wrong is looked at again. Empty where nothing is wrong.
-    package static func flaws(json: Data, file: String) -> [ManagedConfigurationError] {
-        var flaws: [ManagedConfigurationError] = []
-        var content = json
-        while true {
-            do throws(ManagedConfigurationError) {
-                _ = try ManagedConfiguration(json: content, file: file)
-                return flaws
-            } catch {
-                // Another key may need the one that was left out.
-                if error.key.map({ key in flaws.contains { $0.key == key } }) == true { return flaws }
-                flaws.append(error)
-                let limits = JSONLimits(size: .max, depth: 512, values: .max)
-                guard let key = error.key,
-                    var members = (try? JSONValue(parsing: [UInt8](content), limits: limits))?.object,
-                    members.removeValue(forKey: key) != nil
-                else { return flaws }
-                content = Data(JSONValue.object(members).text.utf8)
-            }
         }
     }
 

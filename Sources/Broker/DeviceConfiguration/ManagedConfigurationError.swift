@@ -34,6 +34,8 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
     package let remedy: String
     /// The app whose manifest it is, where its identifier can be read.
     package var app: String?
+    /// The mistakes in the values of other keys.
+    package internal(set) var further: [ManagedConfigurationError] = []
 
     package init(_ code: Code, file: String, key: String? = nil, message: String, remedy: String) {
         self.code = code

@@ -51,7 +51,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
             guard let configuration = try configuration(source, directory) else { throw CommandFailure.noFile(file) }
             let report = ConfigurationReport(configuration, directory.load(), directory: directory.path)
             print(json ? try report.json() : try report.text())
-            for problem in report.problems { warn("\(problem)") }
+            for problem in report.problems.flatMap({ [$0] + $0.further }) { warn("\(problem)") }
             if !report.problems.isEmpty || strict && report.hasWarnings { throw ExitCode(EX_DATAERR) }
         }
     }
@@ -65,10 +65,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
             guard case .present(let configuration) = try source.load() else { return nil }
             return configuration
         } catch {
-            // The file may have changed, or may not be readable at all: then there is this error.
-            let content = try? source.content()
-            let flaws = content.map { ManagedConfiguration.flaws(json: $0, file: source.path) } ?? []
-            let problems = (flaws.isEmpty ? [error] : flaws) + directory.load().problems
+            let problems = ([error] + directory.load().problems).flatMap { [$0] + $0.further }
             if json { print(try Form.json(InvalidConfiguration(problems))) }
             for problem in problems { warn("\(problem)") }
             throw ExitCode(exitStatus(for: error))
@@ -96,12 +93,26 @@ struct ConfigurationConvertCommand: ParsableCommand {
             guard let content = try ManagedConfigurationFile(path: file).content() else {
                 throw CommandFailure.noFile(file)
             }
-            let converted = try ConvertedProfile(content, file: file)
+            let converted: ConvertedProfile
+            do throws(ManagedConfigurationError) {
+                converted = try ConvertedProfile(content, file: file)
+            } catch {
+                throw warnOfFurther(error)
+            }
             try emit(String(decoding: converted.json, as: UTF8.self))
             for omission in converted.omissions { warn("\(file): \(omission)") }
             for warning in converted.configuration.warnings { warn("\(file): \(warning)") }
         }
     }
+}
+
+/// Tells all mistakes of a file but one.
+///
+/// - Returns: the mistake that is left to be told.
+private func warnOfFurther(_ error: ManagedConfigurationError) -> ManagedConfigurationError {
+    let errors = [error] + error.further
+    for error in errors.dropLast() { warn("\(error)") }
+    return errors.last ?? error
 }
 
 extension CommandFailure {

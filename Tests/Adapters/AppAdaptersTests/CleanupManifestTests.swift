@@ -141,7 +141,7 @@ struct CleanupManifestTests {
                 "makes a socket"
             ),
             (#"{"flatpak": "org x", "delete": ["/var/lib/kiosk"]}"#, "no Flatpak's id"),
-            (#""kiosk.service""#, "wrong type"),
+            (#""kiosk.service""#, "the value is a text; write an object"),
         ]
     )
     func refused(cleanup: String, words: String) throws {

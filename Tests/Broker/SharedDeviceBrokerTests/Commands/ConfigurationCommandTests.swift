@@ -157,6 +157,23 @@ struct ConfigurationCommandTests {
         #expect(broken.errors.contains("its outermost element is not a <dict>"))
     }
 
+    @Test("all mistakes of a file are told at once, with the type that was found and the one that is wanted")
+    func allMistakes() async throws {
+        let text = #"{"sharedDeviceMode": "true", "requiresJoin": 1, "shiftEnds": [6], "cleanupPolicy": "lax"}"#
+        let outcome = try await check(text)
+        #expect(outcome.status == 65)
+        for part in [
+            "\"sharedDeviceMode\": the value is a text; write true or false, without quotation marks, or",
+            "\"requiresJoin\": the value is a number; write true or false, or",
+            "\"shiftEnds\": there is a number in the value; write an array of strings, or",
+            "\"cleanupPolicy\": it is “lax”",
+        ] {
+            #expect(outcome.errors.contains(part), "\(part): \(outcome.errors)")
+        }
+        let json = try object(try await check(text, "--json"))
+        #expect((json["problems"] as? [[String: Any]])?.count == 4)
+    }
+
     @Test(
         "the documented manifest of Microsoft's clients gets ID tokens; one whose scopes lack one of oidcScopes is named"
     )
@@ -182,7 +199,7 @@ struct ConfigurationCommandTests {
         let plain = try await check(#"{"sharedDeviceMode": 1}"#)
         #expect(plain.status == 65 && plain.output == "")
         let wanted =
-            "shared-device: \(directory.file("managed")): \"sharedDeviceMode\": the value is of the wrong type; "
+            "shared-device: \(directory.file("managed")): \"sharedDeviceMode\": the value is a number; write true or false, or "
         #expect(plain.errors.hasPrefix(wanted))
 
         let json = try await check(["--json"])
