@@ -57,6 +57,18 @@ struct SignInPromptTests {
         )
     }
 
+    @Test("with the provider's ports in use, the prompt goes on without the provider's page, if there is another way")
+    func portsInUse() {
+        let problem = SharedDeviceError(.providerMisconfigured, attempted: "serve", message: "no port is free")
+        let elsewhere = Prompt.Place(port: 4712, path: "/0123", problem: problem)
+        var prompt = Prompt(Prompt.Wishes(surface: .page))
+        _ = prompt.handle(.started)
+        #expect(words(prompt.handle(.listening(elsewhere))) == ["begin -"])
+        var browser = Prompt(Prompt.Wishes(methods: [.browser], surface: .page))
+        _ = browser.handle(.started)
+        #expect(words(browser.handle(.listening(elsewhere))).last == "finish provider_misconfigured")
+    }
+
     @Test("at the terminal the person is asked until the password is right")
     func terminal() {
         var (prompt, effects) = begun(.password, .terminal, hint: "ada")

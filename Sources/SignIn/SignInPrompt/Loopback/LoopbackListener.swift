@@ -29,20 +29,30 @@ package final class LoopbackListener: Sendable {
     }
 
     /// - Parameters:
-    ///   - ports: the ports that may be used; none: any that is free.
+    ///   - ports: the ports that the provider takes; none: any that is free. If each is in use, another one serves this program's own pages, and
+    ///     ``SignInPrompt/Place/problem`` of ``place`` says so.
     ///   - patience: how long a visitor may take to ask, and to take the answer.
     ///   - problem: is called on the listener's thread, once, if nobody can be served.
     ///   - visited: is called on the listener's thread for each request, which waits until ``respond(_:_:)``.
-    /// - Throws: ``SharedDeviceError/Code/providerMisconfigured`` if each of the ports is taken,
-    ///   ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
+    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
     package init(
         ports: [UInt16],
         patience: Duration = .seconds(5),
         problem: @escaping @Sendable (String) -> Void = { _ in },
         visited: @escaping @Sendable (SignInPrompt.Visitor, LoopbackRequest) -> Void
     ) throws(SharedDeviceError) {
-        let (socket, port) = try Self.bound(to: ports)
-        place = SignInPrompt.Place(port: port, path: Self.unguessablePath())
+        let socket: CInt
+        let port: UInt16
+        var taken: SharedDeviceError?
+        do throws(SharedDeviceError) {
+            (socket, port) = try Self.bound(to: ports)
+        } catch {
+            guard error.code == .providerMisconfigured else { throw error }
+            // The program's own pages may be at any port.
+            taken = error
+            (socket, port) = try Self.bound(to: [])
+        }
+        place = SignInPrompt.Place(port: port, path: Self.unguessablePath(), problem: taken)
         do throws(DBusError) {
             wake = try Wake()
         } catch {
@@ -76,7 +86,11 @@ package final class LoopbackListener: Sendable {
         guard started != nil else {
             let reason = String(cString: strerror(errno))
             Glibc.close(socket)
-            throw SharedDeviceError(.brokerFailed, attempted: Self.attempted, message: "no thread: \(reason)")
+            throw SharedDeviceError(
+                .brokerFailed,
+                attempted: Self.attempted,
+                message: "there is no thread for the sign-in's pages: \(reason)"
+            )
         }
     }
 
@@ -123,7 +137,7 @@ package final class LoopbackListener: Sendable {
                 throw SharedDeviceError(
                     .brokerFailed,
                     attempted: attempted,
-                    message: "there is no socket: \(String(cString: strerror(errno)))"
+                    message: "there is no socket for the sign-in's pages: \(String(cString: strerror(errno)))"
                 )
             }
             // The last sign-in may have used this very port a moment ago.

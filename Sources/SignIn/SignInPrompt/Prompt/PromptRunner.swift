@@ -157,11 +157,15 @@ package struct PromptRunner: Sendable {
                     happens(.visited($0, $1))
                 }
                 open.listener = listener
+                if let problem = listener.place.problem { say(problem.message) }
                 happens(.listening(listener.place))
             } catch {
                 happens(.failed(error))
             }
         case .begin(let redirect):
+            var wishes = wishes
+            // No page of the provider's could come back.
+            if redirect == nil { wishes.methods.removeAll { $0 == .browser } }
             ask { [wishes, patience, hasBegun] () throws(SharedDeviceError) in
                 do throws(DBusError) {
                     try await owner.start()

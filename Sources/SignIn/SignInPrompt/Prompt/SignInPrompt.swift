@@ -40,16 +40,19 @@ package struct SignInPrompt: Sendable {
         package let port: UInt16
         /// The path of the page, which nobody can guess: who does not see the window cannot sign anybody in.
         package let path: String
+        /// Why the provider's page cannot come back here: each port that the provider takes is in use.
+        package let problem: SharedDeviceError?
 
-        package init(port: UInt16, path: String) {
+        package init(port: UInt16, path: String, problem: SharedDeviceError? = nil) {
             self.port = port
             self.path = path
+            self.problem = problem
         }
 
         package var host: String { "127.0.0.1:\(port)" }
         package var address: String { "http://\(host)\(path)" }
         package static let callback = "/callback"
-        var redirect: String { "http://\(host)\(Self.callback)" }
+        var redirect: String? { problem == nil ? "http://\(host)\(Self.callback)" : nil }
     }
 
     /// A request of a browser that waits for its answer.
@@ -166,6 +169,7 @@ package struct SignInPrompt: Sendable {
             return begin()
         case (.starting, .listening(let place)):
             self.place = place
+            if let problem = place.problem, wishes.methods == [.browser] { return failed(problem) }
             return begin()
         case (.opening, .opened(let request)):
             return ask(request)
