@@ -190,7 +190,7 @@ test-kiosk: build
 # of `setup`. As root everything of it is run.
 SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libglib2.0-bin cups cups-client libreoffice-writer-nogui firefox-esr
 SESSION += bubblewrap xdg-dbus-proxy flatpak
-test-session: build build-tests
+test-session: build-tests
 	$(call need,`make test-session`,$(SESSION) $(KIOSK))
 	$(SWIFT) test --skip-build --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done

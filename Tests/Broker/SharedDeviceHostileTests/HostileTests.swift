@@ -39,8 +39,8 @@ struct HostileTests {
         // dbus-broker keeps as many of one user's messages before those of others as the broker reads in seconds. This shows only that there is an end.
         if deed == "unanswered", PrivateBus.Daemon.chosen == .broker { return (.seconds(10), .seconds(10)) }
         let limits: [String: Duration] = [
-            "bodies": .milliseconds(250), "watches-strangers": .milliseconds(150), "silent": .milliseconds(250),
-            "silent-crowd": .milliseconds(500),
+            "bodies": .milliseconds(250), "watches-strangers": .milliseconds(150), "silent": .milliseconds(150),
+            "silent-crowd": .milliseconds(100),
         ]
         return (max(limits[deed] ?? .milliseconds(50), bus * 12), .seconds(1))
     }

@@ -256,10 +256,10 @@ private final class WatchList: @unchecked Sendable {
         for _ in 0..<rounds where !watches.isEmpty { handle(CShort(POLLIN)) }
     }
 
-    /// How much is read before its messages are handed on. A turn of the reading thread costs more than a read of libdbus: with one read a turn, a
-    /// sender could fill the bus's queue for this process faster than it is emptied.
+    /// How much is read before the messages are handed on. A turn of the reading thread costs more than a read of
+    /// libdbus. With one read a turn, a sender fills the bus's queue for this process faster than the process empties it.
     private static let bytesOfTurn = 256 * 1024
-    /// libdbus reads twice 2 KiB at most each time that its watch is handled.
+    /// The most that libdbus reads when its watch is handled once.
     private static let bytesOfRead = 4 * 1024
 
     private func handle(_ ready: CShort) {
