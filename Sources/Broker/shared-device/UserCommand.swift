@@ -1,4 +1,5 @@
 import ArgumentParser
+import DBusTransport
 import DeviceStorage
 import EmbeddedDirectory
 import FoundationEssentials
@@ -138,12 +139,29 @@ struct UserRemoveCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
+            // Before root's rights are given up: the usual place depends on the user.
+            let path = state.path
             let database = try state.openDatabase(.existing)
             let directory = UserDirectory(database: database)
             try signOut.signOut(directory.existingUser(named: name), of: database, reason: "the user's removal")
             let user = try directory.remove(username: name)
             print("removed \(user.account.username)")
             if let remnants = database.remnants { warn("\(remnants)") }
+            tellBroker(of: user, stateDirectory: path)
+        }
+    }
+
+    /// Has a broker that runs forget the name: it tells apps from its memory whose data they still have to delete.
+    private func tellBroker(of user: DirectoryUser, stateDirectory: String) {
+        guard ServiceLock.isHeld(in: stateDirectory) else { return }
+        do throws(SharedDeviceError) {
+            let identifier = DBusValue.string(user.account.identifier)
+            _ = try signOut.bus.connect().callAndWait(.forgetAccount, ["accountIdentifier": identifier])
+        } catch {
+            warn(
+                "the broker was not told and may tell apps the name until it starts again: \(error.message); "
+                    + "restart it, and next time name its bus with --bus"
+            )
         }
     }
 }

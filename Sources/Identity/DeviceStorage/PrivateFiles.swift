@@ -189,9 +189,8 @@ package final class ServiceLock: Sendable {
 
     /// - Throws: ``StoreError``; `busy` if another broker holds it.
     package init(directory: String) throws(StoreError) {
-        let path = "\(directory)/shared-device-broker.lock"
         let attempted = "keep \(directory) to this broker"
-        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        let descriptor = open(Self.path(in: directory), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
             throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
         }
@@ -212,4 +211,14 @@ package final class ServiceLock: Sendable {
     }
 
     deinit { close(descriptor) }
+
+    /// Whether a broker uses this directory at the moment.
+    package static func isHeld(in directory: String) -> Bool {
+        let descriptor = open(path(in: directory), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        return flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK
+    }
+
+    private static func path(in directory: String) -> String { "\(directory)/shared-device-broker.lock" }
 }

@@ -63,6 +63,8 @@ package struct Request: Sendable {
         /// Of this session alone, where one is named: whoever asks may have seen the one before.
         case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
+        /// Another process has removed the account's user from the directory.
+        case forgetAccount(identifier: String)
         case runningApps
         /// `underWay` is what the caller stops and deletes already.
         case overdue(underWay: Set<Participant> = [], patience: Duration)

@@ -151,6 +151,16 @@ extension BrokerState {
         }
     }
 
+    // MARK: Removed users
+
+    /// Forgets the name of a user who was removed from the directory. The directory refuses to remove a user who is signed in;
+    /// a sign-in that was under way meanwhile ends here.
+    mutating func forgetAccount(_ identifier: String) {
+        if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
+        if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
+        if ledger.forget(identifier) { needsDisk(within: .zero) }
+    }
+
     // MARK: The device
 
     /// Whoever waits for the status waits for its problems, too, and these come and go without any other change of the device.

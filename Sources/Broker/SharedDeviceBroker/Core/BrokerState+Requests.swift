@@ -104,6 +104,11 @@ extension BrokerState {
             guard heed(events) else { return [:] }
             wait(request, for: .stored([:], nil))
             return nil
+        case .forgetAccount(let identifier):
+            guard caller.isAdministrator else { throw .notPermitted }
+            forgetAccount(identifier)
+            wait(request, for: .stored([:], nil))
+            return nil
         case .overdue: return try overdue(request, caller)
         case .enforced: return try reportEnforcement(request, caller)
         default: break
@@ -155,6 +160,7 @@ extension BrokerState {
         let app =
             switch request.call {
             case .join, .leave: "enrolment"
+            case .forgetAccount: "administrator"
             case let call where call.right != nil: "administrator"
             case .overdue, .enforced: "enforcement"
             case .providerEvents: "the organisation's provider"

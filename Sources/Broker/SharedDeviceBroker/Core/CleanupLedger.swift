@@ -341,6 +341,15 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
+    /// Forgets whose data the sessions of this account have left. What apps owe of them stays.
+    ///
+    /// - Returns: whether the ledger has changed.
+    package mutating func forget(_ identifier: String) -> Bool {
+        let theirs = sessions.filter { $0.value.endedAt != nil && $0.value.account?.hasIdentifier(identifier) == true }
+        for number in theirs.keys { changeSession(number) { $0.account = nil } }
+        return !theirs.isEmpty
+    }
+
     /// Keeps at most `count` rounds that are over and not complete. What apps owe of the oldest ones moves to a later round of the same account.
     /// Otherwise an app that never reports would make the ledger grow with each sign-out.
     package mutating func fold(keeping count: Int) {

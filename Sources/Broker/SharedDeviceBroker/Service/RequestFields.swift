@@ -241,6 +241,7 @@ extension Request.Call {
                 session: try fields.number("session"),
                 reason: reason
             )
+        case .forgetAccount: self = .forgetAccount(identifier: try fields.required("accountIdentifier"))
         case .getRunningApps: self = .runningApps
         case .getStatus:
             self = .status(known: try fields.number("revision"), patience: try fields.patience())

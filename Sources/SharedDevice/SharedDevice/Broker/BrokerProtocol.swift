@@ -10,7 +10,7 @@ package enum BrokerProtocol {
     package static let path = "/org/notifycenter/SharedDevice"
     package static let interface = "org.notifycenter.SharedDevice1"
     /// Grows by one with each method, field or error that is added. What is incompatible gets an interface of another name.
-    package static let version: UInt32 = 3
+    package static let version: UInt32 = 4
     package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
     package enum Method: String, Sendable, CaseIterable {
@@ -43,6 +43,8 @@ package enum BrokerProtocol {
         case join = "Join"
         /// For administrators: the device leaves the organisation.
         case leave = "Leave"
+        /// For administrators: a user was removed from the directory, and the broker forgets the name.
+        case forgetAccount = "ForgetAccount"
         /// For administrators: the apps that are connected, and those that hold data of the open session.
         case getRunningApps = "GetRunningApps"
         /// For administrators: the device as a console shows it; answers when it has changed, or after a while.

@@ -54,6 +54,21 @@ struct AdministrationTests {
         device.expectRefused(device.send(person, Self.status), .notPermitted)
     }
 
+    @Test("only an administrator has the broker forget an account, which signs out whoever uses it")
+    func forgottenAccount() throws {
+        device.configure { $0.operators = [1001] }
+        let desk = device.app("desk", user: 1001)
+        let session = try device.signIn("ada", by: desk)
+        let identifier = try #require(device.state.device.account?.identifier)
+        let call = Request.Call.forgetAccount(identifier: identifier.uppercased())
+        device.expectRefused(device.send(desk, call), .notPermitted)
+        device.expectSignedIn()
+        try device.ask(device.administrator, call)
+        device.expectSignedOut()
+        #expect(device.state.ledger.sessions[session]?.account == nil)
+        #expect(device.disk.sessions[session]?.account == nil)
+    }
+
     @Test("a new configuration refuses what its former operators wait to see, and nobody else's questions")
     func formerOperators() throws {
         device.configure { $0.operators = [1001, 1002] }

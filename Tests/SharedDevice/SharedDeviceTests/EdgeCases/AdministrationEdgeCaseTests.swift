@@ -1,3 +1,4 @@
+import DBusTransport
 import Foundation
 import NotifyCenterTestKit
 import SharedDevice
@@ -88,5 +89,32 @@ struct AdministrationEdgeCaseTests {
         try await eventually("the round is complete") {
             try await control.application.cleanupReport(ofSession: session)?.isComplete == true
         }
+    }
+
+    // E20
+    @Test("apps that owe a removed user's cleanup hear a number in place of the name")
+    func removalAfterSignOut() async throws {
+        let device = try await TestDevice()
+        let control = ControlApp(on: device)
+        let app = try BrokerAdministration(bus: device.bus.bus)
+        func owed() async throws -> [Account] {
+            let answer = try await app.call(.getCurrentAccount, ["application": .string("org.example.holder")])
+            return try SessionAnswer(answer).owed.compactMap(\.account)
+        }
+        for name in ["ada", "grace"] {
+            try await control.signIn(name)
+            _ = try await owed()
+            try await control.application.signOutCurrent()
+        }
+        #expect(try await owed().map(\.username) == ["ada", "grace"])
+        let removal = try await device.user("remove", "ada", "--bus", device.bus.address)
+        #expect(removal.status == 0 && removal.errors.isEmpty, "\(removal.errors)")
+        #expect(try await owed().map(\.username) == ["forgotten", "grace"])
+        let elsewhere = try await device.user("remove", "grace", "--bus", "unix:path=/nonexistent/bus")
+        #expect(elsewhere.status == 0 && elsewhere.errors.contains("the broker was not told"), "\(elsewhere.errors)")
+        try await device.add("eve")
+        device.killBroker()
+        let later = try await device.user("remove", "eve", "--bus", "unix:path=/nonexistent/bus")
+        #expect(later.status == 0 && later.errors.isEmpty, "\(later.errors)")
     }
 }
