@@ -41,6 +41,14 @@ enum SystemDatabase {
             }
         }
     }
+
+    /// Whether there is a group of this name. May block.
+    ///
+    /// - Throws: ``SystemUser/LookupFailure``.
+    static func hasGroup(_ name: String) throws(SystemUser.LookupFailure) -> Bool {
+        guard !name.isEmpty, !name.utf8.contains(0) else { return false }
+        return try lookUp(name, group(), { getgrnam_r(name, $0, $1, $2, $3) }, read: { _ in true }) ?? false
+    }
 }
 
 /// A user of this system. A manifest names it by name or number.

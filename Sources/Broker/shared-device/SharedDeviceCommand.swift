@@ -19,7 +19,8 @@ struct SharedDeviceCommand: ParsableCommand {
             SessionTracesCommand.self,
             SignOutCommand.self,
             AppsCommand.self, LogCommand.self, UserCommand.self, JoinCommand.self, LeaveCommand.self,
-            ConfigurationCommand.self, ProviderCommand.self, CheckCommand.self, FleetCommand.self,
+            ConfigurationCommand.self, BusPolicyCommand.self, ProviderCommand.self, CheckCommand.self,
+            FleetCommand.self,
         ]
     )
 }

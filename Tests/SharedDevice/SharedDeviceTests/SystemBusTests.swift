@@ -82,3 +82,68 @@ struct SystemBusTests {
         #expect(control.application.ignoredBroadcasts == 0)
     }
 }
+
+/// The policy that `shared-device bus-policy` makes, in the place where the installed one includes it.
+@Suite(
+    "The users whom the system bus lets call the broker",
+    .enabled(if: geteuid() == 0, "root alone has several users")
+)
+struct GeneratedBusPolicyTests {
+    private static let (daemon, bin) = (UInt32(1), UInt32(2))
+
+    /// Asks the broker as this user.
+    private func ask(_ device: TestDevice, as user: UInt32) async throws -> (status: Int32, errors: String) {
+        let program = try ChildProcess(
+            as: user,
+            "dbus-send",
+            [
+                "--bus=\(device.bus.address)", "--print-reply", "--dest=org.notifycenter.SharedDevice1",
+                "/org/notifycenter/SharedDevice", "org.notifycenter.SharedDevice1.GetDeviceInformation",
+            ]
+        )
+        let status = await program.exitStatus()
+        if status != 0 { try await eventually("it says why") { !program.errorText.isEmpty } }
+        return (status, program.errorText)
+    }
+
+    @Test(
+        "users of manifests and root may call, others are refused by the bus, and a bad manifest changes nothing",
+        arguments: [PrivateBus.Daemon.daemon, .broker]
+    )
+    func generated(_ daemon: PrivateBus.Daemon) async throws {
+        let folder = try TemporaryDirectory("bus-policy")
+        try FileManager.default.createDirectory(atPath: "\(folder.path)/dbus-1", withIntermediateDirectories: true)
+        let installed = "\(folder.path)/org.notifycenter.SharedDevice1.conf"
+        try String(contentsOfFile: shippedFile("system-bus/org.notifycenter.SharedDevice1.conf"), encoding: .utf8)
+            .replacing("@SYSCONFDIR@", with: folder.path)
+            .write(toFile: installed, atomically: true, encoding: .utf8)
+        var options = PrivateBus.Options.likeSystemBus(policies: [], standIns: ["shared-device": "root"])
+        options.configurationFiles = [installed]
+        options.daemon = daemon
+        let device = try await TestDevice(bus: PrivateBus(options))
+        #expect(try await ask(device, as: Self.daemon).status == 0, "without a generated policy any user may call")
+
+        let command = [
+            "bus-policy", "--configuration", device.configuration, "--bus", device.bus.address,
+            "--output", "\(folder.path)/dbus-1/org.notifycenter.SharedDevice1.callers.conf",
+        ]
+        try device.enrol("org.example.bin", "/usr/bin/bin-app", more: #", "user": "bin""#)
+        let first = try await device.run(command)
+        #expect(first.status == 0, "\(first.errors)")
+        let refused = try await ask(device, as: Self.daemon)
+        #expect(refused.status != 0 && refused.errors.contains("AccessDenied"), "\(refused.errors)")
+        for user in [Self.bin, 0] {
+            let answer = try await ask(device, as: user)
+            #expect(answer.status == 0, "\(user): \(answer.errors)")
+        }
+
+        try device.enrol("org.example.daemon", "/usr/bin/daemon-app", more: #", "user": "daemon""#)
+        #expect(try await device.run(command).status == 0)
+        #expect(try await ask(device, as: Self.daemon).status == 0)
+
+        try device.enrol("org.example.bin", "/usr/bin/bin-app", more: #", "user": 1.5"#)
+        let bad = try await device.run(command)
+        #expect(bad.status == EX_DATAERR && bad.errors.contains("org.example.bin.json"), "\(bad.errors)")
+        #expect(try await ask(device, as: Self.bin).status == 0)
+    }
+}

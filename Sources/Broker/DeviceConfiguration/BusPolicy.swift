@@ -1,0 +1,137 @@
+package import Glibc
+import StrictJSON
+
+/// Which users the system bus lets call the broker. A call that the bus refuses takes none of the broker's time.
+///
+/// The bus closes only where everyone who may take part is named: the broker decides in any case, and this policy must not lock
+/// out a caller whom the broker would admit.
+package enum BusPolicy: Sendable, Equatable {
+    /// Every user, for this reason.
+    case everyone(String)
+    /// These users, and the members of these groups.
+    case only(users: [String], groups: [String])
+
+    /// The system's databases of users and groups.
+    package struct Names: Sendable {
+        var name: @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?
+        var isUser: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
+        var isGroup: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
+
+        package init(
+            name: @escaping @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?,
+            isUser: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool,
+            isGroup: @escaping @Sendable (String) throws(SystemUser.LookupFailure) -> Bool
+        ) {
+            (self.name, self.isUser, self.isGroup) = (name, isUser, isGroup)
+        }
+
+        /// This machine's. They may block.
+        package static let system = Names(
+            name: { number throws(SystemUser.LookupFailure) in try SystemUser(number: number).name },
+            isUser: { name throws(SystemUser.LookupFailure) in try SystemUser(name: name) != nil },
+            isGroup: { name throws(SystemUser.LookupFailure) in try SystemDatabase.hasGroup(name) }
+        )
+    }
+
+    /// The broker's user, and the services that call the broker beside apps.
+    static let services = ["shared-device", "shared-device-identity"]
+    /// Whom polkit takes for administrators, by the defaults of the distributions.
+    static let administrators = ["sudo", "wheel"]
+    /// The bus looks at every rule of a user for every message.
+    static let mostNames = 1000
+
+    /// - Parameters:
+    ///   - configuration: what is in force.
+    ///   - manifests: all apps of the device.
+    /// - Throws: ``SystemUser/LookupFailure`` where the system's databases do not answer.
+    package init(
+        _ configuration: ManagedConfigurationFile.Content,
+        _ manifests: [AppManifest],
+        names: Names = .system
+    ) throws(SystemUser.LookupFailure) {
+        guard case .present(let configuration) = configuration, configuration.mode == .shared else {
+            self = .everyone("the device is personal, and apps may ask for that")
+            return
+        }
+        guard configuration.requiresEnrolment != false else {
+            self = .everyone("“requiresEnrolment” is false, so that apps without a manifest take part")
+            return
+        }
+        var users: Set<String> = ["root"]
+        var groups: Set<String> = []
+        // On the system bus a manifest without a proof is of no app.
+        for manifest in manifests where manifest.identity.isProof {
+            guard let number = manifest.identity.user else {
+                self = .everyone("the manifest of \(manifest.identifier) has no “user”, so that any user may run it")
+                return
+            }
+            guard let name = try names.name(number) else {
+                self = .everyone("the manifest of \(manifest.identifier) has the user \(number), who has no name here")
+                return
+            }
+            users.insert(name)
+        }
+        for name in Self.services where try names.isUser(name) { users.insert(name) }
+        for name in Self.administrators where try names.isGroup(name) { groups.insert(name) }
+        for name in configuration.operators.names {
+            if name.first == "%" {
+                let group = String(name.dropFirst())
+                if try names.isGroup(group) { groups.insert(group) }
+            } else if try names.isUser(name) {
+                users.insert(name)
+            }
+        }
+        guard users.count + groups.count <= Self.mostNames else {
+            self = .everyone("more than \(Self.mostNames) users and groups may call")
+            return
+        }
+        guard users.union(groups).allSatisfy({ !$0.unicodeScalars.contains(where: \.isInvisible) }) else {
+            self = .everyone("the name of a user or group has characters that no XML file may have")
+            return
+        }
+        self = .only(users: users.sorted(), groups: groups.sorted())
+    }
+
+    /// The file that the bus includes, in the bus's own XML.
+    package var xml: String {
+        var lines = [
+            #"<?xml version="1.0" encoding="UTF-8"?>"#,
+            #"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN""#,
+            #" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">"#,
+            "<!-- Written by shared-device bus-policy. Changes are overwritten: rules of your own go into /etc/dbus-1/system.d. -->",
+            "<busconfig>",
+        ]
+        if case .only(let users, let groups) = self {
+            let destination = #"send_destination="org.notifycenter.SharedDevice1""#
+            lines.append(#"  <policy context="default"><deny \#(destination)/></policy>"#)
+            for (kind, names) in [("group", groups), ("user", users)] {
+                for name in names {
+                    lines.append(#"  <policy \#(kind)="\#(Self.escaped(name))"><allow \#(destination)/></policy>"#)
+                }
+            }
+        }
+        return (lines + ["</busconfig>", ""]).joined(separator: "\n")
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.reduce(into: "") { result, character in
+            switch character {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            case "\"": result += "&quot;"
+            default: result.append(character)
+            }
+        }
+    }
+}
+
+extension BusPolicy: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .everyone(let reason): "any user may call the broker: \(reason)"
+        case .only(let users, let groups):
+            "only these may call the broker: \((users + groups.map { "%\($0)" }).joined(separator: ", "))"
+        }
+    }
+}

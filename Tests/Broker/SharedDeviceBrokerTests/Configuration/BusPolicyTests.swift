@@ -1,0 +1,92 @@
+import Foundation
+import Glibc
+import Testing
+
+@testable import DeviceConfiguration
+
+@Suite("The policy of the system bus")
+struct BusPolicyTests {
+    /// A machine whose users and groups have these names.
+    private static let names = BusPolicy.Names(
+        name: { [1001: "orders", 1002: "a<b&\"c"][$0] },
+        isUser: { ["ada", "shared-device", "shared-device-identity", "shared-device-agent"].contains($0) },
+        isGroup: { ["sudo", "helpdesk"].contains($0) }
+    )
+
+    private func policy(_ json: String = "", _ identities: AppManifest.Identity...) throws -> BusPolicy {
+        let content = #"{"sharedDeviceMode": true\#(json)}"#
+        let manifests = identities.enumerated().map { number, identity in
+            AppManifest(identifier: "org.example.app\(number)", identity: identity)
+        }
+        let configuration = try ManagedConfiguration(json: Data(content.utf8), file: "managed.json")
+        return try BusPolicy(.present(configuration), manifests, names: Self.names)
+    }
+
+    @Test("root, services, administrators, operators and the manifests' users may call")
+    func closed() throws {
+        let operators = #", "operators": ["shared-device-agent", "%helpdesk", "gone", "%gone"]"#
+        let policy = try policy(
+            operators,
+            .init(executable: "/usr/bin/orders", user: 1001),
+            // Of no app on the system bus.
+            .init(executable: "/usr/bin/shared-device-sign-in")
+        )
+        let users = ["orders", "root", "shared-device", "shared-device-agent", "shared-device-identity"]
+        #expect(policy == .only(users: users, groups: ["helpdesk", "sudo"]))
+        #expect(policy.xml.contains(#"<deny send_destination="org.notifycenter.SharedDevice1"/>"#))
+        for user in users { #expect(policy.xml.contains(#"<policy user="\#(user)"><allow "#), "\(user)") }
+        #expect(policy.xml.contains(#"<policy group="helpdesk"><allow "#))
+    }
+
+    @Test(
+        "any user may call where any user may take part",
+        arguments: [
+            (#", "requiresEnrolment": false"#, AppManifest.Identity(executable: "/usr/bin/orders", user: 1001)),
+            ("", AppManifest.Identity(unit: "orders.service")),
+            ("", AppManifest.Identity(appArmor: "snap.orders.orders")),
+            // A number that the bus would pass over.
+            ("", AppManifest.Identity(executable: "/usr/bin/orders", user: 4711)),
+        ]
+    )
+    func open(_ json: String, _ identity: AppManifest.Identity) throws {
+        let policy = try policy(json, .init(executable: "/usr/bin/till", user: 1001), identity)
+        guard case .everyone = policy else {
+            Issue.record("closed: \(policy)")
+            return
+        }
+        #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"))
+    }
+
+    @Test("any user may call a device that is personal or has no configuration")
+    func personal() throws {
+        let personal = try ManagedConfiguration(json: Data(#"{"sharedDeviceMode": false}"#.utf8), file: "managed.json")
+        for content in [ManagedConfigurationFile.Content.missing, .present(personal)] {
+            guard case .everyone = try BusPolicy(content, [], names: Self.names) else {
+                Issue.record("closed: \(content)")
+                continue
+            }
+        }
+    }
+
+    @Test("a name cannot add anything to the policy")
+    func escapes() throws {
+        let policy = try policy("", .init(executable: "/usr/bin/orders", user: 1002))
+        #expect(policy.xml.contains(#"<policy user="a&lt;b&amp;&quot;c"><allow "#))
+    }
+
+    @Test("a database of users that does not answer gives no policy")
+    func lookupFailure() throws {
+        let names = BusPolicy.Names(
+            name: { number throws(SystemUser.LookupFailure) in
+                throw SystemUser.LookupFailure(user: "\(number)", code: EIO)
+            },
+            isUser: { _ in true },
+            isGroup: { _ in true }
+        )
+        let configuration = try ManagedConfiguration(json: Data(#"{"sharedDeviceMode": true}"#.utf8), file: "a.json")
+        let manifest = AppManifest(identifier: "org.example.a", identity: .init(executable: "/a", user: 1001))
+        #expect(throws: SystemUser.LookupFailure.self) {
+            try BusPolicy(.present(configuration), [manifest], names: names)
+        }
+    }
+}
