@@ -61,7 +61,7 @@ export function pageOf(answer) {
     const fields = plain(answer);
     return {
         revision: number(fields.revision) ?? 0, isWhole: fields.isWhole === true, hasMore: fields.more === true, time: number(fields.time) ?? 0,
-        isConnected: fields.isConnected === true, highest: number(fields.highest) ?? 0, listed: number(fields.listed) ?? 0, unlisted: number(fields.unlisted) ?? 0, problem: text(fields.problem), refusal: text(fields.refusal),
+        isConnected: fields.isConnected === true, highest: number(fields.highest) ?? 0, listed: number(fields.listed) ?? 0, unlisted: number(fields.unlisted) ?? 0, problem: text(fields.problem), refusal: text(fields.refusal), warning: text(fields.warning),
         devices: list(fields.devices).map(rowOf).filter(row => row.name),
     };
 }
@@ -72,7 +72,7 @@ function rowOf(device) {
         name: text(fields.device), state: text(fields.state), isListed: fields.isListed === true, isOnline: typeof fields.isOnline === "boolean" ? fields.isOnline : null,
         groups: list(fields.groups).map(text), reportedAt: number(fields.reportedAt), mode: text(fields.mode), session: number(fields.session),
         owes: number(fields.owes), owing: list(fields.owing).map(text), since: number(fields.since), signsOutBy: number(fields.signsOutBy), detail: text(fields.detail),
-        clockOffset: number(fields.clockOffset), problems: list(fields.problems).map(text).filter(Boolean),
+        clockOffset: number(fields.clockOffset), certificateEnd: number(fields.certificateEnd), problems: list(fields.problems).map(text).filter(Boolean),
     };
 }
 

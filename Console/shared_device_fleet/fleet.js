@@ -7,7 +7,7 @@ import { isSettled, rowsOf, summaryOf, tableOf } from "../shared_device/rounds.j
 import { busy, clock, count, namesOf, span } from "../shared_device/words.js";
 import { Controller, deviceOf, ordersOf, pageOf, progressOf } from "./controller.js";
 import { DeviceList } from "./devicelist.js";
-import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, standingOf, stateOf, states, stuckOf, updated } from "./rows.js";
+import { networkOf, noteOf, partsOf, restated, sentenceOf, signedInOf, standingOf, stateOf, states, stuckOf, termOf, updated } from "./rows.js";
 
 const controller = new Controller();
 const state = {
@@ -179,7 +179,7 @@ function drawNotice() {
     const notice = at("notice");
     const { link, answeredAt, about } = state;
     const problems = link !== "known" ? [] : [about.isConnected ? "" : "The controller does not reach the MQTT server: what is below is what devices said before.", about.problem,
-        about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`].filter(Boolean);
+        about.refusal && `The MQTT server does not take an order, and gets it again until it does: ${about.refusal}`, about.warning].filter(Boolean);
     notice.hidden = link === "asking" || link === "known" && !problems.length;
     const time = answeredAt ? `Its last answer is from ${clock(answeredAt, now())}. What is below is how it was then.` : "It has not answered since this page was opened.";
     if (link === "gone" || link === "busy") {
@@ -239,7 +239,7 @@ function drawDevice() {
     write(at("device-heading"), device.name);
     const standing = states[stateOf(device)];
     const facts = [["State", `${standing.sign} ${device.state || "no order"}: ${standing.meaning}`], ["Signed in", signedInOf(device)], ["Network", networkOf(device)],
-        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Notes", noteOf(device, time)],
+        ["Last report", device.reportedAt === null ? "never" : clock(device.reportedAt, time)], ["Groups", device.groups.join(" ")], ["Certificate", termOf(device, time)], ["Notes", noteOf(device, time)],
         ["Answer", state.isStale ? "The controller has not answered about this device, and is asked again. What is here is how it was." : ""]].filter(([, value]) => value);
     fill(at("device-facts"), JSON.stringify(facts), ...facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
     const latest = device.rounds[device.rounds.length - 1];

@@ -48,6 +48,14 @@ export function noteOf(row, now) {
     return [...notes, ...row.problems].join("; ");
 }
 
+/** How long the device's certificate holds, by its last report. */
+export function termOf(row, now) {
+    if (row.certificateEnd === null)
+        return "";
+    const days = Math.floor((row.certificateEnd - now) / 86400);
+    return days < 0 ? "has ended" : days === 0 ? "ends within a day" : `ends in ${count(days, "day")}`;
+}
+
 export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline ? "online" : "away";
 /** Who is signed in. Of a device that is not known to be online it was so when it last reported. */
 export function signedInOf(row) {

@@ -230,6 +230,7 @@ test("the answers of a controller are read whatever is in them, and a device's r
         assert.deepEqual([fleet.progressOf(wrong).undone, fleet.ordersOf(wrong), fleet.deviceOf(wrong).rounds.length], [Infinity, [], wrong.rounds ? 1 : 0]);
     }
     assert.deepEqual([fleet.pageOf({}).refusal, fleet.pageOf({ refusal: v("s", "no right") }).refusal], ["", "no right"]);
+    assert.deepEqual([fleet.pageOf({}).warning, fleet.pageOf({ warning: v("s", "ends soon") }).warning], ["", "ends soon"]);
     const device = fleet.deviceOf({ device: v("s", "ward-1"), state: v("s", "cleaning"), rounds: v("aa{sv}", [{ session: v("t", 7), endedAt: v("d", 1000), outcome: v("s", "open"), more: v("t", 2),
         apps: v("aa{sv}", [{ identifier: v("s", "a"), progress: v("s", "begun"), toldAfter: v("d", 0.1), begunAfter: v("d", 0.2) }]) }]) });
     assert.deepEqual([device.rounds[0].session, device.rounds[0].more, device.rounds[0].apps[0].begun], [7, 2, 0.2]);
@@ -252,6 +253,11 @@ test("devices are found by name, group and app, the worst first; what is no stat
     assert.equal(rows.get("c").state, "stuck");
     const standing = devices.standingOf(row("c", "stuck", { owes: 2, since: 5 }));
     assert.deepEqual([standing.state, standing.owes, standing.since, "name" in standing], ["stuck", 2, 5, false]);
+});
+
+test("how long a device's certificate holds is said in days, and nothing where the device has not reported it", () => {
+    const said = end => devices.termOf({ certificateEnd: end === null ? null : 1000 + end * 86400 }, 1000);
+    assert.deepEqual([said(null), said(12.5), said(1), said(0.5), said(-3)], ["", "ends in 12 days", "ends in 1 day", "ends within a day", "has ended"]);
 });
 
 test("who is signed in is said as of the last report where the device is not known to be online, and not at all where its broker does not answer", () => {

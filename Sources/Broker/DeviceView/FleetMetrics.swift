@@ -27,6 +27,10 @@ package struct FleetMetrics {
     package var (foreign, old): (UInt64, UInt64) = (0, 0)
     /// Whether the disk does not take reports.
     package var hasStoreProblem = false
+    /// When the controller's certificate ends, and the first of the listed devices', in seconds since 1970.
+    package var (certificateEnd, devicesCertificateEnd): (Double?, Double?) = (nil, nil)
+    /// How many certificates of listed devices end within 30 days.
+    package var certificatesEnding: UInt64 = 0
     /// `nil` before the first one.
     package var order: Order?
 
@@ -50,6 +54,20 @@ package struct FleetMetrics {
         metrics.add("foreign_messages", "Messages that meant nothing, since the start.", Double(fleet.foreign))
         metrics.add("old_reports", "Reports that were older than what was known, since the start.", Double(fleet.old))
         metrics.add("store_problem", "Whether the disk does not take reports.", fleet.hasStoreProblem ? 1 : 0)
+        let ends = [("controller", fleet.certificateEnd), ("devices", fleet.devicesCertificateEnd)]
+            .compactMap { of, end in end.map { ([("of", of)], $0) } }
+        if !ends.isEmpty {
+            metrics.add(
+                "certificate_end_seconds",
+                "When the controller's certificate ends, and the first of the listed devices', in seconds since 1970.",
+                ends
+            )
+        }
+        metrics.add(
+            "certificates_ending",
+            "Listed devices whose certificates end within 30 days.",
+            Double(fleet.certificatesEnding)
+        )
         guard let order = fleet.order else { return metrics.whole }
         metrics.add("order", "The number of the last order.", Double(order.number))
         if let at = order.at {

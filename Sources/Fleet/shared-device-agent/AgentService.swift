@@ -275,12 +275,15 @@ package final class AgentService: FleetService {
             revision = nil
         }
         let isSynchronised = SystemClock.isSynchronised
+        // Anew each time: it may have been renewed.
+        let certificateEnd = configuration.flatMap(CertificateTerm.end(of:))
         let known = await withCheckedContinuation { continuation in
             queue.async { [self, event] in
                 let answer = asking.withLock { $0.questions.take(number, revision: revision) }
                 if answer.counts {
                     // Before the answer, which may make it report.
                     handle(.clockSynchronised(isSynchronised))
+                    handle(.certificate(end: certificateEnd))
                     handle(event)
                 }
                 continuation.resume(returning: answer.known)

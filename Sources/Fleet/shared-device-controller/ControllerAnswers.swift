@@ -25,6 +25,21 @@ final class ControllerAnswers: Sendable {
         let fields: Fields
     }
 
+    /// The certificates of the listed devices.
+    private struct Terms {
+        /// When they were looked at, by the uptime; and what was known then.
+        var (begin, revision): (Double, UInt64) = (-.infinity, .max)
+        /// When the first one ends, in seconds since 1970.
+        var firstEnd: Double?
+        /// How many end soon.
+        var near: UInt64 = 0
+    }
+
+    /// The last look at the devices' certificates.
+    private let terms = Locked(Terms())
+    /// How long that counts, in seconds: a fleet that cleans up changes all the time.
+    private static let termsAge = 5.0
+
     init(service: ControllerService) { self.service = service }
 
     private func onQueue<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
@@ -39,7 +54,8 @@ final class ControllerAnswers: Sendable {
         let hasNames = Self.wantsNames(request)
         let fields = await onQueue { [self] () -> Fields? in
             guard let count = progress(of: wanted, asked: asked) else { return nil }
-            return hasNames ? count.fields.merging(Self.names(of: count.order)) { $1 } : count.fields
+            let fields = count.fields.merging(certificateFields()) { $1 }
+            return hasNames ? fields.merging(Self.names(of: count.order)) { $1 } : fields
         }
         guard let fields else {
             throw FleetRefusal(wanted.map { "there is no order \($0); see “fleet orders”" } ?? "no order was given yet")
@@ -82,6 +98,50 @@ final class ControllerAnswers: Sendable {
         let count = Count(order: recorded, begin: begin, fields: fields)
         latest.withLock { $0 = count }
         return count
+    }
+
+    // MARK: Certificates
+
+    /// On the queue: the devices' certificates, by their reports.
+    private func currentTerms() -> Terms {
+        let (known, now) = (terms.withLock { $0 }, ControllerService.uptime)
+        let revision = service.read { state, _ in state.revision }
+        if known.revision == revision || now - known.begin < Self.termsAge { return known }
+        var found = Terms()
+        (found.begin, found.revision) = (now, revision)
+        var last: String?
+        while true {
+            let (ends, next): ([Double], String?) = service.read { [last] state, _ in
+                let some = state.names[(last.map(state.place(after:)) ?? 0)...].prefix(Self.slice)
+                let listed = some.lazy.compactMap { state.devices[$0] }.filter(\.isListed)
+                return (Array(listed.compactMap { $0.report?.certificateEnd }), some.last)
+            }
+            found.firstEnd = ([found.firstEnd].compactMap(\.self) + ends).min()
+            found.near += UInt64(ends.count { CertificateTerm.isNear($0, now: ControllerService.wall) })
+            guard let next else { break }
+            last = next
+        }
+        terms.withLock { [found] in $0 = found }
+        return found
+    }
+
+    /// On the queue: until when certificates hold, and what there is to say of it.
+    private func certificateFields() -> Fields {
+        let (terms, own) = (currentTerms(), service.certificateEnd)
+        var fields: Fields = ["certificatesEnding": .uint64(terms.near)]
+        if let own { fields["certificateEnd"] = .double(own) }
+        if let end = terms.firstEnd { fields["devicesCertificateEnd"] = .double(end) }
+        var warnings = [ControllerService.certificateWarning(own)].compactMap(\.self)
+        if terms.near > 0, let end = terms.firstEnd {
+            let devices = terms.near == 1 ? "1 device" : "\(terms.near) devices"
+            let words = CertificateTerm.words(end, now: ControllerService.wall)
+            warnings.append(
+                "certificates of \(devices) end within \(CertificateTerm.warningDays) days, and the first \(words); "
+                    + "enrol them again"
+            )
+        }
+        if !warnings.isEmpty { fields["warning"] = .string(warnings.joined(separator: "; ")) }
+        return fields
     }
 
     private static func fields(_ progress: OrderProgress, _ revision: UInt64, _ state: ControllerState) -> Fields {
@@ -176,6 +236,7 @@ final class ControllerAnswers: Sendable {
             hasMore = some.count > most - known
             (last, isAtEnd) = (next, next == nil)
         }
+        let certificates = certificateFields()
         return service.read { [names, hasMore] state, problem in
             let recorded = request["order"]?.unsignedValue.flatMap(state.order)
             var fields: Fields = [
@@ -190,7 +251,7 @@ final class ControllerAnswers: Sendable {
             ]
             if let problem { fields["problem"] = .string(problem) }
             if let refusal = state.refusal(of: nil) { fields["refusal"] = .string(refusal) }
-            return fields
+            return fields.merging(certificates) { $1 }
         }
     }
 
@@ -263,6 +324,7 @@ final class ControllerAnswers: Sendable {
         fields["owes"] = .uint64(report.rounds.reduce(0) { $0 + $1.owes })
         fields["seenAll"] = .uint64(report.seen.all)
         fields["seenOwn"] = .uint64(report.seen.own)
+        if let end = report.certificateEnd { fields["certificateEnd"] = .double(end) }
         fields["problems"] = .array(report.problems.map { .string($0) }, of: "s")
         return fields
     }

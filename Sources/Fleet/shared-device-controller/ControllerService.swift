@@ -35,10 +35,14 @@ package final class ControllerService: FleetService {
         var state: ControllerState
         /// Why the disk does not take reports.
         var problem: String?
+        /// When the controller's own certificate ends, in seconds since 1970.
+        var certificateEnd: Double?
     }
 
     /// How often reports are stored, in seconds.
     private static let beat = 0.25
+    /// How often the certificate is looked at, in seconds: it may be renewed.
+    private static let certificateInterval = 60.0
     /// Reports of one transaction.
     private static let batch = 5000
 
@@ -101,8 +105,31 @@ package final class ControllerService: FleetService {
         try client.withLock { [options] client throws(MQTTError) in
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }
         }
+        lookAtCertificate()
         beat()
     }
+
+    /// Reads when the certificate ends, and again after a while. The log has each day on which it is near.
+    private func lookAtCertificate(warned: String? = nil) {
+        queue.async { [self] in
+            let end = CertificateTerm.end(of: configuration)
+            core.withLock { $0.certificateEnd = end }
+            let warning = Self.certificateWarning(end)
+            if let warning, warning != warned { log(warning) }
+            queue.asyncAfter(deadline: .now() + Self.certificateInterval) { [weak self] in
+                self?.lookAtCertificate(warned: warning)
+            }
+        }
+    }
+
+    /// What there is to say of the controller's own certificate; `nil` where it holds for long.
+    static func certificateWarning(_ end: Double?) -> String? {
+        guard let end, CertificateTerm.isNear(end, now: wall) else { return nil }
+        return "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
+    }
+
+    /// When the controller's own certificate ends, in seconds since 1970.
+    var certificateEnd: Double? { core.withLock { $0.certificateEnd } }
 
     package var isAlive: Bool { queue.sync { true } }
 

@@ -58,6 +58,7 @@ struct DeviceMetricsTests {
     private static var fleet: FleetMetrics {
         var fleet = FleetMetrics()
         (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)
+        (fleet.certificateEnd, fleet.devicesCertificateEnd, fleet.certificatesEnding) = (2_000_000, nil, 1)
         fleet.order = .init(number: 7, at: 1_000_000, counts: ["clean": 1, "unknown": 1], waived: 3, enforced: 4)
         return fleet
     }
@@ -73,11 +74,14 @@ struct DeviceMetricsTests {
             "shared_device_fleet_order 7", #"shared_device_fleet_order_devices{state="clean"} 1"#,
             #"shared_device_fleet_order_devices{state="stuck"} 0"#, "shared_device_fleet_order_waived_apps 3",
             "shared_device_fleet_order_enforced_apps 4",
-            "shared_device_fleet_order_start_seconds 1000000", "shared_device_fleet_foreign_messages 5",
+            #"shared_device_fleet_certificate_end_seconds{of="controller"} 2000000"#,
+            "shared_device_fleet_certificates_ending 1", "shared_device_fleet_order_start_seconds 1000000",
+            "shared_device_fleet_foreign_messages 5",
         ] { #expect(lines.contains(line[...]), "\(line)") }
         let away = FleetMetrics.text(nil, states: ["clean"]).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(away == ["shared_device_fleet_up 0"])
-        #expect(!FleetMetrics.text(FleetMetrics(), states: ["clean"]).contains("order_"))
+        let empty = FleetMetrics.text(FleetMetrics(), states: ["clean"])
+        #expect(!empty.contains("order_") && !empty.contains("certificate_end"))
     }
 
     @Test(
@@ -109,6 +113,6 @@ struct DeviceMetricsTests {
         let parser = try ChildProcess("/usr/bin/python3", ["-c", program, module, file])
         #expect(await parser.exitStatus() == 0, "\(parser.errorText)")
         _ = try? await parser.line { _ in false }
-        #expect(parser.lines == ["21 36"])
+        #expect(parser.lines == ["23 38"])
     }
 }

@@ -17,6 +17,8 @@ struct FleetAuthority {
     /// The most that a request or a certificate may have, in bytes.
     static let largest = 64 << 10
     private static let days = 397
+    /// The authority's own, and the revocation list's: a list that ends has the MQTT server refuse every device at once.
+    private static let authorityDays = 3650
 
     let folder: String
     private let lock: CInt
@@ -64,7 +66,8 @@ struct FleetAuthority {
         try tool.makeKey(key + ".new")
         try tool.run(
             [
-                "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days", "3650",
+                "req", "-new", "-x509", "-key", key + ".new", "-subj", "/CN=fleet authority", "-days",
+                "\(authorityDays)",
                 "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
             ]
         )
@@ -148,9 +151,43 @@ struct FleetAuthority {
     private func writeRevoked() throws(CommandFailure) {
         let (tool, list) = (OpenSSL(folder: folder), folder + "/authority.crl")
         try tool.run(
-            ["ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", "\(Self.days)", "-out", list + ".new"]
+            [
+                "ca", "-config", "\(folder)/settings", "-gencrl", "-crldays", "\(Self.authorityDays)", "-out",
+                list + ".new",
+            ]
         )
         try tool.move(list + ".new", to: list)
+    }
+
+    /// A certificate, or the revocation list, and when it ends, in seconds since 1970.
+    struct Term {
+        let name: String
+        let end: Double
+
+        var words: String { CertificateTerm.words(end, now: Date().timeIntervalSince1970) }
+        var isNear: Bool { CertificateTerm.isNear(end, now: Date().timeIntervalSince1970) }
+    }
+
+    /// The names of the authority's own files in lists of terms. No other name has a blank.
+    private static let (ownName, listName) = ("the authority", "the revocation list")
+
+    /// When the newest certificate of each name ends, and the authority's own, and its list; the first end first.
+    func terms() throws(CommandFailure) -> [Term] {
+        var ends: [String: Double] = [:]
+        for line in try text(folder + "/index.txt").split(separator: "\n") {
+            let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
+            // V: in force, or ended since; E: ended. R is revoked.
+            guard fields.count == 6, fields[0] != "R", fields[5].hasPrefix("/CN="),
+                let end = CertificateTerm.time(Array(fields[1].utf8))
+            else { continue }
+            let name = String(fields[5].dropFirst("/CN=".count))
+            // The last line is the newest.
+            ends[name] = end
+        }
+        for (name, file) in [(Self.ownName, "authority.pem"), (Self.listName, "authority.crl")] {
+            if let end = CertificateTerm.end(inPEM: try text("\(folder)/\(file)").utf8) { ends[name] = end }
+        }
+        return ends.map(Term.init).sorted { ($0.end, $0.name) < ($1.end, $1.name) }
     }
 
     /// The numbers of the certificates of this name that were not revoked: a renewed one has several.

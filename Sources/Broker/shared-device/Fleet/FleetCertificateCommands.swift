@@ -71,7 +71,9 @@ struct FleetCertifyCommand: ParsableCommand {
         try reportingFailure {
             // First the request: the authority is nobody else's meanwhile.
             let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
-            let answer = try FleetAuthority(folder: folder).certify(name, server ? .server : .client, request: text)
+            let authority = try FleetAuthority(folder: folder)
+            let answer = try authority.certify(name, server ? .server : .client, request: text)
+            try authority.warnOfEnds()
             // First the list: who has the certificate may report at once.
             if add { try controller.connect().list([name], groups: groups) }
             if request == nil {
@@ -83,12 +85,78 @@ struct FleetCertifyCommand: ParsableCommand {
     }
 }
 
+extension FleetAuthority {
+    /// How many are named in a warning.
+    private static let mostNamed = 5
+
+    /// Warns of certificates that end soon. The MQTT server's is among them, of which no device can warn.
+    fileprivate func warnOfEnds() throws(CommandFailure) {
+        let near = try terms().filter(\.isNear)
+        for term in near.prefix(Self.mostNamed) { warn(Terminal.printable("\(term.name): it \(term.words)")) }
+        if near.count > Self.mostNamed {
+            warn("and \(near.count - Self.mostNamed) more: “fleet certificates” lists them")
+        }
+    }
+}
+
+struct FleetCertificatesCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "certificates",
+        abstract: "Lists what an authority has certified, and when that ends.",
+        discussion: """
+            The newest certificate of each name, the authority's own and its revocation list, the first end first. To renew: “fleet enrol” \
+            again on a device, “fleet certify --server” for the MQTT server, and “fleet revoke” without a name for the list.
+            Exit status: 0 all of them hold for 30 days or more; 75 some do not.
+            """
+    )
+
+    @Argument(help: "The authority's folder.")
+    var folder: String
+
+    @Flag(help: "As a JSON array, for programs.")
+    var json = false
+
+    private struct Certificate: Encodable {
+        let name: String
+        let end: Date
+        let days: Int
+    }
+
+    func run() throws {
+        try reportingFailure {
+            let terms = try FleetAuthority(folder: folder).terms()
+            let now = Date()
+            if json {
+                try emit(
+                    Form.json(
+                        terms.map {
+                            Certificate(
+                                name: $0.name,
+                                end: Date(timeIntervalSince1970: $0.end),
+                                days: CertificateTerm.days(until: $0.end, now: now.timeIntervalSince1970)
+                            )
+                        }
+                    )
+                )
+            } else {
+                var table = Table("NAME", "ENDS", "")
+                for term in terms {
+                    let end = Form.time(Date(timeIntervalSince1970: term.end))
+                    table.add([term.name, end, term.words], term.isNear ? .yellow : nil)
+                }
+                try emit(table.lines.joined(separator: "\n"))
+            }
+            if terms.contains(where: \.isNear) { throw ExitCode(EX_TEMPFAIL) }
+        }
+    }
+}
+
 struct FleetRevokeCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "revoke",
         abstract: "Revokes all certificates of a device, and renews the list that the MQTT server reads.",
         discussion: """
-            Then copy authority.crl to the server, and restart it. The list holds for 397 days, after which the server refuses everybody: \
+            Then copy authority.crl to the server, and restart it. The list holds for ten years, after which the server refuses every device: \
             without a name it is only renewed.
             """
     )
@@ -101,7 +169,9 @@ struct FleetRevokeCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            try FleetAuthority(folder: folder).revoke(names)
+            let authority = try FleetAuthority(folder: folder)
+            try authority.revoke(names)
+            try authority.warnOfEnds()
             warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
         }
     }

@@ -89,6 +89,8 @@ struct OrderProgress: Encodable, Equatable {
     let connected: Bool
     /// Why the server does not take the order.
     let refusal: String?
+    /// Which certificates of the fleet end soon.
+    let warning: String?
     let total: UInt64
     /// How many devices there are in each state.
     let counts: [String: UInt64]
@@ -108,6 +110,7 @@ struct OrderProgress: Encodable, Equatable {
         session = fields["session"]?.unsignedValue
         connected = fields["isConnected"]?.booleanValue ?? false
         refusal = fields["refusal"]?.stringValue
+        warning = fields["warning"]?.stringValue
         total = fields["total"]?.unsignedValue ?? 0
         counts = (fields["counts"]?.fieldsValue ?? [:]).compactMapValues(\.unsignedValue)
         waived = fields["waived"]?.unsignedValue ?? 0

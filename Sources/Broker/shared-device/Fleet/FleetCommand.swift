@@ -9,11 +9,11 @@ struct FleetCommand: ParsableCommand {
         commandName: "fleet",
         abstract: "Signs out many devices, and shows which of them have done it.",
         discussion:
-            "Asks shared-device-controller, on the machine that it runs on. The last four make a fleet, and ask nobody.",
+            "Asks shared-device-controller, on the machine that it runs on. The last five make a fleet, and ask nobody.",
         subcommands: [
             FleetSignOutCommand.self, FleetStatusCommand.self, FleetOrdersCommand.self, FleetDevicesCommand.self,
             FleetDeviceCommand.self, FleetMetricsCommand.self, FleetEnrolCommand.self, FleetAuthorityCommand.self,
-            FleetCertifyCommand.self, FleetRevokeCommand.self,
+            FleetCertifyCommand.self, FleetCertificatesCommand.self, FleetRevokeCommand.self,
         ]
     )
 }
@@ -83,6 +83,7 @@ struct FleetSignOutCommand: ParsableCommand {
                 json ? Form.json(progress) : progress.table.joined(separator: "\n"),
                 unless: progress.isDone && !json
             )
+            if let warning = progress.warning { warn(Terminal.printable(warning)) }
             guard !progress.isDone else { return }
             if let obstacle = progress.obstacle { throw CommandFailure(status: EX_UNAVAILABLE, description: obstacle) }
             throw CommandFailure(
@@ -213,6 +214,7 @@ struct FleetStatusCommand: ParsableCommand {
                 progress = OrderProgress(try client.call(.getOrder, order.map { ["order": .uint64($0)] } ?? [:]))
                 try emit(json ? Form.json(progress) : Self.text(progress))
             }
+            if let warning = progress.warning { warn(Terminal.printable(warning)) }
             guard !progress.isDone else { return }
             if let obstacle = progress.obstacle { warn(obstacle) }
             throw ExitCode(EX_TEMPFAIL)

@@ -74,6 +74,7 @@ struct FleetDevicesCommand: ParsableCommand {
         /// `nil` where the device's broker does not answer, too: its agent reports no app then, and nobody knows what they owe.
         let owes: UInt64?
         let clockOffset: Double?
+        let certificateEnd: Date?
         let problems: [String]
 
         init(_ fields: FleetClient.Fields) {
@@ -86,6 +87,7 @@ struct FleetDevicesCommand: ParsableCommand {
             session = fields["session"]?.unsignedValue
             owes = mode == DeviceReport.unknownMode ? nil : fields["owes"]?.unsignedValue
             clockOffset = fields["clockOffset"].seconds
+            certificateEnd = fields["certificateEnd"].date
             problems = fields["problems"]?.stringsValue ?? []
         }
 
@@ -123,7 +125,7 @@ struct FleetDevicesCommand: ParsableCommand {
                         // What the server said before may have changed.
                         for index in devices.indices { devices[index].online = nil }
                     }
-                    for problem in ["problem", "refusal"].compactMap({ answer[$0]?.stringValue }) {
+                    for problem in ["problem", "refusal", "warning"].compactMap({ answer[$0]?.stringValue }) {
                         warn(Terminal.printable(problem))
                     }
                     break

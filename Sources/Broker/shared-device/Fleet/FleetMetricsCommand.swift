@@ -41,6 +41,9 @@ struct FleetMetricsCommand: ParsableCommand {
         fleet.foreign = devices["foreign"]?.unsignedValue ?? 0
         fleet.old = devices["old"]?.unsignedValue ?? 0
         fleet.hasStoreProblem = devices["problem"] != nil
+        fleet.certificateEnd = devices["certificateEnd"].seconds
+        fleet.devicesCertificateEnd = devices["devicesCertificateEnd"].seconds
+        fleet.certificatesEnding = devices["certificatesEnding"]?.unsignedValue ?? 0
         fleet.order = order.map { order in
             .init(
                 number: order.order,

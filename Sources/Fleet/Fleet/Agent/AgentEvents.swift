@@ -43,6 +43,8 @@ package enum AgentEvent: Sendable, Hashable {
     /// What the agent knows is on the disk; or not, and why.
     case stored(problem: String?)
     case clockSynchronised(Bool)
+    /// When the device's certificate ends, in seconds since 1970; `nil` where its file does not say it.
+    case certificate(end: Double?)
     /// Time has passed.
     case tick
 

@@ -27,7 +27,7 @@ package struct AgentState: Sendable {
 
     /// What keeps the agent from its work; the newest of each kind is told.
     enum Problem: Int, Hashable {
-        case broker, refused, failed, unstored, disk, foreign, noContact
+        case broker, refused, failed, unstored, disk, foreign, noContact, certificate
     }
 
     /// The least time between two reports, in seconds.
@@ -61,6 +61,8 @@ package struct AgentState: Sendable {
     var problems: [Problem: String] = [:]
     var foreignCount: UInt64 = 0
     var isClockSynchronised = false
+    /// When the certificate ends, in seconds since 1970.
+    var certificateEnd: Double?
     var lastReport: (content: DeviceReport, uptime: Double)?
     var isReportDue = false
     var subscribedAt: Double?
@@ -110,6 +112,7 @@ package struct AgentState: Sendable {
         case .clockSynchronised(let isSynchronised):
             if isSynchronised, !isClockSynchronised { followClock(now) }
             isClockSynchronised = isSynchronised
+        case .certificate(let end): certificateEnd = end
         case .tick: break
         }
         if mustAsk, let retryAt, now.uptime >= retryAt {
@@ -121,6 +124,7 @@ package struct AgentState: Sendable {
             isReportDue = true
             effects.append(.publishPresence)
         }
+        lookAtCertificate(now)
         advance(now)
         report(now)
         defer { effects = [] }
@@ -190,12 +194,24 @@ package struct AgentState: Sendable {
     /// of its reports would count.
     private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
+    /// Warns in good time: once it has ended, the server hears no report any more.
+    private mutating func lookAtCertificate(_ now: Moment) {
+        let problem = certificateEnd.flatMap { end in
+            CertificateTerm.isNear(end, now: now.wall)
+                ? "the certificate \(CertificateTerm.words(end, now: now.wall)); enrol the device again" : nil
+        }
+        guard problem != problems[.certificate] else { return }
+        problems[.certificate] = problem
+        if let problem { effects.append(.note(problem)) }
+    }
+
     private mutating func report(_ now: Moment) {
         var content = DeviceReport()
         content.seen = memory.seen
         content.result = memory.result
         content.contactTimeout = policy.contactTimeout.map { UInt64($0) }
         content.isClockSynchronised = isClockSynchronised
+        content.certificateEnd = certificateEnd
         content.problems = problems.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(DeviceReport.mostProblems)
             .map { String($0.value.prefix(DeviceReport.longestText)) }
         // Without a view it says nothing of rounds, and so proves nothing.

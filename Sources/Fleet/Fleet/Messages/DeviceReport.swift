@@ -110,6 +110,8 @@ package struct DeviceReport: Sendable, Hashable {
     package static let unknownMode = "unknown"
     /// The limits of a report, so that it stays below ``FleetEvent/largest``.
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
+    /// Seconds since 1970 that a calendar has.
+    static let times = 0.0...253_402_300_799
     /// Of how many apps a round can tell, so that the sum over all devices of a fleet is a number, whatever each of them says.
     package static let mostApps: UInt64 = 1_000_000
     /// In characters.
@@ -130,6 +132,8 @@ package struct DeviceReport: Sendable, Hashable {
     /// After how many seconds without contact the device signs out by itself.
     package var contactTimeout: UInt64?
     package var isClockSynchronised = false
+    /// When the device's certificate ends, in seconds since 1970.
+    package var certificateEnd: Double?
     /// Grows with each report of the device's.
     package var sequence: UInt64 = 0
     package var problems: [String] = []
@@ -200,6 +204,7 @@ extension DeviceReport {
             ])
         }
         if let contactTimeout { members["contactTimeout"] = .number(contactTimeout) }
+        if let certificateEnd { members["certificateEnd"] = .number(certificateEnd) }
         return .object(members)
     }
 
@@ -220,6 +225,7 @@ extension DeviceReport {
         for round in rounds { self.rounds.append(try Round(round)) }
         contactTimeout = try json.wholeIfThere("contactTimeout")
         isClockSynchronised = json["clockSynchronised"]?.boolean ?? false
+        certificateEnd = json["certificateEnd"]?.number.flatMap { Self.times.contains($0) ? $0 : nil }
         sequence = try json.whole("sequence")
         problems = (json["problems"]?.strings ?? []).prefix(Self.mostProblems).map { $0.printable(Self.longestText) }
     }
@@ -254,7 +260,7 @@ extension DeviceReport.Round {
             enforced: min(try json.wholeIfThere("enforced") ?? 0, DeviceReport.mostApps),
             owing: debts,
             more: min(try json.wholeIfThere("more") ?? 0, DeviceReport.mostApps) + unread,
-            ended: json["ended"]?.number.flatMap { (0...253_402_300_799).contains($0) ? $0 : nil },
+            ended: json["ended"]?.number.flatMap { DeviceReport.times.contains($0) ? $0 : nil },
             steps: (json["steps"]?.array ?? []).prefix(DeviceReport.mostSteps).compactMap(Step.init)
         )
     }

@@ -75,6 +75,18 @@ package final class FleetStage: Sendable {
         try FileManager.default.createDirectory(atPath: path("\(name)-state"), withIntermediateDirectories: true)
     }
 
+    /// Certifies a client's key once more, for so many days.
+    package func certify(_ name: String, days: Int) async throws {
+        let script = """
+            cd "$0"; export FLEET_FOLDER="$0" FLEET_NAMES=DNS:localhost
+            openssl req -new -key "$1.key" -subj "/CN=$1" -out "$1.csr"
+            exec openssl ca -batch -notext -config settings -extensions client -subj "/CN=$1" -days "$2" \\
+                -in "$1.csr" -out "$1.pem" -outdir issued
+            """
+        let process = try ChildProcess("sh", ["-e", "-c", script, path("pki"), name, "\(days)"])
+        guard await process.exitStatus() == 0 else { throw StageFailure("openssl: \(process.errorText)") }
+    }
+
     /// Revokes a certificate; the server reads the list at its next start.
     package func revoke(_ name: String) async throws { try await authority("revoke", path("pki"), name) }
 

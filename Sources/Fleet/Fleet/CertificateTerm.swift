@@ -1,0 +1,120 @@
+import FoundationEssentials
+
+/// When certificates and revocation lists end, and from when on programs warn of it. Reads no more of them than that.
+package enum CertificateTerm {
+    /// From so many days before the end on, programs warn.
+    package static let warningDays = 30
+
+    /// The first end of all certificates, or revocation lists, in a text in PEM.
+    ///
+    /// - Returns: seconds since 1970; `nil` where there is none, or one of them cannot be read.
+    package static func end(inPEM text: some Sequence<UInt8>) -> Double? {
+        var (ends, current): ([Double], String?) = ([], nil)
+        for line in String(decoding: Array(text), as: UTF8.self).split(whereSeparator: \.isNewline) {
+            switch line {
+            case "-----BEGIN CERTIFICATE-----", "-----BEGIN X509 CRL-----": current = ""
+            case "-----END CERTIFICATE-----", "-----END X509 CRL-----":
+                guard let content = current.flatMap({ Data(base64Encoded: $0) }), let end = end(inDER: Array(content))
+                else { return nil }
+                ends.append(end)
+                current = nil
+            default: current?.append(contentsOf: line)
+            }
+        }
+        return ends.min()
+    }
+
+    /// When the certificate of a program's configuration ends, or its authority's, if that is sooner. Blocks the thread on the file system.
+    ///
+    /// - Returns: seconds since 1970; `nil` where the files say nothing.
+    package static func end(of configuration: FleetConfiguration) -> Double? {
+        [configuration.certificate, configuration.authority].compactMap { path in
+            (try? FleetFiles.read(path, atMost: FleetConfiguration.largest)).flatMap { $0 }.flatMap(end(inPEM:))
+        }.min()
+    }
+
+    /// The whole days that are left; negative after the end.
+    package static func days(until end: Double, now: Double) -> Int {
+        Int(max(-1e6, min(1e6, ((end - now) / 86400).rounded(.down))))
+    }
+
+    /// Whether it is time to warn.
+    package static func isNear(_ end: Double, now: Double) -> Bool { days(until: end, now: now) < warningDays }
+
+    /// How long it still holds, to follow a subject in a sentence.
+    package static func words(_ end: Double, now: Double) -> String {
+        switch days(until: end, now: now) {
+        case ..<0: "has ended"
+        case 0: "ends within a day"
+        case 1: "ends in 1 day"
+        case let days: "ends in \(days) days"
+        }
+    }
+
+    // MARK: DER
+
+    /// `Certificate` and `CertificateList` (RFC 5280) begin alike: a number or two, an algorithm, a name; then come the times.
+    private static func end(inDER bytes: [UInt8]) -> Double? {
+        var outer = DERReader(bytes[...])
+        guard let whole = outer.next(0x30) else { return nil }
+        var signed = DERReader(whole)
+        guard let content = signed.next(0x30) else { return nil }
+        var reader = DERReader(content)
+        while reader.tag == 0xA0 || reader.tag == 0x02 { guard reader.next() != nil else { return nil } }
+        guard reader.next(0x30) != nil, reader.next(0x30) != nil else { return nil }
+        if reader.tag == 0x30 {
+            guard let validity = reader.next(0x30) else { return nil }
+            reader = DERReader(validity)
+        }
+        guard reader.next() != nil, let tag = reader.tag, tag == 0x17 || tag == 0x18, let text = reader.next() else {
+            return nil
+        }
+        return time(Array(text))
+    }
+
+    /// Reads `UTCTime`, which is `YYMMDDHHMMSSZ`, or `GeneralizedTime`, which has all four digits of the year.
+    ///
+    /// - Returns: seconds since 1970; `nil` where it is neither.
+    package static func time(_ text: [UInt8]) -> Double? {
+        let (length, hasCentury) = (text.count - 1, text.count == 15)
+        guard length == 12 || hasCentury, text[length] == UInt8(ascii: "Z"),
+            text[..<length].allSatisfy({ (0x30...0x39).contains($0) })
+        else { return nil }
+        let digits = text[..<length].map { Int($0) - 0x30 }
+        let pairs = stride(from: 0, to: length, by: 2).map { digits[$0] * 10 + digits[$0 + 1] }
+        let year = hasCentury ? pairs[0] * 100 + pairs[1] : pairs[0] + (pairs[0] < 50 ? 2000 : 1900)
+        let rest = pairs.suffix(5).map { $0 }
+        guard (1...12).contains(rest[0]), (1...31).contains(rest[1]) else { return nil }
+        // Days since 1970, counted in years that begin in March.
+        let (month, shifted) = ((rest[0] + 9) % 12, rest[0] > 2 ? year : year - 1)
+        let days = 365 * shifted + shifted / 4 - shifted / 100 + shifted / 400 + (153 * month + 2) / 5 + rest[1] - 1
+        return Double(days - 719_468) * 86400 + Double(rest[2] * 3600 + rest[3] * 60 + rest[4])
+    }
+}
+
+/// Reads one element of DER after the other.
+private struct DERReader {
+    private var bytes: ArraySlice<UInt8>
+
+    init(_ bytes: ArraySlice<UInt8>) { self.bytes = bytes }
+
+    /// The kind of the next element.
+    var tag: UInt8? { bytes.first }
+
+    /// The content of the next element; `nil` where it is of another kind, or not whole.
+    mutating func next(_ wanted: UInt8? = nil) -> ArraySlice<UInt8>? {
+        guard let tag = bytes.popFirst(), wanted == nil || tag == wanted, let first = bytes.popFirst() else {
+            return nil
+        }
+        var length = Int(first)
+        if first >= 0x80 {
+            let count = Int(first & 0x7F)
+            guard (1...3).contains(count), bytes.count >= count else { return nil }
+            length = bytes.prefix(count).reduce(0) { $0 << 8 | Int($1) }
+            bytes = bytes.dropFirst(count)
+        }
+        guard bytes.count >= length else { return nil }
+        defer { bytes = bytes.dropFirst(length) }
+        return bytes.prefix(length)
+    }
+}

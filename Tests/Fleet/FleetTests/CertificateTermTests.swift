@@ -1,0 +1,102 @@
+import Fleet
+import FleetStage
+import Foundation
+import Glibc
+import NotifyCenterTestKit
+import Testing
+
+@Suite("When a fleet's certificates end")
+struct CertificateTermTests {
+    /// An event's report, if it causes one.
+    private static func report(_ effects: [AgentEffect]) -> DeviceReport? {
+        for case .publish(let report) in effects { return report }
+        return nil
+    }
+
+    @Test("a time of a certificate is read with two or four digits of the year, and nothing else is")
+    func times() {
+        func time(_ text: String) -> Double? { CertificateTerm.time(Array(text.utf8)) }
+        #expect(time("700101000000Z") == 0 && time("19700101000001Z") == 1)
+        #expect(time("261231235959Z") == 1_798_761_599)
+        #expect(time("20500228120000Z") == 2_529_662_400 && time("20240229000000Z") == 1_709_164_800)
+        for text in ["", "Z", "700101000000", "7001010000000", "701301000000Z", "70010100000xZ", "1970010100000000Z"] {
+            #expect(time(text) == nil, "\(text)")
+        }
+    }
+
+    @Test("the end of certificates and lists that openssl made is read, and no damage of them traps")
+    func openssl() async throws {
+        let stage = try await FleetStage()
+        func text(_ name: String) throws -> [UInt8] {
+            Array(try Data(contentsOf: URL(filePath: stage.path("pki/\(name)"))))
+        }
+        let now = Date().timeIntervalSince1970
+        let ends = try ["controller.pem", "authority.pem", "authority.crl"].map {
+            try #require(CertificateTerm.end(inPEM: text($0)))
+        }
+        let days = ends.map { CertificateTerm.days(until: $0 + 60, now: now) }
+        #expect(days == [397, 3650, 3650])
+        let chain = try text("authority.pem") + text("controller.pem")
+        #expect(CertificateTerm.end(inPEM: chain) == ends[0])
+        for count in stride(from: 0, to: chain.count, by: 7) {
+            var damaged = chain
+            damaged[count] ^= 0x15
+            _ = CertificateTerm.end(inPEM: damaged)
+            _ = CertificateTerm.end(inPEM: chain.prefix(count))
+        }
+        #expect(
+            CertificateTerm.end(inPEM: "-----BEGIN CERTIFICATE-----\nMIL/////\n-----END CERTIFICATE-----".utf8) == nil
+        )
+    }
+
+    @Test("an agent warns from 30 days before the end on, until the certificate is renewed")
+    func agent() {
+        var agent = AgentState(policy: .init(), memory: AgentMemory(), now: .at(0))
+        _ = agent.handle(.connected, now: .at(0))
+        let view = DeviceView(mode: "shared", epoch: 1, isSignedIn: false, rounds: [])
+        let day = 86400.0
+        _ = agent.handle(.device(view), now: .at(0))
+        let wall = Moment.at(10).wall
+        let far = Self.report(agent.handle(.certificate(end: wall + 31 * day), now: .at(10)))
+        #expect(far?.certificateEnd == wall + 31 * day && far?.problems == [])
+        let near = agent.handle(.certificate(end: wall + 29.5 * day), now: .at(20))
+        #expect(Self.report(near)?.problems == ["the certificate ends in 29 days; enrol the device again"])
+        #expect(near.contains { if case .note = $0 { true } else { false } })
+        let renewed = Self.report(agent.handle(.certificate(end: wall + 397 * day), now: .at(30)))
+        #expect(renewed?.problems == [])
+    }
+
+    @Test("the operator is warned of short certificates of devices and of the controller, and metrics have their ends")
+    func fleet() async throws {
+        let stage = try await FleetStage()
+        try await stage.enrol("a")
+        try await stage.certify("a", days: 20)
+        try await stage.certify("controller", days: 10)
+        let listed = try await stage.fleet("certificates", stage.path("pki"))
+        #expect(listed.status == EX_TEMPFAIL, "\(listed)")
+        #expect(listed.lines.dropFirst().map { $0.prefix { $0 != " " } }.prefix(3) == ["controller", "a", "localhost"])
+        #expect(listed.lines.contains { $0.hasPrefix("the revocation list ") && $0.contains("3649 days") }, "\(listed)")
+        let certified = try await stage.fleet("certify", stage.path("pki"), "b")
+        #expect(certified.errors.contains("controller: it ends in 9 days"), "\(certified.errors)")
+
+        try await stage.startController()
+        _ = try await stage.fleet("device", "add", "a")
+        // Its broker is not there, which it reports.
+        let agent = try await stage.startAgent("a", bus: stage.bus.address)
+        try await eventually("the operator is warned") {
+            let devices = try await stage.fleet("devices")
+            return devices.lines.contains { $0.hasPrefix("a ") && $0.contains("the certificate ends in 19 days") }
+                && devices.errors.contains("the controller's certificate ends in 9 days; enrol the controller again")
+                && devices.errors.contains("certificates of 1 device end within 30 days, and the first ends in 19 days")
+        }
+        let metrics = try await stage.fleet("metrics").lines
+        #expect(metrics.contains("shared_device_fleet_certificates_ending 1"), "\(metrics)")
+        for of in ["controller", "devices"] {
+            #expect(metrics.contains { $0.hasPrefix(#"shared_device_fleet_certificate_end_seconds{of="\#(of)"} 1"#) })
+        }
+        _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
+        let status = try await stage.fleet("status", "--json")
+        #expect(status.lines.contains { $0.contains("\"warning\"") && $0.contains("ends in 9 days") }, "\(status)")
+        withExtendedLifetime(agent) {}
+    }
+}
