@@ -18,6 +18,7 @@ struct MetricsCommand: ParsableCommand {
     )
 
     @OptionGroup var output: MetricsOutput
+    @OptionGroup var state: NoStateOption
     @OptionGroup var bus: BusOptions
 
     func run() throws { try reportingFailure { try output.write(try metrics()) } }

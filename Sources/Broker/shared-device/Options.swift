@@ -55,6 +55,18 @@ struct StateOptions: ParsableArguments {
     }
 }
 
+/// Says of `--state`, which other commands take, why this one does not.
+struct NoStateOption: ParsableArguments {
+    @Option(name: .customLong("state"), help: .hidden)
+    var directory: String?
+
+    func validate() throws {
+        guard directory == nil else {
+            throw ValidationError("this command asks the broker alone, and reads no state directory; leave out --state")
+        }
+    }
+}
+
 /// How a command shows apps.
 struct NameOptions: ParsableArguments {
     @Flag(

@@ -68,7 +68,8 @@ struct SignOutCommand: ParsableCommand {
                     if !json { try emit(RoundWatch.line(app, name(app.identifier))) }
                 }
             }
-            let round = report.map { Round($0, knowsRunning: false) }
+            let running = report != nil ? BrokerView(bus).running : nil
+            let round = report.map { Round($0) { running?.contains($0.identifier) } }
             if json {
                 try emit(Form.json(Outcome(session: session, epoch: answer["epoch"]?.unsignedValue, round: round)))
             } else if let round {

@@ -88,8 +88,8 @@ struct DeviceStatus: Encodable {
         enforcementProblems = broker.enforcementProblems
         manifestProblems = broker.manifestProblems
         let epoch = ledger.openRounds.last?.number ?? ledger.rounds.last
-        round = epoch.flatMap { ledger.report(of: $0) { broker.running?.contains($0.app) ?? false } }
-            .map { Round($0, knowsRunning: broker.running != nil) }
+        round = epoch.flatMap { ledger.report(of: $0) }
+            .map { Round($0) { broker.running?.contains($0.identifier) } }
     }
 
     /// For people.
@@ -152,7 +152,8 @@ struct Round: Encodable {
     let outcome: CleanupReport.Outcome
     let apps: [App]
 
-    init(_ report: CleanupReport, knowsRunning: Bool) {
+    /// - Parameter isRunning: whether the app has a process on the bus; `nil` if no broker says it.
+    init(_ report: CleanupReport, isRunning: (CleanupReport.App) -> Bool?) {
         session = report.session
         endedAt = report.endedAt
         outcome = report.outcome
@@ -165,7 +166,7 @@ struct Round: Encodable {
                 begunAfter: app.begunAfter,
                 finishedAfter: app.finishedAfter,
                 detail: app.detail,
-                running: knowsRunning ? app.isRunning : nil
+                running: isRunning(app)
             )
         }
     }

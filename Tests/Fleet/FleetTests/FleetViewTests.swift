@@ -127,6 +127,42 @@ struct FleetViewTests {
         return process
     }
 
+    @Test("sign-out gives devices the time to answer before it counts them")
+    func firstCount() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        func method(
+            _ method: FleetProtocol.Method,
+            _ answer: @escaping @Sendable ([String: DBusValue]) -> [String: DBusValue]
+        ) -> DBusInterface.Method {
+            .init(method.rawValue, in: [.init("request", "a{sv}")], out: [.init("answer", "a{sv}")]) {
+                [.fields(answer($0.arguments.first?.fieldsValue ?? [:]))]
+            }
+        }
+        // The device's report comes between the first question and the second.
+        let methods = [
+            method(.signOut) { _ in ["order": .uint64(7), "isConnected": .boolean(true)] },
+            method(.getOrder) { request in
+                let isFirst = request["revision"] == nil
+                return [
+                    "order": .uint64(7), "revision": .uint64(isFirst ? 1 : 2), "isConnected": .boolean(true),
+                    "total": .uint64(1), "undoneCount": .uint64(isFirst ? 1 : 0),
+                    "counts": .fields([isFirst ? "unreachable" : "nobody": .uint64(1)]),
+                ]
+            },
+        ]
+        let object = try connection.export(
+            [DBusInterface(FleetProtocol.interface, methods: methods)],
+            at: FleetProtocol.path
+        )
+        try await connection.requestName(FleetProtocol.busName)
+        let words = ["fleet", "sign-out", "--all", "--reason", "x", "--wait", "60", "--bus", bus.address]
+        let process = try ChildProcess(ChildProcess.built("shared-device"), words)
+        #expect(await process.exitStatus() == 0, "\(process.errorText)")
+        #expect(process.lines == ["recorded: order 7", "  1 nobody"])
+        withExtendedLifetime((bus, object)) {}
+    }
+
     @Test("an answer with times that no clock has is shown without them")
     func anyTimes() async throws {
         let times: [Double] = [.nan, .infinity, -.infinity, 1e300]

@@ -139,6 +139,7 @@ struct AdministrationTests {
         }
         let json = try outcome.json(Outcome.self)
         #expect(json.round.session == json.session && json.round.outcome == "open")
+        #expect(json.round.apps.first?.running != nil, "the broker answers, and says which apps run")
         let again = try await AdministrationCommand("sign-out", on: device)
         #expect(again.status == EX_NOINPUT && again.errors.contains("nobody is signed in"))
     }
@@ -187,6 +188,16 @@ struct AdministrationTests {
         let lines = process.errorText.split(separator: "\n")
         #expect(lines.count <= 4 && lines.first?.hasPrefix("Error: ") == true, "\(process.errorText)")
         #expect(process.errorText.contains("--help"))
+    }
+
+    @Test(
+        "a command that asks the broker alone says so where a state directory is named",
+        arguments: ["watch", "metrics"]
+    )
+    func noStateDirectory(_ command: String) async throws {
+        let process = try ChildProcess(ChildProcess.built("shared-device"), [command, "--state", "state"])
+        #expect(await process.exitStatus() == EX_USAGE)
+        #expect(process.errorText.contains("leave out --state"), "\(process.errorText)")
     }
 
     @Test(

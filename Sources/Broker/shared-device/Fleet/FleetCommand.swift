@@ -109,14 +109,22 @@ extension FleetClient {
         within seconds: Double,
         changed: (String) throws -> Void
     ) throws -> OrderProgress {
-        var shown: String?
-        return try followAll(number, within: seconds) { progress in
+        let begin = ContinuousClock.now
+        let first = try followAll(number, within: min(seconds, Self.timeToAnswer)) { _ in }
+        try changed("  " + first.line)
+        var shown = first.line
+        let left = seconds - begin.duration(to: .now) / .seconds(1)
+        guard !first.isDone, left > 0 else { return first }
+        return try followAll(number, within: left) { progress in
             guard progress.line != shown else { return }
             try changed("  " + progress.line)
             shown = progress.line
         }
     }
 
+    /// How long devices have before they are counted first, in seconds. An agent reports once a second at most, and until its report comes a device
+    /// counts as unreachable.
+    private static var timeToAnswer: Double { 1.5 }
     /// The least time between two questions, in seconds: a fleet that cleans up changes all the time.
     private static var rest: Double { 0.5 }
 

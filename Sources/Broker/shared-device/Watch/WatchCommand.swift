@@ -24,6 +24,7 @@ struct WatchCommand: ParsableCommand {
     @Flag(help: "One JSON object for each change, for programs.")
     var json = false
 
+    @OptionGroup var state: NoStateOption
     @OptionGroup var bus: BusOptions
 
     func run() throws {
@@ -71,7 +72,7 @@ struct WatchCommand: ParsableCommand {
             else { continue }
             last = view
             if json {
-                let round = view.round.map { Round($0, knowsRunning: true) }
+                let round = view.round.map { Round($0, isRunning: \.isRunning) }
                 try emit(Form.json(Line(broker: view.link, device: view.device, round: round), pretty: false))
             } else {
                 let now = Date()
