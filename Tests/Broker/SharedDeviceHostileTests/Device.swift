@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import DeviceStorage
 import Foundation
 import Glibc
@@ -38,14 +39,22 @@ final class Device {
     private let disk: Disk
     private(set) var broker: ChildProcess?
 
+    /// - Parameter policy: who may call; `nil` for every user.
     init(
         disk: Disk = .ordinary,
-        configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#
+        configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#,
+        policy: BusPolicy? = nil
     ) async throws {
-        let policy = "org.notifycenter.SharedDevice1.conf"
-        bus = try PrivateBus(.likeSystemBus(policies: [policy], standIns: ["shared-device": "daemon"]))
         directory = try TemporaryDirectory("hostile-test")
         chmod(directory.path, 0o755)
+        let installed = "org.notifycenter.SharedDevice1.conf"
+        var options = PrivateBus.Options.likeSystemBus(policies: [installed], standIns: ["shared-device": "daemon"])
+        if let policy {
+            let file = "\(directory.path)/callers.conf"
+            try policy.xml.write(toFile: file, atomically: true, encoding: .utf8)
+            options.configurationFiles.append(file)
+        }
+        bus = try PrivateBus(options)
         state = "\(directory.path)/state"
         self.disk = disk
         control = SharedDeviceApplication(

@@ -1,4 +1,5 @@
 import DBusTransport
+import DeviceConfiguration
 import Foundation
 import Glibc
 import NotifyCenterTestKit
@@ -81,6 +82,20 @@ struct HostileTests {
         #expect(try device.filesSize() < 8 << 20)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(hostile.lines.prefix(5))")
         #expect(deed.hasPrefix("never-reads") || hostile.isRunning, "\(hostile.errorText)")
+    }
+
+    @Test(
+        "a user whom the bus does not let call keeps no sign-out from being answered",
+        arguments: ["silent", "silent-crowd"]
+    )
+    func refusedFlood(deed: String) async throws {
+        let device = try await Device(policy: .only(users: ["root"], groups: []))
+        let hostile = try device.hostile(deed)
+        defer { hostile.kill() }
+        try await hostile.line { $0 == "ready" }
+        let waits = try await signOutTimes(8, on: device)
+        print("hostile \(deed), refused by the bus: sign-out median \(waits[4]), worst \(waits[7])")
+        #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
     @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")
