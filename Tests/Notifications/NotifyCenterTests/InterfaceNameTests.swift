@@ -41,6 +41,9 @@ struct InterfaceNameTests {
         }
         let shared = Dictionary(grouping: zip(names, interfaces)) { $0.1 }.values.filter { $0.count > 1 }
         #expect(shared.isEmpty)
+        for (name, interface) in zip(names, interfaces) {
+            #expect(InterfaceName.name(of: interface, prefix: "org.notifycenter.Darwin1") == NotificationName(name))
+        }
         for interface in interfaces.shuffled().prefix(2000) {
             _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C")
         }
@@ -53,6 +56,7 @@ struct InterfaceNameTests {
             InterfaceName(NotificationName($0), prefix: "org.notifycenter.Darwin1").description
         }
         #expect(Set(interfaces).count == names.count)
+        #expect(InterfaceName.name(of: interfaces[4], prefix: "org.notifycenter.Darwin1") == nil)
         for interface in interfaces { _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C") }
     }
 

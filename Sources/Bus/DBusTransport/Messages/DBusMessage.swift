@@ -19,6 +19,20 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         try DBusMessage.adopt(dbus_message_copy(pointer), "copy a message")
     }
 
+    /// A copy that goes from this path to this one receiver.
+    ///
+    /// - Throws: ``DBusError/Code/invalidArgument`` for a path or a bus name that D-Bus does not take.
+    package func readdressed(from path: String, to destination: String) throws(DBusError) -> DBusMessage {
+        let attempted = "readdress a message"
+        try Self.check(path, "object path", dbus_validate_path, attempted)
+        try Self.check(destination, "bus name", dbus_validate_bus_name, attempted)
+        let copy = try copy()
+        guard dbus_message_set_path(copy.pointer, path) != 0,
+            dbus_message_set_destination(copy.pointer, destination) != 0
+        else { throw Self.outOfMemory(attempted) }
+        return copy
+    }
+
     /// This message, or a copy where it was sent before: a call needs a serial of its own.
     consuming func unsent() throws(DBusError) -> DBusMessage {
         if dbus_message_get_serial(pointer) != 0 { return try copy() }
@@ -85,6 +99,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public func has(path: StaticString, member: StaticString) -> Bool {
         dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
     }
+
+    /// Whether this is the member.
+    package func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
 
     /// Whether this is the path. Compares without a copy of the message's, which may be as long as the largest message.
     package func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }

@@ -5,6 +5,7 @@ import Synchronization
 final class BusCenter: Sendable {
     private struct Link {
         let connection: DBusConnection
+        let route: PostRoute
         let signals: Observation
         /// There once something is observed.
         var failures: Observation?
@@ -37,16 +38,20 @@ final class BusCenter: Sendable {
     /// The connection, which need not have found a bus so far.
     ///
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
-    func connection() throws(DBusError) -> DBusConnection {
-        if let link = state.withLock({ $0.link }) { return link.connection }
+    func connection() throws(DBusError) -> DBusConnection { try link().connection }
+
+    private func link() throws(DBusError) -> Link {
+        if let link = state.withLock({ $0.link }) { return link }
         let connection = try source()
+        let route = PostRoute.of(connection)
         return state.withLock { state in
-            if let link = state.link { return link.connection }
+            if let link = state.link { return link }
             // Under the lock, so that no post is ever received twice.
             let reading = ReadingState()
-            let signals = connection.onSignal { [weak self] in self?.receive($0, reading) }
-            state.link = Link(connection: connection, signals: signals)
-            return connection
+            let signals = connection.onSignal { [weak self] in self?.receive($0, reading, route) }
+            let link = Link(connection: connection, route: route, signals: signals)
+            state.link = link
+            return link
         }
     }
 
@@ -132,25 +137,38 @@ final class BusCenter: Sendable {
         object: String?,
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
-        let (deadline, connection) = (ContinuousClock.now + Self.patience, try connection())
-        try reportFailures(of: connection)
+        let (deadline, link) = (ContinuousClock.now + Self.patience, try link())
+        try reportFailures(of: link.connection)
         let observation = begin(name, object, observer)
-        let (rule, fallback) = (rule(name), WireNotification.broadRule)
-        observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
+        let interface = interface(name)
+        observation.keep(try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline))
         return observation
     }
 
+    /// As the blocking form, without holding a thread.
+    ///
+    /// - Parameter isNamed: whether only posts count whose sender owns a bus name that a sandbox may talk to. The
+    ///   caller compares the sender.
     func observe(
         _ name: NotificationName?,
         object: String?,
+        isNamed: Bool = false,
         _ observer: Registration
     ) async throws(DBusError) -> NotificationObservation {
-        let (deadline, connection) = (ContinuousClock.now + Self.awaitedPatience, try connection())
-        try await connection.connect()
-        try reportFailures(of: connection)
+        let (deadline, link) = (ContinuousClock.now + Self.awaitedPatience, try link())
+        try await link.connection.connect()
+        try reportFailures(of: link.connection)
         let observation = begin(name, object, observer)
-        let (rule, fallback) = (rule(name), WireNotification.broadRule)
-        observation.keep(try await connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
+        let interface = interface(name)
+        observation.keep(
+            try await link.route.lease(
+                .posts(on: interface),
+                on: interface,
+                link.connection,
+                by: deadline,
+                isNamed: isNamed
+            )
+        )
         return observation
     }
 
@@ -166,29 +184,57 @@ final class BusCenter: Sendable {
         _ observer: Registration,
         known: (NotificationObservation) -> Void
     ) throws(DBusError) {
-        let (deadline, connection) = (ContinuousClock.now + Self.patience, try connection())
-        try reportFailures(of: connection)
+        let (deadline, link) = (ContinuousClock.now + Self.patience, try link())
+        try reportFailures(of: link.connection)
         let observation = begin(name, object, observer, known)
-        let (rule, fallback) = (rule(name), WireNotification.broadRule)
+        let interface = interface(name)
         do throws(DBusError) {
-            observation.keep(try connection.addMatch(rule, fallback: fallback, timeout: deadline - .now))
+            observation.keep(try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline))
         } catch  where error.code == .closed {
             observation.cancel()
             throw error
         } catch {
-            observation.keep(connection.keepMatch(rule, fallback: fallback) { _ in })
+            observation.keep(link.route.keep(.posts(on: interface), on: interface, link.connection))
+            let remedy = "the observer is kept, and hears from when the bus is there and grants its rule"
             throw DBusError(
                 error.code,
                 name: error.name,
                 message: error.message,
                 attempted: error.attempted,
-                remedy: "the observer is kept, and hears from when the bus is there and grants its rule"
+                // A sandbox's permission comes with its next start.
+                remedy: link.route.isFilteredInVain ? error.remedy : remedy
             )
         }
     }
 
-    private func rule(_ name: NotificationName?) -> MatchRule {
-        name.map { WireNotification.rule(kind, name: $0) } ?? WireNotification.broadRule
+    /// The interface of a name; without one, of all names of the center.
+    private func interface(_ name: NotificationName?) -> String {
+        name.map { InterfaceName($0, prefix: kind.prefix).description } ?? "\(kind.prefix)"
+    }
+
+    // MARK: For notify(3), which keeps its own registrations
+
+    /// Has the posts of a name sent to the connection.
+    func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
+        let (link, interface) = (try link(), interface(name))
+        return try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline)
+    }
+
+    /// The same, whatever the bus says now.
+    func keepLease(
+        _ name: NotificationName,
+        settled: @escaping @Sendable (DBusError?) -> Void
+    ) throws(DBusError) -> PostLease {
+        let (link, interface) = (try link(), interface(name))
+        return link.route.keep(.posts(on: interface), on: interface, link.connection, settled: settled)
+    }
+
+    /// Whether a sandbox keeps posts away, and notifyd does not relay them.
+    var isOutOfReach: Bool { state.withLock { $0.link?.route.isFilteredInVain } ?? false }
+
+    /// The post that a signal is; `nil` for any other signal.
+    func post(_ message: borrowing DBusMessage) -> DarwinSignal? {
+        DarwinSignal(message, route: state.withLock { $0.link?.route })
     }
 
     /// Puts the observer in place before the bus is asked, so that the first notification finds it. The end of the observation removes it.
@@ -216,8 +262,8 @@ final class BusCenter: Sendable {
     // MARK: Receiving
 
     /// Called on the reading thread.
-    private func receive(_ message: borrowing DBusMessage, _ reading: ReadingState) {
-        switch WireNotification.receive(message, kind: kind, last: &reading.last) {
+    private func receive(_ message: borrowing DBusMessage, _ reading: ReadingState, _ route: PostRoute) {
+        switch WireNotification.receive(message, kind: kind, last: &reading.last, route: route) {
         case .foreign: return
         case .refused(.tooLarge): state.withLock { $0.tooLarge += 1 }
         case .refused: state.withLock { $0.malformed += 1 }

@@ -1,5 +1,6 @@
 public import DBusTransport
 import NotifydProtocol
+
 // The two names of the transport that this module's own API speaks of, so that its users import one module.
 @_exported public import enum DBusTransport.Bus
 @_exported public import struct DBusTransport.DBusError
@@ -110,7 +111,8 @@ public final class DarwinNotifyCenter: Sendable {
     ///
     /// - Throws: and registers nothing: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/timedOut`` where the bus does not
     ///   answer, ``DBusError/Code/refused`` and ``DBusError/Code/limitsExceeded`` where it refuses the rule, ``DBusError/Code/closed``,
-    ///   ``DBusError/Code/noResources``.
+    ///   ``DBusError/Code/noResources``. In a sandbox that may not talk to notifyd: ``DBusError/Code/refused``, with the
+    ///   missing permission (<doc:Sandboxes>).
     public func observe(
         _ name: NotificationName,
         delivery: Delivery = .background,
@@ -139,6 +141,36 @@ public final class DarwinNotifyCenter: Sendable {
     ) throws(DBusError) -> NotificationObservation {
         try center.observe(name, object: nil, registration(.immediate, handler))
     }
+
+    /// As the asynchronous form, for posts that count only from the owner of a bus name: a process in a sandbox that
+    /// may talk to that name hears them without notifyd. The handler compares the sender with the owner, because posts
+    /// of other processes may arrive.
+    package func observeOwner(
+        postsOf name: NotificationName,
+        delivery: Delivery = .background,
+        handler: @escaping @Sendable (DarwinNotification) -> Void
+    ) async throws(DBusError) -> NotificationObservation {
+        try await center.observe(name, object: nil, isNamed: true, registration(delivery, handler))
+    }
+
+    /// Has the posts of a name sent to this process until the lease ends, for notify(3), which takes them by ``received(_:)``.
+    package func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
+        try center.lease(name, by: deadline)
+    }
+
+    /// The same, whatever the bus says now. `settled` is as for a match rule that is kept.
+    package func keepLease(
+        _ name: NotificationName,
+        settled: @escaping @Sendable (DBusError?) -> Void
+    ) throws(DBusError) -> PostLease {
+        try center.keepLease(name, settled: settled)
+    }
+
+    /// Whether a sandbox keeps the posts of other processes away, and notifyd does not relay them.
+    package var isOutOfReach: Bool { center.isOutOfReach }
+
+    /// The post that a signal is; `nil` for any other signal.
+    package func received(_ message: borrowing DBusMessage) -> DarwinSignal? { center.post(message) }
 
     /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
     /// while the loop is busy. The loop ends when its task is cancelled, or by ``NotificationSequence/cancel()``.

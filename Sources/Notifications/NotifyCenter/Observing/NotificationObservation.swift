@@ -7,7 +7,7 @@ public final class NotificationObservation: Sendable {
     private struct State {
         var isCancelled = false
         var remove: (@Sendable () -> Void)?
-        var rule: MatchRuleLease?
+        var lease: PostLease?
     }
 
     private let state = Locked(State())
@@ -28,9 +28,9 @@ public final class NotificationObservation: Sendable {
         if isCancelled { remove() }
     }
 
-    /// Keeps the observer's match rule for as long as this lasts.
-    func keep(_ rule: MatchRuleLease) {
-        state.withLock { if !$0.isCancelled { $0.rule = rule } }
+    /// Keeps the observer's notifications coming for as long as this lasts.
+    func keep(_ lease: PostLease) {
+        state.withLock { if !$0.isCancelled { $0.lease = lease } }
     }
 
     /// Removes the observer and drops the notifications that wait for it. Any thread may call this, and so may the observer's own handler.
@@ -44,7 +44,7 @@ public final class NotificationObservation: Sendable {
         }
         before.remove?()
         // The rule goes after the observer, so that the observer's counts tell of all that arrives.
-        withExtendedLifetime(before.rule) {}
+        withExtendedLifetime(before.lease) {}
     }
 
     /// How many notifications this observer got, and how many it lost.

@@ -49,6 +49,27 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return memcmp(start, prefix.utf8Start, count) == 0
     }
 
+    /// The name of an interface; `nil` where the interface does not tell it, because it has the name's digest or is no name's.
+    static func name(of interface: String, prefix: StaticString) -> NotificationName? {
+        let head = "\(prefix)."
+        guard interface.utf8.starts(with: head.utf8) else { return nil }
+        var (bytes, rest) = ([UInt8](), Array(interface.utf8.dropFirst(head.utf8.count))[...])
+        if rest.elementsEqual("__".utf8) { rest = [] }
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "_"), rest.first == byte else {
+                bytes.append(byte)
+                continue
+            }
+            guard let escaped = UInt8(String(decoding: rest.dropFirst().prefix(2), as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            bytes.append(escaped)
+            rest = rest.dropFirst(3)
+        }
+        let name = NotificationName(String(decoding: bytes, as: UTF8.self))
+        return InterfaceName(name, prefix: prefix).description == interface ? name : nil
+    }
+
     /// Whether a name needs no escape.
     private static func isPlain(_ name: String) -> Bool {
         var name = name

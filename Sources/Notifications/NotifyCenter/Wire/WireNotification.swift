@@ -1,4 +1,5 @@
 package import DBusTransport
+import NotifydProtocol
 
 /// Which center a notification belongs to, as the wire tells it.
 enum WireKind: Sendable {
@@ -166,15 +167,28 @@ extension WireNotification {
 
     /// Reads a message that arrived. The interface and the signature, which the header holds, come first, the size of each value
     /// before the value is copied.
-    static func receive(_ message: borrowing DBusMessage, kind: WireKind, last: inout LastName?) -> Reception {
-        guard message.has(path: path, member: member),
-            message.withInterface({ InterfaceName.hasPrefix($0, kind.prefix) })
-        else { return .foreign }
+    ///
+    /// - Parameter route: says which posts count, and who the poster of a relayed one is; `nil` where none is relayed.
+    static func receive(
+        _ message: borrowing DBusMessage,
+        kind: WireKind,
+        last: inout LastName?,
+        route: PostRoute? = nil
+    ) -> Reception {
+        guard message.withInterface({ InterfaceName.hasPrefix($0, kind.prefix) }) else { return .foreign }
+        let sender: String?
+        if message.has(path: path, member: member) {
+            if let route, !route.takes(message) { return .foreign }
+            sender = message.sender
+        } else {
+            guard message.has(member: member), let poster = route?.poster(ofRelayed: message) else { return .foreign }
+            sender = poster
+        }
         do throws(FormError) {
             // What almost every post has.
-            if message.has(signature: "s") { return .notification(try readName(message, kind, &last)) }
+            if message.has(signature: "s") { return .notification(try readName(message, sender, kind, &last)) }
             guard hasSignature(message, kind) else { throw .malformed }
-            return .notification(try readAll(message, kind, &last))
+            return .notification(try readAll(message, sender, kind, &last))
         } catch {
             return .refused(error)
         }
@@ -189,6 +203,7 @@ extension WireNotification {
 
     private static func readName(
         _ message: borrowing DBusMessage,
+        _ sender: String?,
         _ kind: WireKind,
         _ last: inout LastName?
     ) throws(FormError) -> WireNotification {
@@ -198,13 +213,14 @@ extension WireNotification {
         return WireNotification(
             kind: kind,
             name: try genuineName(name, false, of: message, kind, &last),
-            sender: message.sender,
+            sender: sender,
             bytes: size.bytes
         )
     }
 
     private static func readAll(
         _ message: borrowing DBusMessage,
+        _ sender: String?,
         _ kind: WireKind,
         _ last: inout LastName?
     ) throws(FormError) -> WireNotification {
@@ -225,7 +241,7 @@ extension WireNotification {
             kind: kind,
             name: try genuineName(name, escapes, of: message, kind, &last),
             object: object.map { NotificationObject(text: text($0, escapes)) },
-            sender: message.sender
+            sender: sender
         )
         guard kind == .distributed else { return notification }
         notification.deliversImmediately = flags.contains(.deliverImmediately)
@@ -282,23 +298,46 @@ extension WireNotification {
     }
 }
 
-/// What notify(3) needs of the wire form: it keeps its own registrations.
-package enum DarwinSignal {
+/// A post of the Darwin center, as notify(3) and notifyd need it: they keep their own registrations.
+package struct DarwinSignal {
+    package let name: NotificationName
+    /// The poster's connection.
+    package let sender: String?
+
+    /// Reads a signal; `nil` for one that is no post of the Darwin center, and for one that breaks the form.
+    package init?(_ message: borrowing DBusMessage) { self.init(message, route: nil) }
+
+    init?(_ message: borrowing DBusMessage, route: PostRoute?) {
+        var last: WireNotification.LastName?
+        guard
+            case .notification(let notification) = WireNotification.receive(
+                message,
+                kind: .darwin,
+                last: &last,
+                route: route
+            )
+        else { return nil }
+        (name, sender) = (notification.name, notification.sender)
+    }
+
+    /// The name that has an interface; `nil` where the interface does not tell it.
+    package static func name(of interface: String) -> NotificationName? {
+        InterfaceName.name(of: interface, prefix: WireKind.darwin.prefix)
+    }
+
     /// Has the bus send the posts of a name. With `sender`, only those of that name's owner.
     package static func rule(_ name: NotificationName, from sender: String? = nil) -> MatchRule {
         WireNotification.rule(.darwin, name: name, from: sender)
     }
+}
 
-    /// Has the bus send all posts of all names, if it grants no more rules.
-    package static var ruleForAllNames: MatchRule { WireNotification.broadRule }
-
-    /// The name that a signal posts; `nil` for any other signal, and for one that breaks the form.
-    package static func name(_ message: borrowing DBusMessage) -> NotificationName? {
-        var last: WireNotification.LastName?
-        guard case .notification(let notification) = WireNotification.receive(message, kind: .darwin, last: &last)
-        else {
-            return nil
-        }
-        return notification.name
+extension MatchRule {
+    /// Has the bus send the posts of one interface; with a center, of all interfaces.
+    package static func posts(on interface: String) -> MatchRule {
+        RelayedCenter(rawValue: interface) == nil
+            ? MatchRule(path: "\(WireNotification.path)", interface: interface) : WireNotification.broadRule
     }
+
+    /// Has the bus send all posts of all centers.
+    package static var allPosts: MatchRule { WireNotification.broadRule }
 }

@@ -7,6 +7,8 @@ package enum ConfigurationFile {
     /// The environment variable that names another file; ignored in a process with more rights than its user.
     package static let environmentVariable = "NOTIFY_CENTER_CONFIGURATION"
     package static let standardPath = "/etc/notify.conf"
+    /// The machine's file, as a Flatpak with `--filesystem=host-etc` and a toolbox see it.
+    fileprivate static let pathInSandbox = "/run/host/etc/notify.conf"
 
     /// A configuration has a few hundred bytes; this protects processes from a file that is something else.
     fileprivate static let maximumBytes = 1 << 20
@@ -44,10 +46,12 @@ package enum ConfigurationFile {
     }
 
     /// Whether the owner is root in all likelihood, where this process cannot see that: in a user namespace without root, as sandboxes make
-    /// them, all users but its own look like one. Only root puts a file at the standard path.
+    /// them, all users but its own look like one. Only root puts files at these paths.
     private static func isOfHiddenRoot(_ owner: UInt32, _ path: String) -> Bool {
         let hiddenUser: UInt32 = 65_534
-        guard owner == hiddenUser, path == standardPath, let map = try? map() else { return false }
+        guard owner == hiddenUser, [standardPath, pathInSandbox].contains(path), let map = try? map() else {
+            return false
+        }
         return !map.split(separator: UInt8(ascii: "\n")).contains { line in
             // The first user inside, and how many there are: “0 1000 1”.
             line.first { $0 != UInt8(ascii: " ") } == UInt8(ascii: "0")
@@ -180,7 +184,11 @@ package struct NotifyConfiguration: Sendable, Hashable {
             self = ConfigurationParser.parse(try ConfigurationFile.read(path)).configuration
         } catch {
             guard error.reason == .missing else { throw error }
-            self.init()
+            guard path == ConfigurationFile.standardPath else {
+                self.init()
+                return
+            }
+            try self.init(ofMachine: ConfigurationFile.pathInSandbox)
         }
     }
 }

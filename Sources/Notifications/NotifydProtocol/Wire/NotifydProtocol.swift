@@ -17,6 +17,8 @@ package import DBusTransport
 /// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | of the process's own user, or root |
 /// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the caller's own processes, for root all |
 /// | `Status() → s` | anyone | notifyd's own figures, for people |
+/// | `Relay(as interfaces)` | library, in a sandbox | sends it the posts on these interfaces; answers once it does |
+/// | `EndRelay(as interfaces)` | library, in a sandbox | |
 ///
 /// | signal, to one process | |
 /// | --- | --- |
@@ -25,6 +27,11 @@ package import DBusTransport
 /// | `Keep(a(stt) states)` | report these states, whose setters are gone, to the next notifyd |
 ///
 /// Receivers accept signals, and posts of reserved names, from the connection that owns notifyd's name.
+///
+/// A relayed post is the signal as it was posted, but from notifyd, to one process, and from a path that names the
+/// poster (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``RelayedCenter`` for all names of a
+/// center. These posts are not relayed: those of the receiver; notifyd's own, which pass the sandbox's proxy; those of
+/// names that the receiver may not register; and those of reserved names, which only notifyd may post.
 package enum NotifydProtocol {
     package static let busName = "org.notifycenter.Notifyd1"
     package static let path = "/org/notifycenter/Notifyd"
@@ -45,6 +52,8 @@ package enum NotifydProtocol {
         case resumeProcess = "ResumeProcess"
         case list = "List"
         case status = "Status"
+        case relay = "Relay"
+        case endRelay = "EndRelay"
     }
 
     package enum Signal: String, Sendable {

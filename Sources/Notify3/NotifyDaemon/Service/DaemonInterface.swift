@@ -42,6 +42,8 @@ enum DaemonInterface {
                     ]
                 ),
                 method(.status, out: [("text", "s")]),
+                method(.relay, in: [("interfaces", "as")]),
+                method(.endRelay, in: [("interfaces", "as")]),
             ],
             signals: [
                 signal(.tell, [("round", "t")]), signal(.suspend), signal(.resume),
@@ -49,6 +51,13 @@ enum DaemonInterface {
             ]
         )
     }
+}
+
+/// What waits for its turn.
+enum Work: Sendable {
+    case call(IncomingWork)
+    /// For the connection that it waits for.
+    case post(RelayedPost)
 }
 
 /// A call that is to be carried out. Its arguments are read when its turn comes.
@@ -75,11 +84,11 @@ extension MethodFailure {
 }
 
 extension NotifydProtocol.Method {
-    var kind: Arrivals<IncomingWork>.Kind {
+    var kind: Arrivals<Work>.Kind {
         switch self {
         case .report: .report
         case .enter, .leave: .registration
-        case .post, .setState, .getState, .suspendProcess, .resumeProcess, .list, .status: .other
+        case .post, .setState, .getState, .suspendProcess, .resumeProcess, .list, .status, .relay, .endRelay: .other
         }
     }
 }

@@ -7,7 +7,7 @@ extension DaemonService {
     func receive(_ work: IncomingWork) {
         figures.calls[work.method, default: 0] += 1
         let (bytes, user) = (work.reply.callBytes, user(of: work.sender))
-        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
+        arrivals.called(.call(work), work.method.kind, bytes: bytes, by: work.sender, user: user)
     }
 
     /// A connection is gone.
@@ -33,20 +33,23 @@ extension DaemonService {
         return min(next, look)
     }
 
-    private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
+    private func carryOut(_ step: Arrivals<Work>.Step) {
         switch step {
         case .identify(let connection):
             self.connection.askCredentials(of: connection) { answer in
                 self.assumeIsolated { $0.identified(connection, answer) }
             }
-        case .call(let work, of: _): carryOut(work)
-        case .superseded(let work): work.succeed()
-        case .refuse(let work): refuse(work, Self.tooMuchWaits)
-        case .refuseUnknown(let work):
+        case .call(.call(let work), of: _): carryOut(work)
+        case .call(.post(let post), of: let connection): send(post, to: connection)
+        case .superseded(.call(let work)): work.succeed()
+        case .refuse(.call(let work)): refuse(work, Self.tooMuchWaits)
+        case .refuseUnknown(.call(let work)):
             refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
+        case .superseded(.post), .refuse(.post), .refuseUnknown(.post): figures.dropped += 1
         case .askToReport(let connection): send(.tell, [.uint64(0)], to: connection)
         case .departure(of: let connection):
             state.gone(connection)
+            relays.gone(connection)
             unread.gone(connection)
         }
         perform(state.takeHandovers())
@@ -122,6 +125,10 @@ extension DaemonService {
             try list(work, identity, cursor)
             return nil
         case .status: return [.string(statusText(in: state.scope(of: identity)))]
+        case .relay(let interfaces):
+            try relay(interfaces, work, identity)
+            return nil
+        case .endRelay(let interfaces): for interface in interfaces { relays.end(interface, for: sender) }
         }
         return []
     }
@@ -154,6 +161,8 @@ enum Request {
     case resume(UInt32)
     case list(cursor: UInt64)
     case status
+    case relay([String])
+    case endRelay([String])
 
     /// Reads the arguments of a call, and stops where there is more than the caller may have.
     init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
@@ -174,6 +183,8 @@ enum Request {
         case .resumeProcess: self = .resume(UInt32(truncatingIfNeeded: arguments.unsigned()))
         case .list: self = .list(cursor: arguments.unsigned())
         case .status: self = .status
+        case .relay: self = .relay(try Self.names(&arguments, limit))
+        case .endRelay: self = .endRelay(try Self.names(&arguments, limit))
         }
     }
 

@@ -30,7 +30,8 @@ package actor DaemonService {
     let center: DarwinNotifyCenter
     var state: DaemonState
     var figures = Figures()
-    var arrivals = Arrivals<IncomingWork>()
+    var arrivals = Arrivals<Work>()
+    var relays = RelayTable<MatchRuleLease, RelayedPost>()
     var rounds = Rounds<ListWaiter>()
     /// What callers have not read.
     nonisolated let unread: UnreadAnswerGuard
@@ -76,6 +77,9 @@ package actor DaemonService {
         let lost = try connection.onEvent { event in
             if case .lost = event { ended() }
         }
+        let posts = connection.onSignal { message in
+            self.assumeIsolated { $0.relay(message) }
+        }
         let signals = connection.onSignal { message in
             guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
                 arguments.count == 3, let name = arguments[0].stringValue, name.hasPrefix(":"),
@@ -98,7 +102,7 @@ package actor DaemonService {
             limits: Limits.calls
         )
         connection.schedule(by: self)
-        await keep([lost, signals, object], lease)
+        await keep([lost, posts, signals, object], lease)
         await watchConfigured()
         try await connection.requestName(NotifydProtocol.busName)
         await gather()

@@ -15,8 +15,16 @@ final class NotifyClient: Sendable {
     /// What a name holds while it has registrations.
     struct NameResource: Sendable {
         let counter: PostCounter
-        /// Keeps the bus sending the name's posts; `nil` for `self.` names.
-        let lease: MatchRuleLease?
+        /// Keeps the name's posts coming; `nil` for `self.` names.
+        let lease: NameLease?
+    }
+
+    /// How the posts of a name come.
+    enum NameLease: Sendable {
+        /// From anybody.
+        case open(PostLease)
+        /// From notifyd, whose broadcasts pass the proxy of a sandbox that may talk to it.
+        case reserved(MatchRuleLease)
     }
 
     private struct State {
@@ -34,6 +42,7 @@ final class NotifyClient: Sendable {
 
     private let machineRules = MachineRules()
     private let hasReportedConfiguration = Atomic(false)
+    private let hasReportedSandbox = Atomic(false)
     private let state = Locked(State())
     /// Watches the paths of registrations; `nil` before the first.
     let paths = Locked<PathWatcher?>(nil)
@@ -125,23 +134,28 @@ final class NotifyClient: Sendable {
         isOpen: Bool,
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
-    ) throws(DBusError) -> MatchRuleLease {
-        let rule = isOpen ? DarwinSignal.rule(name) : DarwinSignal.rule(name, from: NotifydProtocol.busName)
+    ) throws(DBusError) -> NameLease {
+        let rule = DarwinSignal.rule(name, from: NotifydProtocol.busName)
         do throws(DBusError) {
-            let lease = try connection.addMatch(
-                rule,
-                fallback: DarwinSignal.ruleForAllNames,
-                timeout: deadline - .now
-            )
-            if !isOpen { try link.waitForOwner(connection, self, by: deadline) }
-            return lease
+            if isOpen { return .open(try Self.center.lease(name, by: deadline)) }
+            let lease = try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now)
+            try link.waitForOwner(connection, self, by: deadline)
+            return .reserved(lease)
         } catch {
-            guard error.code == .disconnected else { throw error }
-            return connection.keepMatch(rule, fallback: DarwinSignal.ruleForAllNames) { error in
+            guard error.code == .disconnected else {
+                // The status does not tell what to do.
+                if Self.center.isOutOfReach, !hasReportedSandbox.exchange(true, ordering: .relaxed) {
+                    UnthrownFailures.report(error, in: "a registration with notify(3)")
+                }
+                throw error
+            }
+            let settled: @Sendable (DBusError?) -> Void = { error in
                 // The restoration asks for the rule again, and tells of a refusal. But the bus may be back already.
                 guard let error, error.code != .disconnected else { return }
                 UnthrownFailures.report(error, in: "a registration during an outage of the bus")
             }
+            if isOpen { return .open(try Self.center.keepLease(name, settled: settled)) }
+            return .reserved(connection.keepMatch(rule, fallback: .allPosts, settled: settled))
         }
     }
 
@@ -187,7 +201,7 @@ final class NotifyClient: Sendable {
         _ name: NotificationName,
         _ kind: RegistrationKind,
         _ sink: (any NoticeSink)?,
-        lease: MatchRuleLease?
+        lease: NameLease?
     ) throws(NotifyStatus) -> CInt {
         try state.withLock { state throws(NotifyStatus) in
             // Another thread may have registered the name meanwhile. Its lease serves this registration too.
@@ -287,12 +301,13 @@ final class NotifyClient: Sendable {
 
     /// Takes a signal, on the reading thread; false if it is not a post.
     func receive(_ message: borrowing DBusMessage) -> Bool {
-        guard let name = DarwinSignal.name(message) else { return false }
+        guard let post = Self.center.received(message) else { return false }
+        let name = post.name
         if NameScope(name.rawValue) == .process { return true }
         // A registration has read the rules before.
         if (try? machineRules.read())?.isOpen(.write, name.rawValue) == true {
             deliver(name)
-        } else if link.isNotifyd(message.sender) {
+        } else if link.isNotifyd(post.sender) {
             // Other senders get here by rules of other users of the connection, or sent to it alone.
             deliver(name)
         }

@@ -230,7 +230,9 @@ final class BrokerClient: Sendable {
         )
         // On the connection that also reports the owner, so that both arrive in the bus's order.
         let broadcast = try await DarwinNotifyCenter(connection: connection)
-            .observe(.sharedModeCurrentAccountChanged, delivery: .immediate) { [weak self] in self?.hear($0.sender) }
+            .observeOwner(postsOf: .sharedModeCurrentAccountChanged, delivery: .immediate) {
+                [weak self] in self?.hear($0.sender)
+            }
         let generation = state.withLock { $0.generation }
         let owner = try await connection.owner(of: BrokerProtocol.busName)
         state.withLock { if $0.generation == generation { $0.owner = owner } }

@@ -2,7 +2,7 @@
 //
 //   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 //
-// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend` and `resume`.
+// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend` and `resume`, and `posted INTERFACE` for each post.
 
 import DBusTransport
 import Glibc
@@ -18,6 +18,7 @@ let connection = try DBusConnection.open()
 }
 
 let signals = connection.onSignal { message in
+    if message.member == "Posted" { write("posted \(message.interface ?? "")") }
     guard message.interface == NotifydProtocol.interface, let member = message.member,
         let arguments = try? message.arguments()
     else { return }

@@ -55,6 +55,32 @@ struct AccessTests {
         return answers.last ?? ""
     }
 
+    // A process in a sandbox does not see the configuration.
+    @Test func onlyNamesThatAUserMayReadAreRelayed() async throws {
+        let other = try await start()
+        let center = "org.notifycenter.Darwin1"
+        #expect(try await answer(other, "Relay as:\(center).secret.x") == "refused NotAuthorized")
+        #expect(try await answer(other, "Relay as:\(center).a,\(center).user.uid.__30") == "refused NotAuthorized")
+        #expect(try await answer(other, "Relay as:\(center).a,\(center).r.x,\(center)") == "ok ")
+        #expect(try await answer(other, "EndRelay as:\(center).a,\(center).none") == "ok ")
+        #expect(try await answer(other, "Relay as:org.freedesktop.DBus") == "refused InvalidRequest")
+    }
+
+    @Test func aFloodOfRelayedPostsEndsWhereItsUserHasNoRoom() async throws {
+        var receivers: [ChildProcess] = []
+        for _ in 0..<3 {
+            receivers.append(try await start())
+            #expect(try await answer(receivers[receivers.count - 1], "Relay as:org.notifycenter.Darwin1.a") == "ok ")
+        }
+        let center = DarwinNotifyCenter(bus: daemon.bus.bus)
+        for _ in 0..<20_000 { try center.post("a") }
+        try await center.flush()
+        let dropped = try await client.status().firstMatch(of: /dropped (\d+)/).flatMap { Int($0.1) } ?? 0
+        // Each was paused. Its user has half of its room again after 40 s.
+        #expect((3..<30).contains(dropped))
+        #expect(try await client.state("served") == 0)
+    }
+
     @Test func onlyAuthorizedUsersSetAState() async throws {
         let other = try await start()
         #expect(try await answer(other, "SetState s:r.x t:5 t:1") == "refused NotAuthorized")

@@ -1,0 +1,136 @@
+import DBusTransport
+import NotifyCenter
+import NotifydProtocol
+import Synchronization
+
+/// A post on its way to connections in sandboxes.
+final class RelayedPost: Sendable {
+    private let message: DBusMessage
+    private let path: String
+    let bytes: Int
+
+    init(_ message: borrowing DBusMessage, by poster: String, bytes: Int) throws(DBusError) {
+        self.message = try message.copy()
+        self.bytes = bytes
+        path = NotifydProtocol.relayPath(ofPostsBy: poster)
+    }
+
+    func message(to connection: String) throws(DBusError) -> DBusMessage {
+        try message.readdressed(from: path, to: connection)
+    }
+}
+
+// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user, as a call of
+// that user, and counts for the same limits.
+extension DaemonService {
+    /// The largest post that is relayed. Receivers take none that is larger.
+    private static let largestPost = 2 << 20
+    /// The largest post of the Darwin center that is kept for a receiver without room.
+    private static let largestOwedPost = 4 << 10
+
+    /// Has the bus send notifyd the posts on these interfaces, for a connection that gets them from here on. Answers
+    /// when the rules are in force.
+    func relay(_ interfaces: [String], _ work: IncomingWork, _ identity: Identity) throws(Refusal) {
+        let sender = work.sender
+        try relays.check(interfaces, for: sender, of: identity.user)
+        for name in interfaces.lazy.compactMap({ DarwinSignal.name(of: $0) }) {
+            guard state.rules.allows(.read, name.rawValue, by: identity) else {
+                let name = name.rawValue.prefix(200)
+                throw Refusal(.notAuthorized, "user \(identity.user) may not register for \(name)")
+            }
+        }
+        let pending = Locked((count: interfaces.count, error: DBusError?.none))
+        guard !interfaces.isEmpty else { return work.succeed() }
+        for interface in interfaces {
+            let lease = connection.keepMatch(.posts(on: interface), fallback: .allPosts) { error in
+                let last = pending.withLock { pending in
+                    pending.count -= 1
+                    pending.error = pending.error ?? error
+                    return pending.count == 0 ? pending : nil
+                }
+                guard let last else { return }
+                guard let error = last.error else { return work.succeed() }
+                work.refuse(Refusal(.limitsExceeded, "\(error)"))
+                self.connection.perform {
+                    self.assumeIsolated { service in
+                        for interface in interfaces { service.relays.end(interface, for: sender) }
+                    }
+                }
+            }
+            relays.begin(interface, lease, for: sender, of: identity.user)
+        }
+    }
+
+    /// A post arrives.
+    func relay(_ message: borrowing DBusMessage) {
+        guard !relays.isIdle, !message.isDirected, let poster = message.sender, poster != connection.uniqueName,
+            message.has(path: "/org/notifycenter", member: "Posted"), let interface = message.interface
+        else { return }
+        let receivers = relays.receivers(of: interface, postedBy: poster)
+        guard !receivers.isEmpty else { return }
+        let bytes = message.size
+        guard bytes <= Self.largestPost else { return }
+        var name: String?
+        if RelayedCenter(interface: interface) == .darwin {
+            // Others may not post a reserved name, and notifyd's own posts pass the proxy.
+            guard let post = DarwinSignal(message), state.rules.isOpen(.write, post.name.rawValue) else { return }
+            name = post.name.rawValue
+        }
+        guard let post = try? RelayedPost(message, by: poster, bytes: bytes) else { return }
+        for (receiver, asked) in receivers {
+            guard let identity = state.clients[receiver]?.identity,
+                name.map({ state.rules.allows(.read, $0, by: identity) }) ?? true
+            else { continue }
+            offer(post, on: asked, to: receiver, of: identity.user)
+        }
+    }
+
+    /// Has a post wait for its turn. A receiver without room for it is paused. Afterwards it gets this post, if it is one
+    /// of the Darwin center, whose observers hear at least one post after the last.
+    private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
+        let limit = state.limits(ofUser: user).waiting
+        if reads(receiver), arrivals.hasRoom(for: post.bytes, of: receiver, user, limit) {
+            return arrivals.called(.post(post), .other, bytes: post.bytes, by: receiver, user: user)
+        }
+        figures.dropped += 1
+        let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
+        if relays.pauses.isEmpty { endPausesLater() }
+        relays.pause(interface, for: receiver, owing: isOwed ? post : nil)
+    }
+
+    private func endPausesLater() {
+        after(.seconds(1)) { service in
+            service.endPauses()
+            if !service.relays.pauses.isEmpty { service.endPausesLater() }
+        }
+    }
+
+    /// Goes on with receivers that read, and whose user has half of its room again.
+    private func endPauses() {
+        for pause in relays.pauses {
+            guard let user = user(of: pause.connection), reads(pause.connection) else { continue }
+            let limit = state.limits(ofUser: user).waiting
+            let half = WaitingCalls(calls: limit.calls / 2, bytes: limit.bytes / 2)
+            guard arrivals.hasRoom(for: 0, of: pause.connection, user, half) else { continue }
+            let owed = relays.owed(pause)
+            let lease = connection.keepMatch(.posts(on: pause.interface), fallback: .allPosts) { _ in
+                guard let owed else { return }
+                // When the rule is in force, so that this is after the posts of the pause.
+                self.connection.perform {
+                    self.assumeIsolated { $0.offer(owed, on: pause.interface, to: pause.connection, of: user) }
+                }
+            }
+            relays.begin(pause.interface, lease, for: pause.connection, of: user)
+        }
+    }
+
+    /// A post has its turn.
+    func send(_ post: RelayedPost, to connection: String) {
+        do throws(DBusError) {
+            try self.connection.send(try post.message(to: connection))
+            sent(post.bytes, to: connection)
+        } catch {
+            Diagnostics.write("\(error)")
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import NotifydProtocol
+import Testing
+
+@testable import NotifyDaemon
+
+@Suite struct RelayTableTests {
+    private var table = RelayTable<Int, Int>()
+    private let darwin = RelayedCenter.darwin.rawValue
+    private let distributed = RelayedCenter.distributed.rawValue
+
+    private func receivers(_ interface: String, postedBy poster: String = "") -> Set<String> {
+        Set(table.receivers(of: interface, postedBy: poster).map(\.connection))
+    }
+
+    @Test mutating func receiversHaveTheInterfaceOrItsWholeCenterAndAreNotThePoster() {
+        for (connection, interface) in [
+            (":1", "\(darwin).a"), (":2", darwin), (":3", distributed), (":4", "\(darwin).b"),
+        ] {
+            table.begin(interface, 0, for: connection, of: 1)
+        }
+        #expect(receivers("\(darwin).a", postedBy: ":9") == [":1", ":2"])
+        #expect(receivers("\(darwin).a", postedBy: ":1") == [":2"])
+        #expect(receivers("org.example", postedBy: ":9") == [])
+    }
+
+    @Test mutating func theEndOfAConnectionLeavesNothing() throws {
+        table.begin("\(darwin).a", 0, for: ":1", of: 1)
+        table.begin("\(darwin).a", 0, for: ":1", of: 1)
+        table.begin("\(darwin).b", 0, for: ":1", of: 1)
+        table.end("\(darwin).a", for: ":1")
+        #expect(receivers("\(darwin).a", postedBy: "") == [])
+        table.gone(":1")
+        #expect(table.isIdle)
+        let most = (0..<RelayTable<Int, Int>.limits.connection).map { "\(darwin).a\($0)" }
+        try table.check(most, for: ":1", of: 1)
+    }
+
+    @Test mutating func limitsHoldForAConnectionAndForAUser() throws {
+        let limits = RelayTable<Int, Int>.limits
+        let names = (0...limits.connection).map { "\(darwin).a\($0)" }
+        #expect(throws: Refusal.self) { try table.check(names, for: ":1", of: 1) }
+        for number in 0..<limits.user { table.begin("\(darwin).a", 0, for: ":1.\(number)", of: 1) }
+        #expect(throws: Refusal.self) { try table.check(["\(darwin).a"], for: ":1.x", of: 1) }
+        try table.check(["\(darwin).a"], for: ":1.0", of: 1)
+        try table.check(["\(darwin).a"], for: ":1.x", of: 2)
+    }
+
+    @Test mutating func aPausedConnectionGetsNothingAndKeepsItsPlace() throws {
+        let (a, b) = ("\(darwin).a", "\(darwin).b")
+        for interface in [a, b] { table.begin(interface, 0, for: ":1", of: 1) }
+        table.pause(a, for: ":1", owing: 7)
+        table.pause(a, for: ":1", owing: 8)
+        table.pause(a, for: ":2", owing: 9)
+        #expect(receivers(a).isEmpty && receivers(b) == [":1"])
+        let pause = try #require(table.pauses.first)
+        #expect(table.pauses.count == 1 && table.owed(pause) == 7)
+        table.begin(a, 0, for: ":1", of: 1)
+        #expect(receivers(a) == [":1"] && table.pauses.isEmpty && table.owed(pause) == nil)
+        table.pause(b, for: ":1", owing: nil)
+        table.gone(":1")
+        #expect(table.isIdle && table.pauses.isEmpty)
+    }
+
+    @Test(arguments: ["", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1"])
+    func otherInterfacesAreRefused(interface: String) {
+        #expect(throws: Refusal.self) { try table.check([interface], for: ":1", of: 1) }
+    }
+
+    @Test(arguments: [":1.42", ":1.0", ":a-b_c.7"]) func thePathOfARelayedPostNamesItsPoster(poster: String) {
+        let path = NotifydProtocol.relayPath(ofPostsBy: poster)
+        #expect(NotifydProtocol.poster(ofRelayPath: path) == poster)
+        #expect(NotifydProtocol.poster(ofRelayPath: "/org/notifycenter") == nil)
+        #expect(NotifydProtocol.poster(ofRelayPath: path + "_") == nil)
+    }
+}
