@@ -20,10 +20,10 @@ let groups = [
     "+service": "ServiceSupport ProjectVersion ArgumentParser Logging",
     // What speaks to an organisation's provider.
     "+openIDConnect": "OpenIDConnect HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography",
-    "+oidc": "OrganisationIdentity SharedDevice +openIDConnect",
+    "+oidc": "OrganisationIdentity HTTPListening SharedDevice +openIDConnect",
     "+database": "SQLite DBusTransport",
     "+command": "+store CLinux CommandParts DeviceView ProfileConversion ProjectVersion ArgumentParser",
-    "+prompt": "+broker SignInPrompt StrictJSON",
+    "+prompt": "+broker SignInPrompt HTTPListening StrictJSON",
     "+testKits": "SharedDeviceTestKit NotifyCenterTestKit",
     "+arguments": "DeviceConfiguration SharedDevice NotifyCenter ArgumentParser",
     // What takes part in the place of a program that knows nothing of shared device mode.
@@ -209,17 +209,20 @@ let identity = family(
     // by the distribution.
     systemLibrary("CCurl", "libcurl", package: "libcurl4-openssl-dev"),
     library("HTTPClient", "CCurl DBusTransport StrictJSON"),
+    // Serves what strangers on the network, and the browser of a sign-in, ask for.
+    library("HTTPListening", "DBusTransport"),
     // An organisation's provider: what is asked, and what its answers mean.
     library("OpenIDConnect", "HTTPClient Identity JSONWebSignature StrictJSON DBusTransport Cryptography"),
     // Records of an organisation's provider on the disk: AES-256-GCM, bound to their use.
     library("RecordVault", "Identity Cryptography"),
     // What the broker asks of a provider, answered by one that speaks OpenID Connect.
-    library("OrganisationIdentity", "+openIDConnect SharedDevice"),
+    library("OrganisationIdentity", "+openIDConnect HTTPListening SharedDevice"),
     // The same questions over the bus, asked and answered. Without curl and crypto.
     library("IdentityService", "Identity SharedDevice DBusTransport"),
     tests("CryptographyTests", "Cryptography", exclude: ["vectors.txt"]),
     tests("RecordVaultTests", "RecordVault Identity"),
     tests("HTTPClientTests", "HTTPClient StrictJSON"),
+    tests("HTTPListeningTests", "HTTPListening"),
     // A provider that makes mistakes, a real one, and who signs in there.
     library("TestProviders", "+oidc NotifyCenterTestKit", path: "OpenIDConnectTests/TestProviders"),
     tests("OpenIDConnectTests", "+openIDConnect"),
@@ -282,7 +285,7 @@ let signIn = family(
     "SignIn",
     // QR codes. It needs nothing but the C library; the Swift packages for it bring CoreGraphics or Foundation.
     systemLibrary("CQRCode", "libqrencode", package: "libqrencode-dev"),
-    library("SignInPrompt", "CommandParts CQRCode Identity AppAdapters StrictJSON +adapter"),
+    library("SignInPrompt", "CommandParts CQRCode HTTPListening Identity AppAdapters StrictJSON +adapter"),
     program("shared-device-sign-in", "SignInPrompt CommandParts ProjectVersion ArgumentParser +adapter"),
     // An app that signs somebody in at the prompt.
     program("sign-in-app", "SharedDevice +center", path: "SignInPromptTests/SignInApp"),

@@ -2,6 +2,7 @@ import DBusTransport
 import DeviceConfiguration
 import FoundationEssentials
 import Glibc
+import HTTPListening
 import Logging
 import OpenIDConnect
 import OrganisationIdentity
@@ -79,14 +80,19 @@ actor LogoutListener {
 
     private func listen(at address: ListeningAddress) {
         do {
-            let listener = try HTTPListener(adopting: socket(address)) { [weak self] request in
+            var door = HTTPListener.Door()
+            door.isShared = passed != nil
+            door.lacksDescriptors = { [log] reason in
+                log.warning("logouts wait: no more files can be opened", metadata: ["reason": "\(reason)"])
+            }
+            let listener = try HTTPListener(adopting: socket(address), door: door) { [weak self] request in
                 guard let logout = await self?.logout?.handler else { return ListenerResponse(404) }
                 return await logout.answer(request)
             }
             open = (address, listener)
             log.info("listens for logouts of the provider's", metadata: ["address": "\(place(address))"])
         } catch {
-            let reason = "\(error)"
+            let reason = "\(error); \(remedy(address))"
             // Sign-ins go on, and the provider is asked: only this way is closed.
             if reason != problem {
                 log.error(
@@ -109,6 +115,14 @@ actor LogoutListener {
             try await reports.tell(event)
         } refused: { [log] reason in
             log.warning("a logout of the provider's is refused", metadata: ["reason": "\(reason)"])
+        }
+    }
+
+    private func remedy(_ address: ListeningAddress) -> String {
+        switch address {
+        case .network: "name another address in backChannelLogout, or free this one"
+        case .socket:
+            "enable shared-device-identity.socket, which may write there, or name a path that this service may write to"
         }
     }
 

@@ -6,7 +6,7 @@ import Synchronization
 import TestProviders
 import Testing
 
-@testable import OrganisationIdentity
+@testable import HTTPListening
 
 /// Where it is listened for logouts: addresses, sockets of its own, and those that a service manager passes.
 @Suite("Where logouts of the provider's arrive")
@@ -88,6 +88,7 @@ struct LogoutListenerTests {
             try HTTPListener(
                 adopting: descriptor,
                 HTTPListener.Limits(),
+                HTTPListener.Door(),
                 { _ in ListenerResponse(200) },
                 on: { _ in false }
             )

@@ -1,6 +1,7 @@
 import DBusTransport
 import FoundationEssentials
 import HTTPClient
+import HTTPListening
 import Identity
 import OpenIDConnect
 import StrictJSON

@@ -177,6 +177,22 @@ struct LoopbackListenerTests {
         #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port) }
     }
 
+    @Test("a response that was given before the listener closes arrives")
+    func lastResponse() async throws {
+        for _ in 0..<50 {
+            let (visitors, visitor) = AsyncStream.makeStream(of: SignInPrompt.Visitor.self)
+            let listener = try LoopbackListener(ports: []) { number, _ in visitor.yield(number) }
+            let client = try Client(port: listener.place.port)
+            client.send(request("/", of: listener))
+            for await number in visitors {
+                listener.respond(number, Self.page)
+                break
+            }
+            await listener.close()
+            #expect(await client.status() == "200")
+        }
+    }
+
     @Test("it is at 127.0.0.1 alone")
     func address() async throws {
         let listener = try listener()

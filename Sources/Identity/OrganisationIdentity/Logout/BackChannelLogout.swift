@@ -1,5 +1,6 @@
 import DBusTransport
 import HTTPClient
+package import HTTPListening
 package import Identity
 package import OpenIDConnect
 import StrictJSON
@@ -14,6 +15,8 @@ package final class BackChannelLogout: Sendable {
 
     /// How many tokens a second may have the provider's keys read, or wait for them.
     private static let keyRequestsPerSecond = 10
+
+    private static let busy = ListenerResponse(429, fields: ["Retry-After": "1"])
 
     private let client: OpenIDConnectClient
     private let report: Report
@@ -49,7 +52,7 @@ package final class BackChannelLogout: Sendable {
             if let known = try client.logoutTokenByKnownKeys(token) {
                 logout = known
             } else {
-                guard keyRequests.withLock({ $0.take(at: .now) }) else { return ListenerResponse(429) }
+                guard keyRequests.withLock({ $0.take(at: .now) }) else { return Self.busy }
                 logout = try await client.logoutToken(token)
             }
         } catch {
@@ -80,6 +83,10 @@ package final class BackChannelLogout: Sendable {
         let (isWritten, counted) = tally.withLock { $0.take(at: .now) }
         if counted > 0 { refused("\(counted) more since the last of these lines") }
         if isWritten { refused(reason) }
-        return ListenerResponse(400, #"{"error":"invalid_request"}"#)
+        return ListenerResponse(
+            400,
+            fields: ["Content-Type": "application/json"],
+            body: #"{"error":"invalid_request"}"#
+        )
     }
 }

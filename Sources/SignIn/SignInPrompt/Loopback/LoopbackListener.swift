@@ -1,39 +1,43 @@
+import CLinux
 import DBusTransport
 import FoundationEssentials
 import Glibc
+import HTTPListening
 package import SharedDevice
 import Synchronization
 
-/// The pages of a sign-in, served at 127.0.0.1 by one thread, to this user's programs alone: connections of others end at once. Whoever connects gets
-/// 5 seconds to ask and 5 to take the answer; at most 16 are served at a time, and the oldest that has not asked yet makes room for another: browsers
-/// connect ahead of what they ask.
+/// The pages of a sign-in, served at 127.0.0.1 to this user's programs alone: connections of other users end at once.
 package final class LoopbackListener: Sendable {
-    /// What the prompt says to a visitor.
-    private typealias Reply = (visitor: SignInPrompt.Visitor, response: LoopbackResponse)
+    /// The requests that wait for their responses, by the visitor's number.
+    private final class Visitors: Sendable {
+        private let waiting = Locked<(last: UInt64, answers: [UInt64: AsyncStream<LoopbackResponse>.Continuation])>(
+            (0, [:])
+        )
 
-    private struct Shared {
-        var replies: [Reply] = []
-        var isClosing = false
+        func add(_ answer: AsyncStream<LoopbackResponse>.Continuation) -> SignInPrompt.Visitor {
+            waiting.withLock { waiting in
+                waiting.last += 1
+                waiting.answers[waiting.last] = answer
+                return SignInPrompt.Visitor(waiting.last)
+            }
+        }
+
+        func remove(_ visitor: SignInPrompt.Visitor) -> AsyncStream<LoopbackResponse>.Continuation? {
+            waiting.withLock { $0.answers.removeValue(forKey: visitor.number) }
+        }
     }
 
     /// Where the pages are.
     package let place: SignInPrompt.Place
-    private let shared = Locked(Shared())
-    private let wake: Wake
-    private let ended: AsyncStream<Void>
-
-    /// The descriptor on the heap, so that thread and object share it.
-    private final class Wake: Sendable {
-        let event: EventDescriptor
-        init() throws(DBusError) { event = try EventDescriptor("serve the page of a sign-in") }
-    }
+    private let visitors = Visitors()
+    private let listener: HTTPListener
 
     /// - Parameters:
     ///   - ports: the ports that the provider takes; none: any that is free. If each is in use, another one serves this program's own pages, and
     ///     ``SignInPrompt/Place/problem`` of ``place`` says so.
-    ///   - patience: how long a visitor may take to ask, and to take the answer.
-    ///   - problem: is called on the listener's thread, once, if nobody can be served.
-    ///   - visited: is called on the listener's thread for each request, which waits until ``respond(_:_:)``.
+    ///   - patience: how long a visitor may take to ask, and to take the response.
+    ///   - problem: is called on the listener's thread, once for each cause, if visitors wait or are not served at all.
+    ///   - visited: is called for each request, which waits until ``respond(_:_:)``.
     /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
     package init(
         ports: [UInt16],
@@ -41,79 +45,69 @@ package final class LoopbackListener: Sendable {
         problem: @escaping @Sendable (String) -> Void = { _ in },
         visited: @escaping @Sendable (SignInPrompt.Visitor, LoopbackRequest) -> Void
     ) throws(SharedDeviceError) {
-        let socket: CInt
-        let port: UInt16
-        var taken: SharedDeviceError?
-        do throws(SharedDeviceError) {
-            (socket, port) = try Self.bound(to: ports)
-        } catch {
-            guard error.code == .providerMisconfigured else { throw error }
-            // The program's own pages may be at any port.
-            taken = error
-            (socket, port) = try Self.bound(to: [])
-        }
+        let (socket, port, taken) = try Self.bound(to: ports)
         place = SignInPrompt.Place(port: port, path: Self.unguessablePath(), problem: taken)
+        var limits = HTTPListener.Limits()
+        limits.patience = patience
+        // The person's time bounds it.
+        limits.handling = nil
+        let (visitors, host) = (visitors, place.host)
         do throws(DBusError) {
-            wake = try Wake()
+            listener = try HTTPListener(adopting: socket, limits: limits, door: Self.door(problem)) { received in
+                do throws(LoopbackRequest.Refusal) {
+                    let request = try LoopbackRequest(received, host: host)
+                    let (answers, answer) = AsyncStream.makeStream(of: LoopbackResponse.self)
+                    let visitor = visitors.add(answer)
+                    defer { _ = visitors.remove(visitor) }
+                    visited(visitor, request)
+                    return await answers.first { _ in true }?.listenerResponse
+                } catch {
+                    return LoopbackResponse.refusal(error.status).listenerResponse
+                }
+            }
         } catch {
-            Glibc.close(socket)
             throw SharedDeviceError(.brokerFailed, attempted: Self.attempted, message: "\(error)")
         }
-        let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
-        ended = stream
-        let (wake, host) = (wake, place.host)
-        let started = QuietThread.start("sign-in page") { [weak self] in
-            var visits = LoopbackVisits(
-                socket: socket,
-                host: host,
-                patience: patience,
-                visited: visited,
-                problem: problem
-            )
-            var isClosing = false
-            while !isClosing || visits.hasReplies {
-                visits.serve(until: wake.event.descriptor)
-                wake.event.clear()
-                // Once nobody keeps the listener, nobody is answered any more.
-                guard let news = self?.takeNews() else { break }
-                for reply in news.replies { visits.reply(to: reply.visitor, reply.response) }
-                isClosing = news.isClosing
-                if isClosing { visits.stopAccepting() }
-            }
-            visits.closeAll()
-            continuation.finish()
-        }
-        guard started != nil else {
-            let reason = String(cString: strerror(errno))
-            Glibc.close(socket)
-            throw SharedDeviceError(
-                .brokerFailed,
-                attempted: Self.attempted,
-                message: "there is no thread for the sign-in's pages: \(reason)"
-            )
-        }
     }
 
-    deinit { wake.event.signal() }
-
-    /// Answers a visitor; one that has gone is not missed.
+    /// Sends a visitor the response; nothing if the visitor has gone.
     package func respond(_ visitor: SignInPrompt.Visitor, _ response: LoopbackResponse) {
-        shared.withLock { $0.replies.append((visitor, response)) }
-        wake.event.signal()
+        visitors.remove(visitor)?.yield(response)
     }
 
-    /// Takes no visitor from now on, and returns when those that were answered have their answers, or their time is over.
-    package func close() async {
-        shared.withLock { $0.isClosing = true }
-        wake.event.signal()
-        for await _ in ended {}
+    /// Takes no further visitor, and returns when the responses so far are sent, or their time is over.
+    package func close() async { await listener.close() }
+
+    // MARK: Who may connect
+
+    private final class Flag: Sendable {
+        let value = Locked(false)
     }
 
-    private func takeNews() -> Shared {
-        shared.withLock { shared in
-            defer { shared.replies = [] }
-            return shared
+    /// Every user of the machine reaches 127.0.0.1, and the browser is this user's.
+    private static func door(_ problem: @escaping @Sendable (String) -> Void) -> HTTPListener.Door {
+        let hasTold = Flag()
+        var door = HTTPListener.Door()
+        door.permits = { descriptor in
+            var user: uid_t = 0
+            if CLinux_userOfPeer(descriptor, &user) == 0 { return user == geteuid() }
+            // A socket that was closed at once has no user any more.
+            guard errno != ENOENT, errno != ENOTCONN else { return false }
+            let reason = String(cString: strerror(errno))
+            let isFirst = hasTold.value.withLock { hasTold in
+                defer { hasTold = true }
+                return !hasTold
+            }
+            guard isFirst else { return false }
+            problem(
+                "the page is shown to nobody, because the kernel does not say who asks for it (\(reason)); use --method device-code in a terminal"
+            )
+            return false
         }
+        door.lacksDescriptors = { reason in
+            problem("the page waits until other programs are closed: this one may open nothing more (\(reason))")
+        }
+        return door
     }
 
     // MARK: The socket
@@ -129,35 +123,30 @@ package final class LoopbackListener: Sendable {
         return "/" + words.joined()
     }
 
-    private static func bound(to ports: [UInt16]) throws(SharedDeviceError) -> (CInt, UInt16) {
+    /// - Returns: a socket at the first of the ports that is free; at any port if none is, and why.
+    private static func bound(
+        to ports: [UInt16]
+    ) throws(SharedDeviceError) -> (socket: CInt, port: UInt16, problem: SharedDeviceError?) {
         var reason = ""
-        for port in ports.isEmpty ? [0] : ports {
-            let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue) | O_CLOEXEC | O_NONBLOCK, 0)
-            guard socket >= 0 else {
-                throw SharedDeviceError(
-                    .brokerFailed,
-                    attempted: attempted,
-                    message: "there is no socket for the sign-in's pages: \(String(cString: strerror(errno)))"
-                )
+        for port in ports + [0] {
+            do throws(ListeningSocket.Failure) {
+                let socket = try ListeningSocket.open(address: "127.0.0.1", port: port)
+                let taken = port == 0 && !ports.isEmpty ? error(ports, reason) : nil
+                let number = ListeningSocket.name(of: socket)?.split(separator: ":").last.flatMap { UInt16($0) }
+                return (socket, number ?? port, taken)
+            } catch {
+                reason = error.reason
             }
-            // The last sign-in may have used this very port a moment ago.
-            var yes: CInt = 1
-            setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = port.bigEndian
-            address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-            var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-            let isBound = withUnsafeMutablePointer(to: &address) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    bind(socket, $0, length) == 0 && listen(socket, 128) == 0 && getsockname(socket, $0, &length) == 0
-                }
-            }
-            if isBound { return (socket, UInt16(bigEndian: address.sin_port)) }
-            reason = String(cString: strerror(errno))
-            Glibc.close(socket)
         }
         throw SharedDeviceError(
+            .brokerFailed,
+            attempted: attempted,
+            message: "there is no socket for the sign-in's pages: \(reason)"
+        )
+    }
+
+    private static func error(_ ports: [UInt16], _ reason: String) -> SharedDeviceError {
+        SharedDeviceError(
             .providerMisconfigured,
             attempted: attempted,
             message:

@@ -56,7 +56,7 @@ package struct PromptRunner: Sendable {
         _ broker: BrokerConversation,
         interrupted: @escaping @Sendable () async -> Void
     ) async -> SignInPrompt.Outcome {
-        // Bounded by who may write to it: the listener's 16 visitors, each of whom waits for an answer, and one answer to each question; and by the ends of brokers.
+        // Bounded by who may write to it: the listener's 32 visitors, each of whom waits for an answer, and one answer to each question; and by the ends of brokers.
         let (events, continuation) = AsyncStream.makeStream(of: SignInPrompt.Event.self)
         let happens: @Sendable (SignInPrompt.Event) -> Void = { continuation.yield($0) }
         let signals = Task {

@@ -5,6 +5,8 @@ import Glibc
 package enum ListeningSocket {
     /// Why there is none.
     package struct Failure: Error, CustomStringConvertible {
+        /// The cause, without the address.
+        package let reason: String
         package let description: String
     }
 
@@ -31,7 +33,7 @@ package enum ListeningSocket {
         let descriptor = fcntl(passed, F_DUPFD_CLOEXEC, 0)
         guard descriptor >= 0 else {
             let reason = String(cString: strerror(errno))
-            throw Failure(description: "nobody can listen at the socket that was passed: \(reason)")
+            throw Failure(reason: reason, description: "nobody can listen at the socket that was passed: \(reason)")
         }
         return descriptor
     }
@@ -75,7 +77,7 @@ package enum ListeningSocket {
         six.sin6_family = sa_family_t(AF_INET6)
         six.sin6_port = port.bigEndian
         guard inet_pton(AF_INET6, address, &six.sin6_addr) == 1 else {
-            throw Failure(description: "\(address) is no address")
+            throw Failure(reason: "no address", description: "\(address) is no address")
         }
         return try open(six, AF_INET6, "[\(address)]:\(port)")
     }
@@ -88,7 +90,7 @@ package enum ListeningSocket {
         address.sun_family = sa_family_t(AF_UNIX)
         let bytes = Array(path.utf8)
         guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else {
-            throw Failure(description: "\(path) is too long for a socket")
+            throw Failure(reason: "too long", description: "\(path) is too long for a socket")
         }
         withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
         var information = stat()
@@ -102,17 +104,13 @@ package enum ListeningSocket {
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
         let isListening = withUnsafePointer(to: address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, socklen_t(MemoryLayout<Address>.size)) == 0 && listen(descriptor, 64) == 0
+                bind(descriptor, $0, socklen_t(MemoryLayout<Address>.size)) == 0 && listen(descriptor, 1024) == 0
             }
         }
         guard descriptor >= 0, isListening else {
             let reason = String(cString: strerror(errno))
             if descriptor >= 0 { close(descriptor) }
-            let remedy =
-                family == AF_UNIX
-                ? "enable shared-device-identity.socket, which may write there, or name a path that this service may write to"
-                : "name another address in backChannelLogout, or free this one"
-            throw Failure(description: "nobody can listen at \(name): \(reason); \(remedy)")
+            throw Failure(reason: reason, description: "no socket can listen at \(name): \(reason)")
         }
         return descriptor
     }

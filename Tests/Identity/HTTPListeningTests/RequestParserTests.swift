@@ -1,9 +1,9 @@
 import Testing
 
-@testable import OrganisationIdentity
+@testable import HTTPListening
 
-@Suite("Requests of strangers")
-struct ReceivedRequestTests {
+@Suite("Requests as they arrive")
+struct RequestParserTests {
     private func parse(_ text: String) -> RequestParser.Progress {
         var parser = RequestParser()
         return parser.take(Array(text.utf8))
@@ -17,6 +17,7 @@ struct ReceivedRequestTests {
         let whole = ReceivedRequest(
             method: "POST",
             path: "/logout",
+            query: "a=b",
             fields: ["host": "device", "content-type": "text/plain", "content-length": "3"],
             body: Array("abc".utf8)
         )
@@ -43,6 +44,11 @@ struct ReceivedRequestTests {
             ("GET / HTTP/1.1\r\na: \u{0}\r\n\r\n", 400), ("GET / HTTP/1.1\r\na: ä\r\n\r\n", 400),
             ("POST / HTTP/1.1\r\n\r\n", 411), ("POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
             ("POST / HTTP/1.1\r\nContent-Length: 1, 1\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nContent-Length:\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nContent-Length: 0x1\r\n\r\n", 400),
+            ("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+            ("GET /\u{7F} HTTP/1.1\r\n\r\n", 400),
             ("POST / HTTP/1.1\r\nContent-Length: 65537\r\n\r\n", 413),
             ("POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 413),
             ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 501),
@@ -58,12 +64,39 @@ struct ReceivedRequestTests {
         #expect(parse("GET /" + String(repeating: "a", count: 9000) + " HTTP/1.1\r\n\r\n") == .refused(431))
     }
 
-    @Test("ten requests a second are taken, and ten at once after a quiet time")
-    func rate() {
-        let start = ContinuousClock.now
-        var rate = RequestRate(perSecond: 10, at: start)
-        #expect((0..<30).count { _ in rate.take(at: start) } == 10)
-        #expect((0..<30).count { _ in rate.take(at: start + .milliseconds(250)) } == 2)
-        #expect((0..<30).count { _ in rate.take(at: start + .seconds(3600)) } == 10)
+    @Test("path and query are taken as they were sent")
+    func targets() {
+        for (target, path, query) in [
+            ("/callback?code=a%20b&state=c?", "/callback", "code=a%20b&state=c?"), ("/callback?", "/callback", ""),
+            ("/", "/", nil),
+        ] {
+            #expect(
+                parse("GET \(target) HTTP/1.1\r\n\r\n")
+                    == .complete(ReceivedRequest(method: "GET", path: path, query: query))
+            )
+        }
+    }
+
+    @Test("a header of 8 KiB is taken, and one byte more is refused")
+    func longHeaders() {
+        let beginning = "GET /callback?"
+        let room = RequestParser.longestHeader - beginning.utf8.count - " HTTP/1.1".utf8.count
+        let query = String(repeating: "a", count: room)
+        let whole = ReceivedRequest(method: "GET", path: "/callback", query: query)
+        #expect(parse("\(beginning)\(query) HTTP/1.1\r\n\r\n") == .complete(whole))
+        #expect(parse("\(beginning)\(query)a HTTP/1.1\r\n\r\n") == .refused(431))
+    }
+
+    @Test("no bytes of a stranger trap")
+    func noise() {
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<5000 {
+            var bytes = Array(post.utf8)
+            for _ in 0..<Int.random(in: 1...6, using: &random) {
+                bytes[Int.random(in: bytes.indices, using: &random)] = UInt8.random(in: 0...255, using: &random)
+            }
+            var parser = RequestParser()
+            if parser.take(bytes[..<(bytes.count / 2)]) == .incomplete { _ = parser.take(bytes[(bytes.count / 2)...]) }
+        }
     }
 }
