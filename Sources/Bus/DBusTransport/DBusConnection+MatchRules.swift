@@ -10,14 +10,15 @@ extension DBusConnection {
     ///   - timeout: how long to wait, if that is less than 25 seconds.
     /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
     ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/noBus``; ``DBusError/Code/disconnected``; ``DBusError/Code/closed``;
-    ///   ``DBusError/Code/noResources``. The rule is not kept then.
+    ///   ``DBusError/Code/noResources``; ``DBusError/Code/wouldDeadlock`` on the reading thread, where ``addMatchInOrder(_:fallback:failed:)``
+    ///   does not wait. The rule is not kept then.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
         timeout: Duration = .seconds(25)
     ) throws(DBusError) -> MatchRuleLease {
         let core = core
-        try core.checkProcess("add the match rule \(rule)")
+        try core.checkWaiting("add the match rule \(rule)")
         var lease: MatchRuleLease?
         let deadline = ContinuousClock.now + min(timeout, core.state.withLock { $0.ruleTimeout })
         let error: DBusError? = core.wait(
@@ -64,6 +65,41 @@ extension DBusConnection {
         guard error == nil, let lease = held.withLock({ $0 }) else {
             throw error ?? .closed("add the match rule \(rule)")
         }
+        return lease
+    }
+
+    /// As the blocking form, for the reading thread, which must not wait. The bus reads the request before what this thread sends later, unless
+    /// another thread is sending requests for rules at this moment.
+    ///
+    /// - Parameter failed: called once if the bus does not grant the rule, as `settled` of ``keepMatch(_:fallback:settled:)`` is. The rule is
+    ///   kept: it is requested again each time that the bus is back.
+    /// - Throws: ``DBusError/Code/disconnected`` and ``DBusError/Code/closed``, and the reason why the bus has refused this rule before. The rule
+    ///   is not kept then.
+    package func addMatchInOrder(
+        _ rule: MatchRule,
+        fallback: MatchRule? = nil,
+        failed: @escaping @Sendable (DBusError) -> Void
+    ) throws(DBusError) -> MatchRuleLease {
+        try core.checkProcess("add the match rule \(rule)")
+        enum Progress {
+            case requesting, requested
+            case failed(DBusError)
+        }
+        let progress = Locked(Progress.requesting)
+        let lease = keepMatch(rule, fallback: fallback) { error in
+            guard let error else { return }
+            let isLate = progress.withLock { progress in
+                if case .requested = progress { return true }
+                progress = .failed(error)
+                return false
+            }
+            if isLate { failed(error) }
+        }
+        let known = progress.withLock { progress in
+            defer { progress = .requested }
+            return progress
+        }
+        if case .failed(let error) = known { throw error }
         return lease
     }
 

@@ -3,7 +3,8 @@ import Synchronization
 /// A connection to a message bus.
 ///
 /// Sends from any thread, at once. One thread of its own reads, with all signals blocked; handlers run there and must
-/// return soon. When the bus is lost and comes back, bus names, match rules and objects are put in place again, and
+/// return soon. A handler that waited there for the bus would wait for itself: functions that block throw
+/// ``DBusError/Code/wouldDeadlock`` there, while sending and the async forms in a task work. When the bus is lost and comes back, bus names, match rules and objects are put in place again, and
 /// ``onEvent(_:)`` tells. The end of the last reference closes the connection.
 public final class DBusConnection: Sendable {
     let core: ConnectionCore
@@ -68,20 +69,18 @@ public final class DBusConnection: Sendable {
     package func queue(_ message: borrowing DBusMessage) throws(DBusError) { try core.queue(message) }
 
     /// Waits until the bus has read everything that this connection sent before, and this process everything that the bus had sent it
-    /// by then: afterwards the handlers have seen the process's own signals, also where one of them waits on the reading thread for
-    /// something else meanwhile. Blocks the calling thread. Allowed on the reading thread, where what arrives meanwhile is handled afterwards.
+    /// by then: afterwards the handlers have seen the process's own signals. Blocks the calling thread.
     ///
     /// - Throws: as ``callAndWait(_:timeout:)``.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) {
-        let waitsForHandlers = !core.isOnReadingThread
-        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout, waitsForHandlers: waitsForHandlers)
+        _ = try callAndWait(taking: try .busCall("GetId"), timeout: timeout)
     }
 
     /// As the blocking form, without holding a thread.
     ///
     /// - Throws: as ``call(_:timeout:)``.
     public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
-        _ = try await call(try .busCall("GetId"), timeout: timeout, waitsForHandlers: true)
+        _ = try await call(try .busCall("GetId"), timeout: timeout)
     }
 
     /// Calls a method and waits for the answer, without holding a thread. If the bus has to be found first, that may take 25 seconds more;
@@ -95,14 +94,6 @@ public final class DBusConnection: Sendable {
         _ message: consuming DBusMessage,
         timeout: Duration = .seconds(25)
     ) async throws(DBusError) -> [DBusValue] {
-        try await call(message, timeout: timeout, waitsForHandlers: false)
-    }
-
-    private func call(
-        _ message: consuming DBusMessage,
-        timeout: Duration,
-        waitsForHandlers: Bool
-    ) async throws(DBusError) -> [DBusValue] {
         let began = ContinuousClock.now
         try await core.connectAside(ConnectionCore.attempt(message))
         let deadline = Self.deadline(timeout, since: began)
@@ -110,11 +101,9 @@ public final class DBusConnection: Sendable {
         let held = HeldMessage(try message.unsent())
         let result: Result<[DBusValue], DBusError> = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let call = PendingCall(
-                    held.message.sharedReference(),
-                    deadline: deadline,
-                    waitsForHandlers: waitsForHandlers
-                ) { continuation.resume(returning: $0) }
+                let call = PendingCall(held.message.sharedReference(), deadline: deadline) {
+                    continuation.resume(returning: $0)
+                }
                 core.startCall(call, serial: serial)
                 // Cancelled before the call was known, the handler found nothing to cancel.
                 if Task.isCancelled { core.cancelCall(serial: serial) }
@@ -160,10 +149,10 @@ public final class DBusConnection: Sendable {
         }
     }
 
-    /// Calls a method and blocks this thread until the answer is there. Allowed on the reading thread too, which goes on
-    /// reading meanwhile and delivers afterwards.
+    /// Calls a method and blocks this thread until the answer is there.
     ///
-    /// - Throws: as ``call(_:timeout:)``, but for cancellation.
+    /// - Throws: as ``call(_:timeout:)``, but for cancellation; ``DBusError/Code/wouldDeadlock`` at once, before anything is sent, on the
+    ///   reading thread.
     public func callAndWait(
         _ message: borrowing DBusMessage,
         timeout: Duration = .seconds(25)
@@ -175,11 +164,10 @@ public final class DBusConnection: Sendable {
     /// The same with a message of the caller's own.
     package func callAndWait(
         taking message: consuming DBusMessage,
-        timeout: Duration = .seconds(25),
-        waitsForHandlers: Bool = false
+        timeout: Duration = .seconds(25)
     ) throws(DBusError) -> [DBusValue] {
         let core = core
-        try core.checkProcess(ConnectionCore.attempt(message))
+        try core.checkWaiting(ConnectionCore.attempt(message))
         let held = HeldMessage(try message.unsent())
         let (deadline, serial) = (ContinuousClock.now + timeout, core.takeSerial())
         let result: Result<[DBusValue], DBusError> = core.wait(
@@ -192,7 +180,6 @@ public final class DBusConnection: Sendable {
                 let call = PendingCall(
                     held.message.sharedReference(),
                     deadline: deadline,
-                    waitsForHandlers: waitsForHandlers,
                     waiter: answered
                 )
                 core.startCall(call, serial: serial)
@@ -272,18 +259,12 @@ public final class DBusConnection: Sendable {
         public let matchRulesNotInForce: Int
         /// How often the bus was lost and found again.
         public let reconnections: UInt64
-        /// Signals and calls that arrived while a handler waited on the reading thread, and found no room.
-        public let overflowed: UInt64
-        /// Signals and calls that waited for the end of such a wait when the bus was lost, and were never handled.
-        public let lostInOutages: UInt64
 
         static let none = Statistics(
             matchRules: 0,
             coveredMatchRules: 0,
             matchRulesNotInForce: 0,
-            reconnections: 0,
-            overflowed: 0,
-            lostInOutages: 0
+            reconnections: 0
         )
     }
 
@@ -297,9 +278,7 @@ public final class DBusConnection: Sendable {
                 matchRules: state.rules.count,
                 coveredMatchRules: state.rules.coveredCount,
                 matchRulesNotInForce: state.rules.notInForceCount,
-                reconnections: state.reconnections,
-                overflowed: state.deferred.dropped,
-                lostInOutages: state.deferred.lost
+                reconnections: state.reconnections
             )
         }
     }

@@ -7,7 +7,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
     public struct Code: Sendable, Hashable, CustomStringConvertible {
         private enum Kind: String {
             case noBus, noResources, disconnected, closed, timedOut, cancelled, refused, limitsExceeded, invalidArgument
-            case tooLarge, malformed, nameTaken
+            case tooLarge, malformed, nameTaken, wouldDeadlock
         }
 
         private let kind: Kind
@@ -36,6 +36,9 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let malformed = Code(kind: .malformed)
         /// Another connection owns the requested bus name.
         public static let nameTaken = Code(kind: .nameTaken)
+        /// A function that waits for the bus was called on the thread that reads the bus, by an observer's handler with immediate delivery for
+        /// instance. Nothing was sent.
+        public static let wouldDeadlock = Code(kind: .wouldDeadlock)
 
         /// The code's name.
         public var description: String { kind.rawValue }
@@ -131,6 +134,15 @@ extension DBusError {
             message: "no answer in time",
             attempted: attempted,
             remedy: "see whether the bus or the service hangs, or allow it more time"
+        )
+    }
+
+    static func onReadingThread(_ attempted: String) -> DBusError {
+        DBusError(
+            .wouldDeadlock,
+            message: "this thread reads the bus, and would wait for itself",
+            attempted: attempted,
+            remedy: "observe with another delivery than .immediate, or call the async form in a task"
         )
     }
 

@@ -290,37 +290,6 @@ struct CallAdmissionTests {
         try await eventually("the descriptor is closed") { isAtEnd(end) }
         withExtendedLifetime(object) {}
     }
-
-    @Test("descriptors of calls and signals that come while a handler waits are closed at once")
-    func descriptorsDuringAWait() async throws {
-        let gate = Gate()
-        let object = try server.export(interface(gate), at: "/object")
-        let waits = DispatchSemaphore(value: 0)
-        let goOn = Locked(false)
-        let handler = server.onSignal { [server] message in
-            guard message.interface == "org.example.Begin" else { return }
-            waits.signal()
-            // Reads on, as a handler that waits for an answer does.
-            while !goOn.withLock({ $0 }) { _ = try? server.flush(timeout: .seconds(1)) }
-        }
-        let name = try #require(server.uniqueName)
-        try client.send(
-            try .signal(path: "/a", interface: "org.example.Begin", member: "Begin", destination: name)
-        )
-        await onThread { waits.wait() }
-        let signal = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C", destination: name)
-        let ofSignal = addDescriptor(to: signal)
-        let message = try call("Wait")
-        let ofCall = addDescriptor(to: message)
-        defer { for end in [ofSignal, ofCall] { close(end) } }
-        try client.send(signal)
-        #expect(await refusal(message, of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
-        // This process's copies go with the messages, which are sent.
-        _ = consume signal
-        try await eventually("the descriptors are closed") { isAtEnd(ofSignal) && isAtEnd(ofCall) }
-        goOn.withLock { $0 = true }
-        withExtendedLifetime((object, handler)) {}
-    }
 }
 
 /// Lets tasks wait until it is opened.

@@ -231,32 +231,6 @@ struct DBusConnectionTests {
         withExtendedLifetime((object, lease, handler, watching)) {}
     }
 
-    @Test("a blocking call in a handler is answered; messages that arrive meanwhile are handled afterwards, in order")
-    func callFromHandler() async throws {
-        let order = Locked<[String]>([])
-        let lease = try await connection.addMatch(MatchRule(interface: "org.example.Ping"))
-        let handler = connection.onSignal { [connection] message in
-            guard message.interface == "org.example.Ping", let member = message.member else { return }
-            order.withLock { $0.append(member) }
-            guard member == "First" else { return }
-            let call = try? DBusMessage.methodCall(
-                destination: "org.freedesktop.DBus",
-                path: "/org/freedesktop/DBus",
-                interface: "org.freedesktop.DBus",
-                member: "GetId"
-            )
-            if let call, let answer = try? connection.callAndWait(call), !answer.isEmpty {
-                order.withLock { $0.append("answered") }
-            }
-        }
-        for member in ["First", "Second", "Third"] {
-            try connection.send(try .signal(path: "/a", interface: "org.example.Ping", member: member))
-        }
-        try await eventually("all three arrive") { order.withLock { $0.count } == 4 }
-        #expect(order.withLock { $0 } == ["First", "answered", "Second", "Third"])
-        withExtendedLifetime((lease, handler)) {}
-    }
-
     @Test("one message may be sent as a call by several threads")
     func sharedMessage() async throws {
         let message = try DBusMessage.methodCall(

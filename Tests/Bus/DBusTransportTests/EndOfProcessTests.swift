@@ -15,7 +15,11 @@ private let isThreadSanitized = false
 struct EndOfProcessTests {
     @Test(
         "a process that observes and posts loses no post when it ends",
-        arguments: ["observe-post-return", "observe-post-exit", "observe-post-close-exit", "observe-post-flush-_exit"]
+        arguments: [
+            "observe-post-return", "observe-post-exit", "observe-post-exit-on-reading-thread",
+            "observe-post-close-exit",
+            "observe-post-flush-_exit",
+        ]
     )
     func endOfProcess(_ way: String) async throws {
         let bus = try PrivateBus()

@@ -1,172 +1,115 @@
 import NotifyCenterTestKit
-import Synchronization
 import Testing
 
 @testable import DBusTransport
 
-@Suite("A handler that waits for the bus on the reading thread")
+@Suite("A handler on the reading thread, which must not wait for the bus")
 struct WaitingHandlerTests {
-    private let rule = MatchRule(interface: "org.example.Ping")
+    private let ping = MatchRule(interface: "org.example.Ping")
+    private let pong = MatchRule(interface: "org.example.Pong")
 
-    private func ping() throws -> DBusMessage {
-        try .signal(path: "/a", interface: "org.example.Ping", member: "Ping")
+    private func signal(_ interface: String) throws -> DBusMessage {
+        try .signal(path: "/a", interface: interface, member: "Told")
     }
 
-    @Test("what arrives while a handler waits is bounded, in count and in bytes")
-    func deferredMessages() throws {
-        var deferred = DeferredMessages()
-        func isKept(_ bytes: Int) throws -> Bool { deferred.append(HeldMessage(try ping()), bytes: bytes) }
-        let areKept = try (0..<DeferredMessages.countLimit).map { try isKept($0 % 2) }
-        #expect(!areKept.contains(false))
-        #expect(try !isKept(0))
-        deferred.removeAll()
-        let size = DeferredMessages.byteLimit / 4
-        for _ in 0..<4 { #expect(try isKept(size)) }
-        #expect(try !isKept(1))
-        for _ in 0..<4 { #expect(deferred.popFirst() != nil) }
-        #expect(deferred.popFirst() == nil)
-        #expect(try isKept(size), "there is room again")
-        deferred.busLost()
-        #expect(deferred.isEmpty)
-        // While there is always one that waits, what was taken makes room, and is freed.
-        #expect(try isKept(size))
-        weak var taken: HeldMessage?
-        for _ in 0..<9 {
-            #expect(try isKept(size), "there is room for a second one")
-            taken = deferred.popFirst()
-            #expect(taken == nil, "it is freed")
-        }
-        #expect(!deferred.isEmpty)
-    }
-
-    @Test("signals that wait for the end of a handler when the bus is lost are counted")
-    func deferredInAnOutage() async throws {
+    @Test("a function that waits throws at once, and says what helps")
+    func waiting() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
-        let poster = try DBusConnection.open(bus.bus)
-        let silent = try DBusConnection.open(bus.bus)
-        let ended = Locked(false)
-        let object = try silent.export(
-            [
-                DBusInterface(
-                    "org.example.Silent",
-                    methods: [
-                        .init("Wait") { _ in
-                            try await Task.sleep(for: .seconds(600))
-                            return []
-                        }
-                    ]
-                )
-            ],
-            at: "/silent"
-        )
-        let name = try #require(silent.uniqueName)
-        let handler = connection.onSignal { [connection] message in
-            guard message.interface == "org.example.Ping" else { return }
-            let wait = { () throws(DBusError) in
-                _ = try connection.callAndWait(
-                    .methodCall(destination: name, path: "/silent", interface: "org.example.Silent", member: "Wait"),
-                    timeout: .seconds(600)
-                )
-            }
-            try? wait()
-            ended.withLock { $0 = true }
-        }
-        let lease = try await connection.addMatch(rule)
-        for _ in 0..<4 { try poster.send(try ping()) }
-        try await eventually("three wait") { connection.core.state.withLock { $0.deferred.count } == 3 }
-        bus.stop()
-        try await eventually("the handler goes on") { ended.withLock { $0 } }
-        #expect(connection.statistics.lostInOutages == 3)
-        #expect(connection.statistics.overflowed == 0)
-        withExtendedLifetime((lease, handler, object)) {}
-    }
-
-    @Test("a flush ends when the handlers have seen what came before, though one of them waits for the bus")
-    func flushBesideWaitingHandler() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
-        let server = try DBusConnection.open(bus.bus)
-        let replies = Locked<[CallReply]>([])
-        let object = try server.export(
-            [
-                DBusInterface(
-                    "org.example.Slow",
-                    methods: [.init("Wait", inOrder: { _, reply in replies.withLock { $0.append(reply) } })]
-                )
-            ],
-            at: "/slow"
-        )
-        let name = try #require(server.uniqueName)
-        let seen = Noted<Bool>()
-        let handler = connection.onSignal { [connection] message in
-            guard message.interface == "org.example.Ping" else { return }
-            seen.note(true)
-            guard seen.all.count == 1 else { return }
-            let wait = { () throws(DBusError) in
-                // Allowed here, where it waits for no handler.
-                try connection.flush()
-                _ = try connection.callAndWait(
-                    .methodCall(destination: name, path: "/slow", interface: "org.example.Slow", member: "Wait"),
-                    timeout: .seconds(600)
-                )
-            }
-            try? wait()
-        }
-        let lease = try await connection.addMatch(rule)
-        try connection.send(try ping())
-        try await eventually("the handler waits") { replies.withLock { $0.count } == 1 }
-        try connection.send(try ping())
-        /// How many pings the handler had seen when each flush ended.
-        let flushed = Noted<Int>()
-        let inTask = Task {
-            try await connection.flush()
-            flushed.note(seen.all.count)
-        }
-        let onOwnThread = Task {
-            await onThread {
-                let flush = { () throws(DBusError) in try connection.flush() }
-                if (try? flush()) != nil { flushed.note(seen.all.count) }
-            }
-        }
-        // The second ping and both answers.
-        try await eventually("the answers are there") {
-            connection.core.state.withLock { $0.deferred.count } == 3 || flushed.all.count == 2
-        }
-        #expect(flushed.all == [])
-        for reply in replies.withLock({ $0 }) { reply.send(.success([])) }
-        try await inTask.value
-        await onOwnThread.value
-        #expect(flushed.all == [2, 2])
-        withExtendedLifetime((lease, handler, object)) {}
-    }
-
-    @Test(
-        "a handler that registers while the bus stands still waits no longer than it wants",
-        .enabled(if: PrivateBus.Daemon.chosen == .daemon),
-        .timeLimit(.minutes(5))
-    )
-    func shortRegistration() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
-        // Nothing but the handler's time ends the wait.
-        connection.core.state.withLock { $0.ruleTimeout = .seconds(3600) }
-        let codes = Noted<DBusError.Code>()
-        let handler = connection.onSignal { [connection] message in
-            guard message.interface == "org.example.Ping" else { return }
-            bus.suspend()
+        let errors = Noted<DBusError?>()
+        @Sendable func note(_ body: () throws(DBusError) -> Void) {
             do throws(DBusError) {
-                _ = try connection.addMatch(MatchRule(interface: "org.example.Pong"), timeout: .milliseconds(100))
+                try body()
+                errors.note(nil)
             } catch {
-                codes.note(error.code)
+                errors.note(error)
             }
         }
-        let lease = try await connection.addMatch(rule)
-        try connection.send(try ping())
-        try await eventually("the wait ends") { codes.all == [.timedOut] }
-        bus.resume()
-        try await eventually("the rule is given back") { connection.statistics.matchRules == 1 }
+        connection.perform { [connection] in
+            note { () throws(DBusError) in try connection.flush(timeout: .seconds(600)) }
+            note { () throws(DBusError) in _ = try connection.callAndWait(try .busCall("GetId"), timeout: .seconds(600))
+            }
+            note { () throws(DBusError) in _ = try connection.addMatch(MatchRule(interface: "org.example.Pong")) }
+        }
+        try connection.reconnectOnReadingThread()
+        try await eventually("all have ended") { errors.all.count == 3 }
+        #expect(errors.all.map { $0?.code } == [.wouldDeadlock, .wouldDeadlock, .wouldDeadlock])
+        #expect(
+            errors.all.first??.description
+                == "could not call org.freedesktop.DBus.GetId: this thread reads the bus, and would wait for itself; "
+                + "observe with another delivery than .immediate, or call the async form in a task"
+        )
+        #expect(connection.statistics.matchRules == 0)
+    }
+
+    @Test("the last of many signals arrives, though a handler has tried to wait at the first")
+    func flood() async throws {
+        let bus = try PrivateBus()
+        let (connection, poster) = (try DBusConnection.open(bus.bus), try DBusConnection.open(bus.bus))
+        // This connection answers no call of an object that it does not read.
+        let silent = try DBusConnection.open(bus.bus)
+        let call = try DBusMessage.methodCall(
+            destination: try #require(silent.uniqueName),
+            path: "/silent",
+            interface: "org.example.Silent",
+            member: "Wait"
+        )
+        let (waited, heard) = (Noted<DBusError.Code>(), Noted<Bool>())
+        let handler = connection.onSignal { [connection] message in
+            if message.interface == "org.example.Pong" { heard.note(true) }
+            guard message.interface == "org.example.Ping", waited.all.isEmpty else { return }
+            do throws(DBusError) {
+                _ = try connection.callAndWait(call, timeout: .seconds(600))
+            } catch {
+                waited.note(error.code)
+            }
+        }
+        let leases = [try await connection.addMatch(ping), try await connection.addMatch(pong)]
+        for _ in 0..<70_000 { try poster.send(try signal("org.example.Ping")) }
+        try poster.send(try signal("org.example.Pong"))
+        try await eventually("the last one arrives", within: .seconds(60)) { heard.all == [true] }
+        #expect(waited.all == [.wouldDeadlock])
+        withExtendedLifetime((leases, handler, silent)) {}
+    }
+
+    @Test("a rule that is added in order is in force for what the handler sends next")
+    func addingInOrder() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        let (pongs, added) = (Noted<Bool>(), Noted<MatchRuleLease>())
+        let handler = connection.onSignal { [connection] message in
+            if message.interface == "org.example.Pong" { pongs.note(true) }
+            guard message.interface == "org.example.Ping" else { return }
+            let answer = { () throws(DBusError) in
+                added.note(
+                    try connection.addMatchInOrder(MatchRule(interface: "org.example.Pong")) { _ in pongs.note(false) }
+                )
+                try connection.send(try .signal(path: "/a", interface: "org.example.Pong", member: "Told"))
+            }
+            try? answer()
+        }
+        let lease = try await connection.addMatch(ping)
+        try connection.send(try signal("org.example.Ping"))
+        try await eventually("it is heard") { pongs.all == [true] }
         withExtendedLifetime((lease, handler)) {}
+    }
+
+    @Test("a rule that is added in order and refused later is told of, and kept")
+    func refusedInOrder() async throws {
+        let bus = try PrivateBus(.init(matchRulesPerConnection: 1))
+        let connection = try DBusConnection.open(bus.bus)
+        let (failures, added) = (Noted<DBusError.Code>(), Noted<MatchRuleLease>())
+        let lease = try await connection.addMatch(ping)
+        connection.perform { [connection] in
+            let add = { () throws(DBusError) in
+                try connection.addMatchInOrder(MatchRule(interface: "org.example.Pong")) { failures.note($0.code) }
+            }
+            if let lease = try? add() { added.note(lease) }
+        }
+        try await eventually("it is refused") { failures.all == [.limitsExceeded] }
+        #expect(connection.statistics.matchRules == 2)
+        #expect(connection.statistics.matchRulesNotInForce == 1)
+        withExtendedLifetime(lease) {}
     }
 
     @Test("a message's size is told without reading its arrays", arguments: [0, 1, 1000, 1_000_000])

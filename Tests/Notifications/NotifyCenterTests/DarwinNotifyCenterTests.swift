@@ -126,6 +126,34 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime((first, third)) {}
     }
 
+    // CF-D9
+    @Test("in an immediate handler what waits for the bus fails at once, and posts and registrations work")
+    func waitingInHandler() async throws {
+        let codes = Locked<[DBusError.Code?]>([])
+        let heard = Locked(0)
+        let kept = Locked<[NotificationObservation]>([])
+        @Sendable func note(_ body: () throws(DBusError) -> Void) {
+            do throws(DBusError) {
+                try body()
+                codes.withLock { $0.append(nil) }
+            } catch {
+                codes.withLock { $0.append(error.code) }
+            }
+        }
+        let observation = try await center.observe("n", delivery: .immediate) { [center] _ in
+            note { () throws(DBusError) in try center.flush(timeout: .seconds(600)) }
+            note { () throws(DBusError) in
+                let inner = try center.observe("inner") { _ in heard.withLock { $0 += 1 } }
+                kept.withLock { $0.append(inner) }
+            }
+            note { () throws(DBusError) in try center.post("inner") }
+        }
+        try center.post("n")
+        try await eventually("the inner observer hears the handler's post") { heard.withLock { $0 } == 1 }
+        #expect(codes.withLock { $0 } == [.wouldDeadlock, nil, nil])
+        withExtendedLifetime(observation) {}
+    }
+
     // CF-D3
     @Test("observers on one serial queue are called in the order of registration, post by post")
     func orderOnQueue() async throws {

@@ -75,57 +75,6 @@ struct FlushTests {
         observer.cancel()
     }
 
-    @Test("a handler that resumes and then waits for the bus does not swallow the flush", .timeLimit(.minutes(5)))
-    func resumingBeforeAWait() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
-        let center = DistributedNotifyCenter(connection: connection)
-        let darwin = DarwinNotifyCenter(connection: connection)
-        let observations = Locked<[NotificationObservation]>([])
-        let held = try await center.observe("held", suspensionBehavior: .hold) { _ in }
-        let go = try await darwin.observe("go", delivery: .immediate) { _ in
-            center.isSuspended = false
-            let other = try? darwin.observe("other") { _ in }
-            observations.withLock { $0 += [other].compactMap(\.self) }
-        }
-        center.isSuspended = true
-        try center.post("held")
-        try await eventually("it waits") { center.statistics.waiting == 1 }
-        // The center has its own connection, so that nothing else wakes the reading thread.
-        try DarwinNotifyCenter(connection: try DBusConnection.open(bus.bus)).post("go")
-        try await eventually("what waited comes") { held.counts.delivered == 1 }
-        withExtendedLifetime(go) {}
-    }
-
-    @Test("a connection that is closed while a handler waits for an answer ends its thread")
-    func closingDuringAWait() async throws {
-        let bus = try PrivateBus()
-        let connection = try DBusConnection.open(bus.bus)
-        let thread = Locked<String?>(nil)
-        let isOver = Locked(false)
-        let observation = try await DarwinNotifyCenter(connection: connection).observe("go", delivery: .immediate) {
-            _ in
-            let itself = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/thread-self")
-            thread.withLock { $0 = itself }
-            // Nobody answers.
-            let call = try? DBusMessage.methodCall(
-                destination: connection.uniqueName ?? "",
-                path: "/nowhere",
-                interface: "com.example.Nothing",
-                member: "Nothing"
-            )
-            if let call { _ = try? connection.callAndWait(call, timeout: .seconds(600)) }
-            isOver.withLock { $0 = true }
-        }
-        try DarwinNotifyCenter(bus: bus.bus).post("go")
-        try await eventually("the handler waits") { thread.withLock { $0 } != nil }
-        connection.close()
-        try await eventually("the wait is over") { isOver.withLock { $0 } }
-        let path = "/proc/\(thread.withLock { $0 } ?? "")"
-        try await eventually("the thread is gone") { !FileManager.default.fileExists(atPath: path) }
-        withExtendedLifetime((connection, observation)) {}
-    }
-
     // CF-S8, CF-S9
     @Test("a center that was suspended and resumed before its first observer delivers what a later suspension kept")
     func suspendedBeforeTheFirstObserver() async throws {

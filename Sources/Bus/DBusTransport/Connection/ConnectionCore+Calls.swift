@@ -10,21 +10,17 @@ final class PendingCall: Sendable {
     let deadline: ContinuousClock.Instant?
     /// Whether an answer after the deadline still counts. Then the waiter is called at the deadline, and again with the answer.
     let outlivesDeadline: Bool
-    /// Whether the answer counts only when the handlers have seen all that arrived before it, though one of them waits on the reading thread.
-    let waitsForHandlers: Bool
     let waiter: Waiter
 
     init(
         _ message: consuming DBusMessage,
         deadline: ContinuousClock.Instant?,
         outlivesDeadline: Bool = false,
-        waitsForHandlers: Bool = false,
         waiter: @escaping Waiter
     ) {
         self.message = message
         self.deadline = deadline
         self.outlivesDeadline = outlivesDeadline
-        self.waitsForHandlers = waitsForHandlers
         self.waiter = waiter
     }
 
@@ -52,12 +48,6 @@ struct PendingCalls {
         let serial = reply.replySerial
         guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
         return remove(serial)
-    }
-
-    /// Whether the reply answers a call that waits for the handlers.
-    func waitsForHandlers(_ reply: borrowing DBusMessage) -> Bool {
-        guard let call = calls[reply.replySerial], call.waitsForHandlers else { return false }
-        return reply.mayAnswer(call.message)
     }
 
     mutating func remove(_ serial: UInt32) -> PendingCall? {
@@ -140,7 +130,13 @@ extension ConnectionCore {
         call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
     }
 
-    /// Waits on this thread. The reading thread reads on meanwhile: it takes answers, and keeps everything else for afterwards, in order.
+    /// Refuses to wait on the reading thread, and in a forked child.
+    func checkWaiting(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        try checkProcess(attempted())
+        if isOnReadingThread { throw .onReadingThread(attempted()) }
+    }
+
+    /// Waits on this thread, which must not be the reading thread.
     ///
     /// - Parameters:
     ///   - deadline: when the wait ends in any case: the reading thread, which tells who is late, may be inside a handler that waits for
@@ -166,18 +162,8 @@ extension ConnectionCore {
         if let value = box.withLock({ $0 }) { return value }
         // A little later than the reading thread tells who is late: its word counts if it comes.
         let limit = deadline + .milliseconds(50)
-        guard isOnReadingThread else {
-            while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit
-            {}
-            return box.withLock { $0 } ?? late()
-        }
-        // The turns here may take the wake-up of a job.
-        defer { event.signal() }
-        while true {
-            turnInsideWait(until: limit) { box.withLock { $0 != nil } }
-            if let value = box.withLock({ $0 }) { return value }
-            if limit <= .now { return late() }
-        }
+        while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit {}
+        return box.withLock { $0 } ?? late()
     }
 
     /// Calls the bus itself.

@@ -38,7 +38,7 @@ struct Backoff {
 extension ConnectionCore {
     // MARK: Losing the bus
 
-    /// Called on the reading thread, once for each socket, also where a wait inside a handler and the loop around it both find it gone.
+    /// Called on the reading thread. A second call for the same socket has no effect.
     func lost(_ socket: BusSocket) {
         let (lost, ruleWaiters) = state.withLock { state -> (State?, [MatchRuleTable.Waiter]) in
             guard case .connected(let current) = state.phase, current === socket else { return (nil, []) }
@@ -47,7 +47,6 @@ extension ConnectionCore {
             state.backoff.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
-            state.deferred.busLost()
             _ = state.calls.removeAll()
             return (before, ruleWaiters)
         }
@@ -249,6 +248,7 @@ extension ConnectionCore {
     fileprivate func flushAtExit(by deadline: ContinuousClock.Instant) {
         guard !isForeign, hasSent.load(ordering: .relaxed) else { return }
         switch state.withLock({ $0.phase }) {
+        case .connected(let socket) where isOnReadingThread: socket.finish(by: deadline)
         case .connected:
             guard let call = try? DBusMessage.busCall("GetId") else { return }
             let (held, serial) = (HeldMessage(call), takeSerial())

@@ -8,67 +8,6 @@ final class HeldMessage: Sendable {
     init(_ message: consuming DBusMessage) { self.message = message }
 }
 
-/// Signals and calls that arrive while a handler on the reading thread waits for an answer, in order; and between them the answers to those
-/// who want what came before to be handled first. Bounded: a handler may wait for long, and others decide how much they send.
-struct DeferredMessages {
-    static let countLimit = 65_536
-    static let byteLimit = 32 * 1024 * 1024
-
-    /// What was taken is freed at once, also while the next ones keep this from ever being empty.
-    private var messages: [(message: HeldMessage?, bytes: Int)] = []
-    private var head = 0
-    private var bytes = 0
-    /// Those that found no room.
-    private(set) var dropped: UInt64 = 0
-    /// Those that waited when the bus was lost.
-    private(set) var lost: UInt64 = 0
-
-    var count: Int { messages.count - head }
-    var isEmpty: Bool { count == 0 }
-
-    /// - Returns: whether there was room.
-    mutating func append(_ message: HeldMessage, bytes size: Int) -> Bool {
-        guard count < Self.countLimit, bytes + size <= Self.byteLimit else { return false }
-        bytes += size
-        messages.append((message, size))
-        return true
-    }
-
-    /// Counts a message that found no room.
-    mutating func drop() { dropped += 1 }
-
-    /// The bus is lost, and with it those who sent what waits: the next bus gives their names to others.
-    mutating func busLost() {
-        // libdbus's own word of the loss has no sender.
-        lost += UInt64(
-            messages[head...].count { held in
-                held.message.map { $0.message.sender != nil && !$0.message.isAnswer } ?? false
-            }
-        )
-        removeAll()
-    }
-
-    mutating func popFirst() -> HeldMessage? {
-        guard head < messages.count else { return nil }
-        let first = messages[head].message.take()
-        bytes -= messages[head].bytes
-        head += 1
-        if head == messages.count {
-            removeAll()
-        } else if head >= 64, head * 2 >= messages.count {
-            messages.removeFirst(head)
-            head = 0
-        }
-        return first
-    }
-
-    mutating func removeAll() {
-        messages = []
-        head = 0
-        bytes = 0
-    }
-}
-
 // MARK: - The reading thread
 
 /// The one thread that reads a connection (architecture, D3): it polls the socket and an event descriptor, lets libdbus
@@ -94,7 +33,7 @@ extension ConnectionCore {
         ProcessExit.add(self)
         defer { ProcessExit.remove(self) }
         while true {
-            let turn = beginTurn(takesJobs: true)
+            let turn = beginTurn()
             for job in turn.jobs { job() }
             turn.tellExpired()
             // A job may have left the bus.
@@ -121,7 +60,7 @@ extension ConnectionCore {
         }
     }
 
-    private func beginTurn(takesJobs: Bool) -> Turn {
+    private func beginTurn() -> Turn {
         let generation = handlerGeneration.load(ordering: .acquiring)
         return state.withLock { state in
             var expired: [PendingCall] = []
@@ -129,10 +68,10 @@ extension ConnectionCore {
                 expired = state.calls.expired(at: .now)
                 state.alarm = state.calls.nextDeadline
             }
-            defer { if takesJobs { state.jobs = [] } }
+            defer { state.jobs = [] }
             return Turn(
                 phase: state.phase,
-                jobs: takesJobs ? state.jobs : [],
+                jobs: state.jobs,
                 alarm: state.alarm,
                 expired: expired,
                 scheduler: state.scheduler,
@@ -147,28 +86,8 @@ extension ConnectionCore {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
         let next = turn.scheduler?.carryOut()
-        sleepAndTransfer(socket, standing, until: [next, turn.alarm].compactMap(\.self).min())
-    }
-
-    /// One turn inside a wait on this very thread. What it delivers may be what is waited for, so it asks before it sleeps.
-    func turnInsideWait(until limit: ContinuousClock.Instant, _ isDone: () -> Bool) {
-        let turn = beginTurn(takesJobs: false)
-        turn.tellExpired()
-        // Where the bus is lost, the loss has answered all calls, and the wait is over.
-        guard case .connected(let socket) = turn.phase else { return }
-        let standing = deferAll(from: socket)
-        if isDone() { return }
-        guard standing.isConnected else { return lost(socket) }
-        sleepAndTransfer(socket, standing, until: turn.alarm.map { min($0, limit) } ?? limit)
-    }
-
-    /// An alarm that is advanced meanwhile wakes this up.
-    private func sleepAndTransfer(
-        _ socket: BusSocket,
-        _ standing: BusSocket.Standing,
-        until alarm: ContinuousClock.Instant?
-    ) {
-        let events = poll(standing, until: alarm)
+        // An alarm that is advanced meanwhile wakes this up.
+        let events = poll(standing, until: [next, turn.alarm].compactMap(\.self).min())
         if events != 0 { socket.transfer(events) }
     }
 
@@ -194,7 +113,7 @@ extension ConnectionCore {
     }
 
     func performJobs() {
-        let turn = beginTurn(takesJobs: true)
+        let turn = beginTurn()
         for job in turn.jobs { job() }
         turn.tellExpired()
     }
@@ -203,17 +122,13 @@ extension ConnectionCore {
 
     private func deliver(from socket: BusSocket, _ turn: inout Turn) -> BusSocket.Standing {
         while true {
-            if hasDeferred.load(ordering: .relaxed), let held = takeDeferred() {
-                handle(held.message, from: socket, &turn)
-                continue
-            }
             switch socket.next() {
             case .none(let standing): return standing
             case .message(let pointer, let last):
                 handle(DBusMessage(adopting: pointer), from: socket, &turn)
                 // The socket is not asked once more: what the message has set going sends by now, and this thread would wait for it.
                 // Whoever leaves something to do here wakes this thread.
-                if let last, !hasDeferred.load(ordering: .relaxed) { return last }
+                if let last { return last }
             }
         }
     }
@@ -223,51 +138,6 @@ extension ConnectionCore {
         case .methodReturn, .error: answer(message)
         case .signal, .methodCall: route(message, from: socket, &turn)
         case .unknown: break
-        }
-    }
-
-    private func deferAll(from socket: BusSocket) -> BusSocket.Standing {
-        while true {
-            switch socket.next() {
-            case .none(let standing): return standing
-            case .message(let pointer, _):
-                let message = DBusMessage(adopting: pointer)
-                switch message.kind {
-                case .methodReturn, .error: if !deferAnswer(message) { answer(message) }
-                // Descriptors stay open as long as their message is kept.
-                case .signal where message.hasDescriptors: break
-                case .signal, .methodCall:
-                    if message.hasDescriptors {
-                        dispatchCall(message, from: socket)
-                        continue
-                    }
-                    let size = message.size
-                    let held = HeldMessage(message)
-                    state.withLock { state in
-                        if !state.deferred.append(held, bytes: size) { state.deferred.drop() }
-                    }
-                    hasDeferred.store(true, ordering: .relaxed)
-                case .unknown: break
-                }
-            }
-        }
-    }
-
-    /// Keeps the answer to a call that waits for the handlers of all that came before; false where it is to be answered at once.
-    private func deferAnswer(_ message: borrowing DBusMessage) -> Bool {
-        let isDeferred = state.withLock { state in
-            guard state.calls.waitsForHandlers(message) else { return false }
-            return state.deferred.append(HeldMessage(message.sharedReference()), bytes: message.size)
-        }
-        if isDeferred { hasDeferred.store(true, ordering: .relaxed) }
-        return isDeferred
-    }
-
-    private func takeDeferred() -> HeldMessage? {
-        state.withLock { state in
-            let held = state.deferred.popFirst()
-            if state.deferred.isEmpty { hasDeferred.store(false, ordering: .relaxed) }
-            return held
         }
     }
 

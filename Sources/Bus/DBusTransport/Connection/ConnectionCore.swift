@@ -47,7 +47,6 @@ final class ConnectionCore: Sendable {
         weak var scheduler: (any CallScheduler)?
         var signalHandlers: [Listener] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
-        var deferred = DeferredMessages()
         /// What the reading thread is to do between messages.
         var jobs: [Job] = []
         /// Whether there is a reading thread. It ends with the connection.
@@ -83,8 +82,6 @@ final class ConnectionCore: Sendable {
     let handlerGeneration = Atomic<UInt>(0)
     /// The reading thread, as `pthread_self` has it; 0 while there is none.
     let readingThread = Atomic<UInt>(0)
-    /// Whether messages wait that arrived during a wait on the reading thread.
-    let hasDeferred = Atomic<Bool>(false)
     /// Whether the reading thread sleeps until the socket takes more, so that nobody need wake it for that.
     let awaitsRoom = Atomic<Bool>(false)
     /// Whether a message went out for which no answer vouches.
@@ -274,7 +271,6 @@ final class ConnectionCore: Sendable {
             state.objects = ObjectTable()
             state.scheduler = nil
             state.jobs = []
-            state.deferred.removeAll()
             _ = state.calls.removeAll()
             return before
         }

@@ -302,8 +302,7 @@ final class BusCenter: Sendable {
             matchRules: connection?.matchRules ?? 0,
             coveredMatchRules: connection?.coveredMatchRules ?? 0,
             matchRulesNotInForce: connection?.matchRulesNotInForce ?? 0,
-            reconnections: connection?.reconnections ?? 0,
-            unhandled: connection.map { $0.overflowed + $0.lostInOutages } ?? 0
+            reconnections: connection?.reconnections ?? 0
         )
     }
 }
@@ -332,9 +331,6 @@ public struct CenterStatistics: Sendable, Hashable {
     public let matchRulesNotInForce: Int
     /// How often the connection was restored after the bus was lost.
     public let reconnections: UInt64
-    /// Signals and calls that arrived while a handler waited for the bus on the reading thread, and were never handled: there were too many, or
-    /// the bus was lost meanwhile.
-    public let unhandled: UInt64
 }
 
 /// What a process posted last, by name: at most 32 names of at most 512 bytes. Pure.

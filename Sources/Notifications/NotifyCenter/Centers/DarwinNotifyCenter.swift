@@ -87,7 +87,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// then may lose it. An end by `_exit` or by a signal does not wait. A flush before the end makes sure that no post is lost.
     ///
     /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
-    ///   ``DBusError/Code/disconnected`` where there is none.
+    ///   ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/wouldDeadlock`` in a handler with immediate delivery.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
 
     /// As the blocking form, without holding a thread.

@@ -62,18 +62,35 @@ final class PostRoute: Sendable {
 
     // MARK: Registering
 
-    /// Has the posts on an interface sent to the connection. They are on return.
+    /// Has the posts on an interface sent to the connection. They are on return; but a handler on the reading thread does not
+    /// wait for bus and notifyd, and ``UnthrownFailures`` tells if they refuse.
     func lease(
         _ rule: MatchRule,
         on interface: String,
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> PostLease {
+        guard !connection.isOnReadingThread else { return try leaseInOrder(rule, on: interface, connection) }
         let isFiltered = try isFiltered(connection, by: deadline)
         let lease = try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now)
         guard isFiltered else { return PostLease(lease) }
         let use = use(interface)
         try relay([interface], connection, by: deadline)
+        return PostLease(lease, use)
+    }
+
+    private func leaseInOrder(
+        _ rule: MatchRule,
+        on interface: String,
+        _ connection: DBusConnection
+    ) throws(DBusError) -> PostLease {
+        let lease = try connection.addMatchInOrder(rule, fallback: .allPosts) { error in
+            // The restoration asks for the rule again, and tells of a refusal.
+            if error.code != .disconnected { UnthrownFailures.report(error, in: "observing in a handler") }
+        }
+        guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
+        let use = use(interface)
+        restore()
         return PostLease(lease, use)
     }
 

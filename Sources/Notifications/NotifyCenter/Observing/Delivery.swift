@@ -22,7 +22,8 @@ public struct Delivery: Sendable {
     public static let background = Delivery(kind: .background)
 
     /// On the thread that reads the bus, without a queue in between: the fastest, for handlers that return at once. A slow
-    /// one delays all others of the process.
+    /// one delays all others of the process. Such a handler may post and register; a function that waits for the bus throws
+    /// ``DBusError/Code/wouldDeadlock`` there (CF-D9).
     public static let immediate = Delivery(kind: .immediate)
 
     /// On the main queue, which runs in `dispatchMain()`, in a running main run loop, and in a program with an `async` main.

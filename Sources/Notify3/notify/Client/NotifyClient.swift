@@ -115,8 +115,8 @@ final class NotifyClient: Sendable {
     private func listen(by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
         if let connection = link.connection { return connection }
         let connection = try Self.connection()
-        // A bus that was never there fails the registration. An outage does not: see `lease`.
-        if connection.uniqueName == nil {
+        // A bus that was never there fails the registration. An outage does not: see `lease`. The reading thread sees to the connection itself.
+        if connection.uniqueName == nil, !connection.isOnReadingThread {
             do throws(DBusError) {
                 try connection.flush(timeout: deadline - .now)
             } catch  where error.code == .disconnected {
@@ -128,7 +128,8 @@ final class NotifyClient: Sendable {
         return connection
     }
 
-    /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12).
+    /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12). A handler
+    /// on the reading thread does not wait for the bus.
     private func lease(
         _ name: NotificationName,
         isOpen: Bool,
@@ -136,11 +137,19 @@ final class NotifyClient: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> NameLease {
         let rule = DarwinSignal.rule(name, from: NotifydProtocol.busName)
+        // The restoration asks for the rule again, and tells of a refusal. But the bus may be back already.
+        let report = { @Sendable (error: DBusError?) in
+            guard let error, error.code != .disconnected else { return }
+            UnthrownFailures.report(error, in: "a registration in a handler, or during an outage of the bus")
+        }
+        // Before the rule, so that the answer arrives before the posts.
+        if !isOpen { try link.findOwner(connection, self) }
         do throws(DBusError) {
             if isOpen { return .open(try Self.center.lease(name, by: deadline)) }
-            let lease = try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now)
-            try link.waitForOwner(connection, self, by: deadline)
-            return .reserved(lease)
+            if connection.isOnReadingThread {
+                return .reserved(try connection.addMatchInOrder(rule, fallback: .allPosts, failed: report))
+            }
+            return .reserved(try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now))
         } catch {
             guard error.code == .disconnected else {
                 // The status does not tell what to do.
@@ -149,13 +158,8 @@ final class NotifyClient: Sendable {
                 }
                 throw error
             }
-            let settled: @Sendable (DBusError?) -> Void = { error in
-                // The restoration asks for the rule again, and tells of a refusal. But the bus may be back already.
-                guard let error, error.code != .disconnected else { return }
-                UnthrownFailures.report(error, in: "a registration during an outage of the bus")
-            }
-            if isOpen { return .open(try Self.center.keepLease(name, settled: settled)) }
-            return .reserved(connection.keepMatch(rule, fallback: .allPosts, settled: settled))
+            if isOpen { return .open(try Self.center.keepLease(name, settled: report)) }
+            return .reserved(connection.keepMatch(rule, fallback: .allPosts, settled: report))
         }
     }
 

@@ -165,25 +165,14 @@ final class NotifydLink: Sendable {
         return owner == sender
     }
 
-    /// Returns when this process knows who notifyd is, for a registration whose posts count from notifyd alone. The rule that tells of changes
-    /// is in force.
-    func waitForOwner(
-        _ connection: DBusConnection,
-        _ client: NotifyClient,
-        by deadline: ContinuousClock.Instant
-    ) throws(DBusError) {
+    /// Asks who notifyd is, if this process does not know, for a registration whose posts count from notifyd alone. Does not wait: the answer
+    /// arrives before what the bus sends later. The rule that tells of changes is requested already.
+    func findOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
-        do throws(DBusError) {
-            found(
-                .success(try connection.callAndWait(question, timeout: deadline - .now)),
-                answering: presence.question,
-                client
-            )
-        } catch {
-            guard error.code == .refused else { throw error }
-            found(.failure(error), answering: presence.question, client)
+        connection.call(question) { [weak client] answer in
+            if let client { self.found(answer, answering: presence.question, client) }
         }
     }
 

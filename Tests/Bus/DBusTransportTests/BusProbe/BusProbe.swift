@@ -16,6 +16,10 @@ enum BusProbe {
         case "observe-post-exit":
             try observeAndPost(bus, count)
             exit(0)
+        case "observe-post-exit-on-reading-thread":
+            try observeAndPost(bus, count)
+            connection?.perform { exit(0) }
+            while true { pause() }
         case "observe-post-close-exit":
             try observeAndPost(bus, count)
             connection?.close()
