@@ -23,7 +23,7 @@ ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-pr
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
-.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench
+.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
 .PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -59,6 +59,7 @@ help:
 	@echo 'make test-fleet  100,000 devices over 100 connections, then 10,000 with one each, with a real MQTT server; DEVICES= CONNECTIONS= CERTIFIED='
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
 	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
+	@echo 'make fuzz       libFuzzer on the parsers of what strangers send; TARGET= (without: which there are) SECONDS=60'
 	@echo 'make test-packages  the Debian packages in a booted container: installed, used, upgraded, removed, purged'
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
 	@echo 'make install-notify, install-broker, install-console  one of its parts: notify(3), the broker of a shared device, its page for Cockpit'
@@ -290,6 +291,11 @@ ROWS ?=
 bench:
 	Benchmarks/run $(ROWS)
 
+# In a build of its own, with the modules instrumented. A crash names the command that replays it.
+fuzz:
+	$(call need,`make fuzz`,$(PROGRAM_PACKAGES))
+	@SWIFT='$(SWIFT)' FUZZ_INPUT='$(FUZZ_INPUT)' Fuzzing/run '$(TARGET)' '$(or $(SECONDS),60)'
+
 setup-docs:
 	$(call need,`make docs`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) cmark-gfm mandoc)
 
@@ -297,7 +303,7 @@ docs: setup-docs
 	@SWIFT=$(SWIFT) Documentation/build
 
 lint:
-	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources
+	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
 
 # What is installed has the Swift and C++ runtimes linked in, so that it needs no Swift, and is linked by lld of the Swift toolchain, because
 # gold cannot close all constants for writing (Packaging/constants.ld). Its addresses are chosen by the kernel at each start (PIE is the
@@ -409,4 +415,4 @@ notify-tool:
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench
+	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench Fuzzing/.build-fuzz

@@ -1,0 +1,32 @@
+import Glibc
+
+/// What a target does with one input. It returns for every input, however malformed; a trap is a finding, and so is a failed precondition.
+typealias FuzzTarget = @Sendable (_ input: [UInt8]) -> Void
+
+private let targets: [String: FuzzTarget] = [
+    "notifications": fuzzNotifications,
+    "reports": fuzzReports,
+    "json": fuzzJSON,
+    "http": fuzzHTTPRequests,
+    "tokens": fuzzTokens,
+    "metadata": fuzzProviderMetadata,
+    "configuration": fuzzConfiguration,
+    "profiles": fuzzProfiles,
+    "fleet": fuzzFleet,
+]
+
+/// Chosen by the environment, because libFuzzer reads the arguments.
+private let chosen: FuzzTarget = {
+    let name = getenv("FUZZ_TARGET").map { String(cString: $0) } ?? ""
+    guard let target = targets[name] else {
+        print("fuzz: FUZZ_TARGET is “\(name)”; set it to one of: \(targets.keys.sorted().joined(separator: " "))")
+        exit(2)
+    }
+    return target
+}()
+
+@_cdecl("LLVMFuzzerTestOneInput")
+public func testOneInput(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    chosen(Array(UnsafeBufferPointer(start: start, count: count)))
+    return 0
+}
