@@ -293,7 +293,7 @@ bench:
 
 # In a build of its own, with the modules instrumented. A crash names the command that replays it.
 fuzz:
-	$(call need,`make fuzz`,$(PROGRAM_PACKAGES))
+	$(call need,`make fuzz`,$(PROGRAM_PACKAGES) python3-venv)
 	@SWIFT='$(SWIFT)' FUZZ_INPUT='$(FUZZ_INPUT)' Fuzzing/run '$(TARGET)' '$(or $(SECONDS),60)'
 
 setup-docs:
