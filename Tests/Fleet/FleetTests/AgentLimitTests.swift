@@ -204,4 +204,14 @@ struct AgentLimitTests {
         let bytes = FleetEvent(.reported(report), source: "/fleet/clinic/ward-1", identifier: "1", time: 0).bytes
         #expect(try FleetEvent(parsing: bytes).message == .reported(report))
     }
+
+    @Test(
+        "a name with invisible characters keeps to its limit, and stays the same when it is read",
+        arguments: [1, 160, 300]
+    )
+    func invisibleCharactersInName(count: Int) {
+        let name = DeviceReport.name(String(repeating: "\u{7F}", count: count) + String(repeating: "a", count: 100))
+        #expect(name.utf8.count <= 160)
+        #expect(DeviceReport.name(name) == name)
+    }
 }

@@ -143,16 +143,18 @@ package struct DeviceReport: Sendable, Hashable {
     /// What an app is called in reports: the broker's key of it. An app without a manifest chooses its own, of 770 characters at the most, some of
     /// which no text can hold: what is longer is cut, and gets a number by which it differs from others that begin alike.
     package static func name(_ key: String) -> String {
-        guard key.utf8.count > longestName else { return key.printable(longestName) }
+        // The sign for an invisible character has more bytes than some of those characters: what is cut is the printable form.
+        let shown = key.printable(.max)
+        guard shown.utf8.count > longestName else { return shown }
         // FNV-1a. Whoever makes two names alike is shown twice under one name, and both debts count.
         let sum = key.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
         var (name, bytes) = (String.UnicodeScalarView(), 0)
-        for scalar in key.unicodeScalars {
+        for scalar in shown.unicodeScalars {
             bytes += UTF8.width(scalar)
             guard bytes <= longestName - 20 else { break }
             name.append(scalar)
         }
-        return "\(String(name).printable(longestName))…\(String(sum, radix: 16))"
+        return "\(String(name))…\(String(sum, radix: 16))"
     }
 
     /// The same with less in it, where it would be larger than a message may be: without ways of apps, then with fewer names of those that owe, which
