@@ -4,16 +4,9 @@ import PackageDescription
 
 /// A module of the product, compiled here with the fuzzer's instrumentation. `Modules` is a link to the product's `Sources`: in one package the
 /// harness sees what is `package`, and a product for each internal module is not needed.
-func module(
-    _ path: String,
-    _ dependencies: Target.Dependency...,
-    sources: [String]? = nil,
-    as name: String? = nil
-)
-    -> Target
-{
+func module(_ path: String, _ dependencies: Target.Dependency...) -> Target {
     let folder = String(path.split(separator: "/").last ?? "")
-    return .target(name: name ?? folder, dependencies: dependencies, path: "Modules/\(path)", sources: sources)
+    return .target(name: folder, dependencies: dependencies, path: "Modules/\(path)")
 }
 
 func systemModule(_ path: String, _ pkgConfig: String) -> Target {
@@ -47,40 +40,15 @@ let package = Package(
             "DBusTransport",
             "Cryptography"
         ),
-        // The parser of the logout listener alone: what surrounds it needs a socket.
-        module("Identity/OrganisationIdentity/Logout", sources: ["ReceivedRequest.swift"], as: "LogoutRequests"),
+        module("Identity/HTTPListening", "DBusTransport"),
         module("Broker/DeviceConfiguration", "DBusTransport", "Identity", "StrictJSON"),
         module("Broker/ProfileConversion", "DeviceConfiguration", "DBusTransport"),
-        module("Broker/CommandParts", "Identity", "SharedDevice"),
-        module(
-            "Adapters/AppAdapters",
-            "DeviceConfiguration",
-            "SharedDevice",
-            "CLinux",
-            "NotifyCenter",
-            "DBusTransport"
-        ),
-        systemModule("SignIn/CQRCode", "libqrencode"),
-        module(
-            "SignIn/SignInPrompt",
-            "CommandParts",
-            "CQRCode",
-            "Identity",
-            "AppAdapters",
-            "StrictJSON",
-            "DeviceConfiguration",
-            "SharedDevice",
-            "CLinux",
-            "NotifyCenter",
-            "DBusTransport"
-        ),
         module("Fleet/Fleet", "StrictJSON"),
         .executableTarget(
             name: "fuzz",
             dependencies: [
                 "CDBus", "DBusTransport", "NotifydProtocol", "NotifyCenter", "StrictJSON", "JSONWebSignature",
-                "HTTPClient",
-                "OpenIDConnect", "LogoutRequests", "SignInPrompt", "DeviceConfiguration", "ProfileConversion", "Fleet",
+                "HTTPClient", "HTTPListening", "OpenIDConnect", "DeviceConfiguration", "ProfileConversion", "Fleet",
             ]
         ),
     ],
