@@ -135,10 +135,27 @@ private struct ListenerLoop {
         case draining(left: Int)
     }
 
+    /// The other end's address, without its port.
+    private struct Peer: Hashable {
+        var (high, low): (UInt64, UInt64) = (0, 0)
+
+        init(_ address: sockaddr_storage) {
+            withUnsafeBytes(of: address) { bytes in
+                switch CInt(address.ss_family) {
+                case AF_INET: low = UInt64(bytes.load(fromByteOffset: 4, as: UInt32.self))
+                case AF_INET6:
+                    (high, low) = (
+                        bytes.load(fromByteOffset: 8, as: UInt64.self), bytes.load(fromByteOffset: 16, as: UInt64.self)
+                    )
+                default: break
+                }
+            }
+        }
+    }
+
     private struct Connection {
         let descriptor: CInt
-        /// The other end's address, without its port.
-        let peer: [UInt8]
+        let peer: Peer
         var phase: Phase
         var deadline: ContinuousClock.Instant?
 
@@ -223,7 +240,7 @@ private struct ListenerLoop {
         if let end = pausedUntil, end <= .now { pausedUntil = nil }
         let numbers = Array(connections.keys)
         // Without room, further clients wait in the kernel's queue.
-        let hasRoom = pausedUntil == nil && (connections.count < limits.connections || firstToGo != nil)
+        let hasRoom = pausedUntil == nil && isOpen
         var watched = [
             pollfd(fd: mailbox.descriptor, events: Int16(POLLIN), revents: 0),
             pollfd(fd: hasRoom ? listener : -1, events: Int16(POLLIN), revents: 0),
@@ -239,6 +256,11 @@ private struct ListenerLoop {
         if watched[1].revents != 0 { for _ in 0..<Self.acceptedAtOnce where !accept() { break } }
     }
 
+    /// Whether there is a place for another client, or one that is given to it.
+    private var isOpen: Bool {
+        connections.count < limits.connections || connections.values.contains { $0.yields != nil }
+    }
+
     /// The connection that gives its place to the next client: of the peer with the most places, so that a flood from one address takes no place of
     /// another one; the oldest of those.
     private var firstToGo: UInt64? {
@@ -251,7 +273,7 @@ private struct ListenerLoop {
 
     /// - Returns: whether there may be further connections.
     private mutating func accept() -> Bool {
-        guard connections.count < limits.connections || firstToGo != nil else { return false }
+        guard isOpen else { return false }
         var (storage, length) = (sockaddr_storage(), socklen_t(MemoryLayout<sockaddr_storage>.size))
         let descriptor = withUnsafeMutablePointer(to: &storage) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.accept(listener, $0, &length) }
@@ -271,23 +293,13 @@ private struct ListenerLoop {
         lastNumber += 1
         connections[lastNumber] = Connection(
             descriptor: descriptor,
-            peer: Self.address(storage),
+            peer: Peer(storage),
             phase: .reading(RequestParser()),
             deadline: .now + limits.patience
         )
         // A request that is there already cannot lose its place to the next client.
         proceed(lastNumber)
         return true
-    }
-
-    private static func address(_ storage: sockaddr_storage) -> [UInt8] {
-        withUnsafeBytes(of: storage) { bytes in
-            switch CInt(storage.ss_family) {
-            case AF_INET: Array(bytes[4..<8])
-            case AF_INET6: Array(bytes[8..<24])
-            default: []
-            }
-        }
     }
 
     private mutating func pause(_ reason: String) {
