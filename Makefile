@@ -109,16 +109,21 @@ simulate-mutants:
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy.
 test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
-# What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider.
+# What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider,
+# a wait of 25 s that C programs cannot shorten, and of Firefox what is tested with Chromium too.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
+LONG_TESTS := $(LONG_TESTS)|NotifyTests\.OutageTests/aStoppedBusIsWaitedFor|FirefoxTests/(cookies|closed|guarded)
 HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
 	$(DEBUG_BUILD) --build-tests
 
+# The Python clients' tests wait for processes as the others do, so they run at the same time; what they say is printed at the end.
 test: build-tests
-	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'
-	BUILD=$$($(SWIFT) build --show-bin-path) Tests/clients-check
+	@clients=$$(mktemp); trap 'rm -f "$$clients"' EXIT; build=$$($(SWIFT) build --show-bin-path); \
+	BUILD=$$build Tests/clients-check >"$$clients" 2>&1 & \
+	$(SWIFT) test --skip-build --disable-xctest --skip '$(LONG_TESTS)|$(HOSTILE_TESTS)'; status=$$?; \
+	wait $$! || status=1; cat "$$clients"; exit $$status
 	@if command -v node >/dev/null; then node --test Tests/Console/values.test.mjs >/dev/null; else echo 'not tested without node: the console’s values'; fi
 
 # Every test that needs no booted machine and nothing from PyPI.
