@@ -194,7 +194,7 @@ extension DBusMessage {
     }
 
     /// Whether file descriptors came with the message.
-    var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
+    package var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
     private static func size(_ iterator: inout DBusMessageIter) -> Int {
         var sum = 0

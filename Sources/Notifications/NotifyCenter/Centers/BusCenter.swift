@@ -229,6 +229,12 @@ final class BusCenter: Sendable {
         return link.route.keep(.posts(on: interface), on: interface, link.connection, settled: settled)
     }
 
+    /// Throws the remedy if a sandbox keeps notifyd's posts away.
+    func checkNotifyd(by deadline: ContinuousClock.Instant) throws(DBusError) {
+        let link = try link()
+        try link.route.checkNotifyd(link.connection, by: deadline)
+    }
+
     /// Whether a sandbox keeps posts away, and notifyd does not relay them.
     var isOutOfReach: Bool { state.withLock { $0.link?.route.isFilteredInVain } ?? false }
 

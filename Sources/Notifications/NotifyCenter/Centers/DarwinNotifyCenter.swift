@@ -169,6 +169,11 @@ public final class DarwinNotifyCenter: Sendable {
     /// Whether a sandbox keeps the posts of other processes away, and notifyd does not relay them.
     package var isOutOfReach: Bool { center.isOutOfReach }
 
+    /// Throws the remedy if a sandbox keeps notifyd's posts away.
+    package func checkNotifyd(by deadline: ContinuousClock.Instant) throws(DBusError) {
+        try center.checkNotifyd(by: deadline)
+    }
+
     /// The post that a signal is; `nil` for any other signal.
     package func received(_ message: borrowing DBusMessage) -> DarwinSignal? { center.post(message) }
 

@@ -21,6 +21,9 @@ final class PostRoute: Sendable {
         var relay: String?
         /// Keeps this informed of the bus.
         var events: Observation?
+        /// Whether a thread registers everything anew, and whether it has to begin again afterwards.
+        var isRestoring = false
+        var isRestorationWanted = false
         /// Keeps this informed of notifyd.
         var owners: (signals: Observation, lease: MatchRuleLease)?
     }
@@ -89,6 +92,7 @@ final class PostRoute: Sendable {
             if error.code != .disconnected { UnthrownFailures.report(error, in: "observing in a handler") }
         }
         guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
+        watchBus(connection)
         let use = use(interface)
         restore()
         return PostLease(lease, use)
@@ -129,7 +133,9 @@ final class PostRoute: Sendable {
         let lease = connection.keepMatch(rule, fallback: .allPosts, settled: settled)
         guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
         watchBus(connection)
-        return PostLease(lease, use(interface))
+        let use = use(interface)
+        restore()
+        return PostLease(lease, use)
     }
 
     /// A registered interface; its end tells notifyd.
@@ -171,13 +177,23 @@ final class PostRoute: Sendable {
     /// Whether it is, and notifyd does not relay.
     var isFilteredInVain: Bool { state.withLock { $0.isFiltered == true && $0.relay == nil } }
 
+    /// Throws the remedy if a proxy filters the bus and lets nothing through to notifyd: its own posts do not arrive either.
+    func checkNotifyd(_ connection: DBusConnection, by deadline: ContinuousClock.Instant) throws(DBusError) {
+        guard try isFiltered(connection, by: deadline) else { return }
+        do throws(DBusError) {
+            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now))
+        } catch {
+            throw explained(error)
+        }
+    }
+
     private func isFiltered(
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
         if let known = state.withLock({ $0.isFiltered }) { return known }
         let isOwn = try isOwn(connection, by: deadline)
-        let isFiltered = isOwn ? false : try Self.dropsBroadcasts(bus)
+        let isFiltered = isOwn ? false : try dropsBroadcasts(by: deadline)
         if isFiltered {
             watchBus(connection)
             watchNotifyd(connection)
@@ -229,19 +245,32 @@ final class PostRoute: Sendable {
     }
 
     /// Whether a broadcast of one new connection does not arrive at another that asks for it.
-    private static func dropsBroadcasts(_ bus: Bus) throws(DBusError) -> Bool {
+    private func dropsBroadcasts(by deadline: ContinuousClock.Instant) throws(DBusError) -> Bool {
         let interface = "org.notifycenter.Probe1"
-        let (sender, receiver) = (try DBusConnection.open(bus), try DBusConnection.open(bus))
+        let (sender, receiver): (DBusConnection, DBusConnection)
+        do throws(DBusError) {
+            (sender, receiver) = (try DBusConnection.open(bus), try DBusConnection.open(bus))
+        } catch  where error.code == .noBus {
+            // It was there a moment ago: a registration is kept in an outage.
+            throw DBusError(
+                .disconnected,
+                message: error.message,
+                attempted: "find out whether a proxy filters the bus"
+            )
+        }
         let name = sender.uniqueName
         let hasArrived = Locked(false)
         let token = receiver.onSignal { message in
             if message.interface == interface, message.sender == name { hasArrived.withLock { $0 = true } }
         }
-        let lease: MatchRuleLease = try receiver.addMatch(MatchRule(signalFrom: name, interface: interface))
+        let lease: MatchRuleLease = try receiver.addMatch(
+            MatchRule(signalFrom: name, interface: interface),
+            timeout: deadline - .now
+        )
         try sender.send(.signal(path: "\(WireNotification.path)", interface: interface, member: "Probe"))
         // The bus has it, and then the receiver has all that the bus has sent before its answer.
-        try sender.flush()
-        try receiver.flush()
+        try sender.flush(timeout: deadline - .now)
+        try receiver.flush(timeout: deadline - .now)
         withExtendedLifetime((token, lease)) {}
         return !hasArrived.withLock { $0 }
     }
@@ -315,22 +344,62 @@ final class PostRoute: Sendable {
         restore()
     }
 
-    /// Has notifyd relay everything that is registered, on a thread of its own.
+    /// Has notifyd relay everything that is registered, on a thread of its own: one at a time, however often this is called.
     private func restore() {
+        let isBeginning = state.withLock { state in
+            defer { state.isRestoring = true }
+            state.isRestorationWanted = true
+            return !state.isRestoring
+        }
+        guard isBeginning else { return }
         DispatchQueue(label: "org.notifycenter.route").async { [weak self] in
-            guard let self, let connection, !state.withLock({ $0.uses.isEmpty }) else { return }
-            do throws(DBusError) {
-                let deadline = ContinuousClock.now + .seconds(25)
-                guard try isFiltered(connection, by: deadline) else { return }
-                let interfaces = state.withLock { Array($0.uses.keys) }
-                try relay(interfaces, connection, by: deadline)
-            } catch {
-                // The next restoration, or the next notifyd, is asked again.
-                guard error.code != .disconnected, error.code != .closed, error.code != .noBus else { return }
-                UnthrownFailures.report(error, in: "registering anew with notifyd")
+            while let self,
+                state.withLock({ state in
+                    defer { state.isRestorationWanted = false }
+                    state.isRestoring = state.isRestorationWanted
+                    return state.isRestoring
+                })
+            {
+                restoreOnce()
             }
         }
     }
+
+    /// How many interfaces are registered with one call: notifyd takes 256 KiB of a call.
+    private static let interfacesOfCall = 500
+
+    private func restoreOnce() {
+        guard let connection else { return }
+        var rest = state.withLock { Array($0.uses.keys)[...] }
+        guard !rest.isEmpty else { return }
+        do throws(DBusError) {
+            guard try isFiltered(connection, by: .now + Self.patience) else { return }
+            while !rest.isEmpty {
+                let some = Array(rest.prefix(Self.interfacesOfCall))
+                rest = rest.dropFirst(some.count)
+                do throws(DBusError) {
+                    try relay(some, connection, by: .now + Self.patience)
+                } catch  where error.code == .refused && !NotifydProtocol.isAbsent(error) {
+                    // One that notifyd refuses does not keep the others away.
+                    for interface in some { try relayAlone(interface, connection) }
+                }
+            }
+        } catch {
+            // The next restoration, or the next notifyd, is asked again.
+            guard error.code != .disconnected, error.code != .closed, error.code != .noBus else { return }
+            UnthrownFailures.report(error, in: "registering anew with notifyd")
+        }
+    }
+
+    private func relayAlone(_ interface: String, _ connection: DBusConnection) throws(DBusError) {
+        do throws(DBusError) {
+            try relay([interface], connection, by: .now + Self.patience)
+        } catch  where error.code == .refused && !NotifydProtocol.isAbsent(error) {
+            UnthrownFailures.report(error, in: "registering \(interface) anew with notifyd")
+        }
+    }
+
+    private static let patience = Duration.seconds(25)
 
     // MARK: Receiving, on the reading thread
 

@@ -53,13 +53,6 @@ enum DaemonInterface {
     }
 }
 
-/// What waits for its turn.
-enum Work: Sendable {
-    case call(IncomingWork)
-    /// For the connection that it waits for.
-    case post(RelayedPost)
-}
-
 /// A call that is to be carried out. Its arguments are read when its turn comes.
 ///
 /// A class, because it goes from queue to queue, and a copy of a value with five references costs as much as a call's own work.
@@ -84,7 +77,7 @@ extension MethodFailure {
 }
 
 extension NotifydProtocol.Method {
-    var kind: Arrivals<Work>.Kind {
+    var kind: Arrivals<IncomingWork>.Kind {
         switch self {
         case .report: .report
         case .enter, .leave: .registration

@@ -7,7 +7,7 @@ extension DaemonService {
     func receive(_ work: IncomingWork) {
         figures.calls[work.method, default: 0] += 1
         let (bytes, user) = (work.reply.callBytes, user(of: work.sender))
-        arrivals.called(.call(work), work.method.kind, bytes: bytes, by: work.sender, user: user)
+        arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
     }
 
     /// A connection is gone.
@@ -18,8 +18,8 @@ extension DaemonService {
         proceedRounds()
     }
 
-    /// Carries out the next steps, one more than there are users who wait; then the thread reads again. Returns the time of the next turn;
-    /// `nil` where nothing waits.
+    /// Carries out the next steps and sends the next relayed posts, of each one more than there are users who wait; then the thread reads
+    /// again. Returns the time of the next turn; `nil` where nothing waits.
     func proceed() -> ContinuousClock.Instant? {
         let now = ContinuousClock.now
         for _ in 0...arrivals.waitingUsers {
@@ -27,25 +27,29 @@ extension DaemonService {
             guard let step else { break }
             carryOut(step)
         }
-        let next = arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) }
-        let look = unread.askBus { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") }
-        guard let next, let look else { return next ?? look }
-        return min(next, look)
+        for _ in 0...posts.users {
+            guard let (post, receiver) = posts.next(now: now, pace: { state.limits(ofUser: $0).pace }) else { break }
+            send(post, to: receiver)
+        }
+        let times = [
+            arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) },
+            posts.timeOfNext(now: now) { state.limits(ofUser: $0).pace },
+            unread.askBus { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") },
+        ]
+        return times.compactMap(\.self).min()
     }
 
-    private func carryOut(_ step: Arrivals<Work>.Step) {
+    private func carryOut(_ step: Arrivals<IncomingWork>.Step) {
         switch step {
         case .identify(let connection):
             self.connection.askCredentials(of: connection) { answer in
                 self.assumeIsolated { $0.identified(connection, answer) }
             }
-        case .call(.call(let work), of: _): carryOut(work)
-        case .call(.post(let post), of: let connection): send(post, to: connection)
-        case .superseded(.call(let work)): work.succeed()
-        case .refuse(.call(let work)): refuse(work, Self.tooMuchWaits)
-        case .refuseUnknown(.call(let work)):
+        case .call(let work, of: _): carryOut(work)
+        case .superseded(let work): work.succeed()
+        case .refuse(let work): refuse(work, Self.tooMuchWaits)
+        case .refuseUnknown(let work):
             refuse(work, Refusal(.notAuthorized, "the bus does not say who the caller is"))
-        case .superseded(.post), .refuse(.post), .refuseUnknown(.post): figures.dropped += 1
         case .askToReport(let connection): send(.tell, [.uint64(0)], to: connection)
         case .departure(of: let connection):
             state.gone(connection)

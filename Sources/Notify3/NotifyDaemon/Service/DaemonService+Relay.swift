@@ -20,8 +20,8 @@ final class RelayedPost: Sendable {
     }
 }
 
-// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user, as a call of
-// that user, and counts for the same limits.
+// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user, whose posts have
+// as much room as its calls, and the same pace.
 extension DaemonService {
     /// The largest post that is relayed. Receivers take none that is larger.
     private static let largestPost = 2 << 20
@@ -41,6 +41,7 @@ extension DaemonService {
         }
         let pending = Locked((count: interfaces.count, error: DBusError?.none))
         guard !interfaces.isEmpty else { return work.succeed() }
+        let new = interfaces.filter { !relays.has($0, for: sender) }
         for interface in interfaces {
             let lease = connection.keepMatch(.posts(on: interface), fallback: .allPosts) { error in
                 let last = pending.withLock { pending in
@@ -53,7 +54,7 @@ extension DaemonService {
                 work.refuse(Refusal(.limitsExceeded, "\(error)"))
                 self.connection.perform {
                     self.assumeIsolated { service in
-                        for interface in interfaces { service.relays.end(interface, for: sender) }
+                        for interface in new { service.relays.end(interface, for: sender) }
                     }
                 }
             }
@@ -63,7 +64,9 @@ extension DaemonService {
 
     /// A post arrives.
     func relay(_ message: borrowing DBusMessage) {
-        guard !relays.isIdle, !message.isDirected, let poster = message.sender, poster != connection.uniqueName,
+        // Descriptors of others would use up notifyd's.
+        guard !relays.isIdle, !message.isDirected, !message.hasDescriptors, let poster = message.sender,
+            poster != connection.uniqueName,
             message.has(path: "/org/notifycenter", member: "Posted"), let interface = message.interface
         else { return }
         let receivers = relays.receivers(of: interface, postedBy: poster)
@@ -88,14 +91,14 @@ extension DaemonService {
     /// Has a post wait for its turn. A receiver without room for it is paused. Afterwards it gets this post, if it is one
     /// of the Darwin center, whose observers hear at least one post after the last.
     private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
-        let limit = state.limits(ofUser: user).waiting
-        if reads(receiver), arrivals.hasRoom(for: post.bytes, of: receiver, user, limit) {
-            return arrivals.called(.post(post), .other, bytes: post.bytes, by: receiver, user: user)
+        guard state.clients[receiver] != nil else { return }
+        if reads(receiver), posts.hasRoom(for: post.bytes, of: user, within: state.limits(ofUser: user).waiting) {
+            return posts.append(post, bytes: post.bytes, to: receiver, of: user)
         }
         figures.dropped += 1
         let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
         if relays.pauses.isEmpty { endPausesLater() }
-        relays.pause(interface, for: receiver, owing: isOwed ? post : nil)
+        relays.pause(interface, for: receiver, owing: isOwed ? post : nil, bytes: post.bytes)
     }
 
     private func endPausesLater() {
@@ -111,7 +114,7 @@ extension DaemonService {
             guard let user = user(of: pause.connection), reads(pause.connection) else { continue }
             let limit = state.limits(ofUser: user).waiting
             let half = WaitingCalls(calls: limit.calls / 2, bytes: limit.bytes / 2)
-            guard arrivals.hasRoom(for: 0, of: pause.connection, user, half) else { continue }
+            guard posts.hasRoom(for: 0, of: user, within: half) else { continue }
             let owed = relays.owed(pause)
             let lease = connection.keepMatch(.posts(on: pause.interface), fallback: .allPosts) { _ in
                 guard let owed else { return }
@@ -126,6 +129,8 @@ extension DaemonService {
 
     /// A post has its turn.
     func send(_ post: RelayedPost, to connection: String) {
+        // The receiver may be gone meanwhile.
+        guard state.clients[connection] != nil else { return }
         do throws(DBusError) {
             try self.connection.send(try post.message(to: connection))
             sent(post.bytes, to: connection)

@@ -30,8 +30,9 @@ package actor DaemonService {
     let center: DarwinNotifyCenter
     var state: DaemonState
     var figures = Figures()
-    var arrivals = Arrivals<Work>()
+    var arrivals = Arrivals<IncomingWork>()
     var relays = RelayTable<MatchRuleLease, RelayedPost>()
+    var posts = WaitingPosts<RelayedPost>()
     var rounds = Rounds<ListWaiter>()
     /// What callers have not read.
     nonisolated let unread: UnreadAnswerGuard

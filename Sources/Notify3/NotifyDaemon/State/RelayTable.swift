@@ -9,11 +9,17 @@ import NotifydProtocol
 struct RelayTable<Rule, Post> {
     /// How many interfaces a connection may have, and all connections of a user. An interface has 255 bytes at most.
     static var limits: (connection: Int, user: Int) { (4096, 16_384) }
+    /// The longest interface that D-Bus has, in bytes.
+    private static var longestInterface: Int { 255 }
+    /// The bytes of the posts that all connections of a user may be owed.
+    static var mostOwedBytes: Int { 1 << 20 }
+    /// About what a message takes beside its bytes.
+    static var bytesOfMessage: Int { 1024 }
 
     private enum Standing {
         case active(Rule)
         /// The post is sent at the end of the pause.
-        case paused(Post?)
+        case paused(Post?, bytes: Int)
     }
 
     private struct Receiver {
@@ -30,6 +36,7 @@ struct RelayTable<Rule, Post> {
     /// The connections that are not paused, by interface.
     private var connections: [String: Set<String>] = [:]
     private var counts: [UInt32: Int] = [:]
+    private var owedBytes: [UInt32: Int] = [:]
     private(set) var pauses: Set<Pause> = []
 
     /// Whether no connection gets any posts.
@@ -39,10 +46,11 @@ struct RelayTable<Rule, Post> {
     ///
     /// - Throws: `invalidRequest`, `limitsExceeded`; then nothing has changed.
     func check(_ interfaces: [String], for connection: String, of user: UInt32) throws(Refusal) {
-        for interface in interfaces where RelayedCenter(interface: interface) == nil {
+        for interface in interfaces
+        where RelayedCenter(interface: interface) == nil || interface.utf8.count > Self.longestInterface {
             throw Refusal(
                 .invalidRequest,
-                "\(String(interface.prefix(255)).quotedOnOneLine) is no interface of notifications"
+                "\(String(interface.prefix(Self.longestInterface)).quotedOnOneLine) is no interface of notifications"
             )
         }
         let present = receivers[connection]?.interfaces ?? [:]
@@ -56,8 +64,14 @@ struct RelayTable<Rule, Post> {
         }
     }
 
+    /// Whether a connection gets the posts on this interface, or is paused on it.
+    func has(_ interface: String, for connection: String) -> Bool {
+        receivers[connection]?.interfaces[interface] != nil
+    }
+
     /// From here on, the connection gets the posts on this interface.
     mutating func begin(_ interface: String, _ rule: Rule, for connection: String, of user: UInt32) {
+        forgetOwed(interface, connection)
         let before = receivers[connection, default: Receiver(user: user)].interfaces
             .updateValue(.active(rule), forKey: interface)
         pauses.remove(Pause(connection: connection, interface: interface))
@@ -66,6 +80,7 @@ struct RelayTable<Rule, Post> {
     }
 
     mutating func end(_ interface: String, for connection: String) {
+        forgetOwed(interface, connection)
         guard let user = receivers[connection]?.user,
             receivers[connection]?.interfaces.removeValue(forKey: interface) != nil
         else { return }
@@ -90,18 +105,29 @@ struct RelayTable<Rule, Post> {
 
     /// Ends the use of the rule until ``begin(_:_:for:of:)``.
     ///
-    /// - Parameter post: what the connection gets at the end of the pause.
-    mutating func pause(_ interface: String, for connection: String, owing post: Post?) {
-        guard case .active = receivers[connection]?.interfaces[interface] else { return }
-        receivers[connection]?.interfaces[interface] = .paused(post)
+    /// - Parameter post: what the connection gets at the end of the pause, if its user may be owed so many bytes more.
+    mutating func pause(_ interface: String, for connection: String, owing post: Post?, bytes: Int) {
+        guard let receiver = receivers[connection], case .active = receiver.interfaces[interface] else { return }
+        let (bytes, owed) = (bytes + Self.bytesOfMessage, owedBytes[receiver.user] ?? 0)
+        let isOwed = post != nil && owed + bytes <= Self.mostOwedBytes
+        if isOwed { owedBytes[receiver.user] = owed + bytes }
+        receivers[connection]?.interfaces[interface] = .paused(isOwed ? post : nil, bytes: isOwed ? bytes : 0)
         pauses.insert(Pause(connection: connection, interface: interface))
         withdraw(connection, from: interface)
     }
 
     /// What a connection gets at the end of its pause.
     func owed(_ pause: Pause) -> Post? {
-        guard case .paused(let post) = receivers[pause.connection]?.interfaces[pause.interface] else { return nil }
+        guard case .paused(let post, _) = receivers[pause.connection]?.interfaces[pause.interface] else { return nil }
         return post
+    }
+
+    private mutating func forgetOwed(_ interface: String, _ connection: String) {
+        guard let receiver = receivers[connection], case .paused(_, let bytes) = receiver.interfaces[interface] else {
+            return
+        }
+        let rest = (owedBytes[receiver.user] ?? 0) - bytes
+        owedBytes[receiver.user] = rest > 0 ? rest : nil
     }
 
     // MARK: Posts

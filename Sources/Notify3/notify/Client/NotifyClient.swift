@@ -149,6 +149,7 @@ final class NotifyClient: Sendable {
             if connection.isOnReadingThread {
                 return .reserved(try connection.addMatchInOrder(rule, fallback: .allPosts, failed: report))
             }
+            try Self.center.checkNotifyd(by: deadline)
             return .reserved(try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now))
         } catch {
             guard error.code == .disconnected else {

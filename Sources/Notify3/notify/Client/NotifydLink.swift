@@ -172,7 +172,8 @@ final class NotifydLink: Sendable {
         guard presence.value == .unknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
         connection.call(question) { [weak client] answer in
-            if let client { self.found(answer, answering: presence.question, client) }
+            // That there is none counts when the rule is in force that tells of a later one.
+            if let client, case .success = answer { self.found(answer, answering: presence.question, client) }
         }
     }
 

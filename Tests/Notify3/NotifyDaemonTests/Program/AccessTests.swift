@@ -79,6 +79,8 @@ struct AccessTests {
         // Each was paused. Its user has half of its room again after 40 s.
         #expect((3..<30).contains(dropped))
         #expect(try await client.state("served") == 0)
+        // Its posts take nothing of the room and the turns of its calls.
+        #expect(try await answer(receivers[0], "GetState s:open") == "ok 0")
     }
 
     @Test func onlyAuthorizedUsersSetAState() async throws {

@@ -1,9 +1,11 @@
-import DBusTransport
+import CDBus
 import Foundation
 import NotifyCenter
 import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
+
+@testable import DBusTransport
 
 @Suite struct RelayTests {
     private let daemon: Daemon
@@ -67,5 +69,23 @@ import Testing
         for _ in 0..<60 { try center.post("flood", userInfo: ["data": data]) }
         try await center.flush()
         #expect(try await dropped(client) == 0)
+    }
+
+    @Test func aPostWithADescriptorIsNotRelayed() async throws {
+        let receiver = try await relayed()
+        let stranger = try DBusConnection.open(daemon.bus.bus)
+        let message = try DBusMessage.signal(
+            path: "/org/notifycenter",
+            interface: Self.interface,
+            member: "Posted",
+            arguments: [.string("flood")]
+        )
+        var (iterator, descriptor) = (DBusMessageIter(), CInt(0))
+        dbus_message_iter_init_append(message.pointer, &iterator)
+        #expect(dbus_message_iter_append_basic(&iterator, CInt(UInt8(ascii: "h")), &descriptor) != 0)
+        try stranger.send(message)
+        try DarwinNotifyCenter(connection: stranger).post("a")
+        try await receiver.line { $0.hasPrefix("posted ") }
+        #expect(receiver.lines.filter { $0.hasPrefix("posted ") } == ["posted \(Self.darwin)"])
     }
 }

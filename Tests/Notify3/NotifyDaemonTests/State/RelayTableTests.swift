@@ -48,20 +48,39 @@ import Testing
     @Test mutating func aPausedConnectionGetsNothingAndKeepsItsPlace() throws {
         let (a, b) = ("\(darwin).a", "\(darwin).b")
         for interface in [a, b] { table.begin(interface, 0, for: ":1", of: 1) }
-        table.pause(a, for: ":1", owing: 7)
-        table.pause(a, for: ":1", owing: 8)
-        table.pause(a, for: ":2", owing: 9)
+        table.pause(a, for: ":1", owing: 7, bytes: 1)
+        table.pause(a, for: ":1", owing: 8, bytes: 1)
+        table.pause(a, for: ":2", owing: 9, bytes: 1)
         #expect(receivers(a).isEmpty && receivers(b) == [":1"])
         let pause = try #require(table.pauses.first)
         #expect(table.pauses.count == 1 && table.owed(pause) == 7)
         table.begin(a, 0, for: ":1", of: 1)
         #expect(receivers(a) == [":1"] && table.pauses.isEmpty && table.owed(pause) == nil)
-        table.pause(b, for: ":1", owing: nil)
+        table.pause(b, for: ":1", owing: nil, bytes: 1)
         table.gone(":1")
         #expect(table.isIdle && table.pauses.isEmpty)
     }
 
-    @Test(arguments: ["", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1"])
+    @Test mutating func whatAUserIsOwedIsBoundedInBytes() {
+        let size = RelayTable<Int, Int>.bytesOfMessage
+        let most = RelayTable<Int, Int>.mostOwedBytes / (2 * size)
+        for number in 0...most {
+            table.begin("\(darwin).a", 0, for: ":\(number)", of: 1)
+            table.pause("\(darwin).a", for: ":\(number)", owing: number, bytes: size)
+        }
+        func owed(_ number: Int) -> Int? { table.owed(.init(connection: ":\(number)", interface: "\(darwin).a")) }
+        #expect(owed(most - 1) == most - 1 && owed(most) == nil)
+        // Whoever has its post, or is gone, makes room.
+        table.begin("\(darwin).a", 0, for: ":0", of: 1)
+        table.gone(":1")
+        table.pause("\(darwin).a", for: ":0", owing: 7, bytes: 2 * size)
+        #expect(owed(0) == 7)
+    }
+
+    @Test(arguments: [
+        "", "org.example.a", "org.notifycenter.Darwin1a", "org.notifycenter.Notifyd1",
+        "org.notifycenter.Darwin1." + String(repeating: "a", count: 255),
+    ])
     func otherInterfacesAreRefused(interface: String) {
         #expect(throws: Refusal.self) { try table.check([interface], for: ":1", of: 1) }
     }

@@ -76,6 +76,14 @@ struct SandboxTests {
             util.errorText.contains("--talk-name=org.notifycenter.Notifyd1")
         }
         #expect(!util.errorText.contains("ready"))
+        // notifyd alone posts a reserved name, and its posts do not pass either.
+        let reserved = try ChildProcess(
+            ChildProcess.built("notifyutil"),
+            ["--ready", "-1", "user.uid.\(geteuid()).x"],
+            environment: filtered.environment
+        )
+        #expect(await reserved.exitStatus() != 0)
+        #expect(!reserved.errorText.contains("ready"))
         withExtendedLifetime(notifyd) {}
     }
 
