@@ -135,19 +135,20 @@ private struct ListenerLoop {
         case draining(left: Int)
     }
 
-    /// The other end's address, without its port.
+    /// The other end's address without its port; of IPv6 the network, because one host may have all addresses of it.
     private struct Peer: Hashable {
-        var (high, low): (UInt64, UInt64) = (0, 0)
+        var (isNetwork, address): (Bool, UInt64) = (false, 0)
 
         init(_ address: sockaddr_storage) {
             withUnsafeBytes(of: address) { bytes in
-                switch CInt(address.ss_family) {
-                case AF_INET: low = UInt64(bytes.load(fromByteOffset: 4, as: UInt32.self))
-                case AF_INET6:
-                    (high, low) = (
-                        bytes.load(fromByteOffset: 8, as: UInt64.self), bytes.load(fromByteOffset: 16, as: UInt64.self)
-                    )
-                default: break
+                let isVersion6 = CInt(address.ss_family) == AF_INET6
+                // An address of IPv4 at a socket of IPv6 has the form ::ffff:1.2.3.4.
+                let isMapped =
+                    isVersion6 && bytes[8..<18].allSatisfy { $0 == 0 } && bytes[18..<20].allSatisfy { $0 == 255 }
+                if isVersion6, !isMapped {
+                    (isNetwork, self.address) = (true, bytes.load(fromByteOffset: 8, as: UInt64.self))
+                } else if isMapped || CInt(address.ss_family) == AF_INET {
+                    self.address = UInt64(bytes.load(fromByteOffset: isMapped ? 20 : 4, as: UInt32.self))
                 }
             }
         }
@@ -178,8 +179,8 @@ private struct ListenerLoop {
         }
     }
 
-    /// How many connections are accepted before the others are looked at.
-    private static let acceptedAtOnce = 64
+    /// How many connections are accepted before the others are looked at: few enough that they do not take each other's places.
+    private var acceptedAtOnce: Int { max(1, limits.connections / 2) }
     /// How long no connection is accepted if the system has no descriptor for it: it stays in the queue, and would wake this thread all the time.
     private static let shortagePause = Duration.milliseconds(250)
 
@@ -253,7 +254,7 @@ private struct ListenerLoop {
         for (number, connection) in connections where connection.deadline.map({ $0 <= now }) == true {
             if case .reading = connection.phase { write(ListenerResponse(408), to: number) } else { end(number) }
         }
-        if watched[1].revents != 0 { for _ in 0..<Self.acceptedAtOnce where !accept() { break } }
+        if watched[1].revents != 0 { for _ in 0..<acceptedAtOnce where !accept() { break } }
     }
 
     /// Whether there is a place for another client, or one that is given to it.
@@ -289,7 +290,11 @@ private struct ListenerLoop {
         // Swift has no accept4. A program that is started in between gets none of our descriptors either (ProgramStart).
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
-        if connections.count >= limits.connections, let first = firstToGo { end(first) }
+        while connections.count >= limits.connections, let first = firstToGo {
+            // Its request may have arrived since the last look. If all places are taken by such requests, there is one connection too many.
+            proceed(first)
+            if connections[first]?.yields != nil { end(first) }
+        }
         lastNumber += 1
         connections[lastNumber] = Connection(
             descriptor: descriptor,
