@@ -1,3 +1,4 @@
+import DBusTransport
 package import Glibc
 import StrictJSON
 
@@ -106,23 +107,11 @@ package enum BusPolicy: Sendable, Equatable {
             lines.append(#"  <policy context="default"><deny \#(destination)/></policy>"#)
             for (kind, names) in [("group", groups), ("user", users)] {
                 for name in names {
-                    lines.append(#"  <policy \#(kind)="\#(Self.escaped(name))"><allow \#(destination)/></policy>"#)
+                    lines.append(#"  <policy \#(kind)="\#(name.escapedForXML)"><allow \#(destination)/></policy>"#)
                 }
             }
         }
         return (lines + ["</busconfig>", ""]).joined(separator: "\n")
-    }
-
-    private static func escaped(_ text: String) -> String {
-        text.reduce(into: "") { result, character in
-            switch character {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            default: result.append(character)
-            }
-        }
     }
 }
 

@@ -166,7 +166,7 @@ enum Introspection {
 
             """
         text += object?.description ?? ""
-        for child in children { text += "  <node name=\"\(escaped(child))\"/>\n" }
+        for child in children { text += "  <node name=\"\(child.escapedForXML)\"/>\n" }
         return text + "</node>\n"
     }
 
@@ -178,20 +178,20 @@ enum Introspection {
     }
 
     private static func described(_ interface: DBusInterface) -> [String] {
-        var lines = ["  <interface name=\"\(escaped(interface.name))\">"]
+        var lines = ["  <interface name=\"\(interface.name.escapedForXML)\">"]
         for method in interface.methods {
-            lines.append("    <method name=\"\(escaped(method.name))\">")
+            lines.append("    <method name=\"\(method.name.escapedForXML)\">")
             lines += method.inputs.map { argument($0, " direction=\"in\"") }
             lines += method.outputs.map { argument($0, " direction=\"out\"") }
             lines.append("    </method>")
         }
         for signal in interface.signals {
-            lines.append("    <signal name=\"\(escaped(signal.name))\">")
+            lines.append("    <signal name=\"\(signal.name.escapedForXML)\">")
             lines += signal.arguments.map { argument($0, "") }
             lines.append("    </signal>")
         }
         for property in interface.properties {
-            let (name, type) = (escaped(property.name), escaped(property.signature))
+            let (name, type) = (property.name.escapedForXML, property.signature.escapedForXML)
             lines.append("    <property name=\"\(name)\" type=\"\(type)\" access=\"read\">")
             // Otherwise tools take it for announced by PropertiesChanged.
             lines.append("      <annotation name=\"\(emitsChanges)\" value=\"false\"/>")
@@ -202,17 +202,20 @@ enum Introspection {
     }
 
     private static func argument(_ argument: DBusInterface.Argument, _ direction: String) -> String {
-        "      <arg name=\"\(escaped(argument.name))\" type=\"\(escaped(argument.signature))\"\(direction)/>"
+        "      <arg name=\"\(argument.name.escapedForXML)\" type=\"\(argument.signature.escapedForXML)\"\(direction)/>"
     }
+}
 
-    private static func escaped(_ text: String) -> String {
-        text.reduce(into: "") { result, character in
-            switch character {
+extension String {
+    /// As a text or an attribute of XML has it. By scalars: with a combining mark behind it, a quotation mark is a character of its own.
+    package var escapedForXML: String {
+        unicodeScalars.reduce(into: "") { result, scalar in
+            switch scalar {
             case "&": result += "&amp;"
             case "<": result += "&lt;"
             case ">": result += "&gt;"
             case "\"": result += "&quot;"
-            default: result.append(character)
+            default: result.unicodeScalars.append(scalar)
             }
         }
     }

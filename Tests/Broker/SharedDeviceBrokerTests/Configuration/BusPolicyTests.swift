@@ -8,7 +8,7 @@ import Testing
 struct BusPolicyTests {
     /// A machine whose users and groups have these names.
     private static let names = BusPolicy.Names(
-        name: { [1001: "orders", 1002: "a<b&\"c"][$0] },
+        name: { [1001: "orders", 1002: "a<b&\"\u{301}c"][$0] },
         isUser: { ["ada", "shared-device", "shared-device-identity", "shared-device-agent"].contains($0) },
         isGroup: { ["sudo", "helpdesk"].contains($0) }
     )
@@ -71,7 +71,7 @@ struct BusPolicyTests {
     @Test("a name cannot add anything to the policy")
     func escapes() throws {
         let policy = try policy("", .init(executable: "/usr/bin/orders", user: 1002))
-        #expect(policy.xml.contains(#"<policy user="a&lt;b&amp;&quot;c"><allow "#))
+        #expect(policy.xml.contains(#"<policy user="a&lt;b&amp;&quot;\#u{301}c"><allow "#))
     }
 
     @Test("a database of users that does not answer gives no policy")
