@@ -41,15 +41,14 @@ struct BusPolicyCommand: ParsableCommand {
         try reportingFailure {
             var policy = try policy()
             guard let output else { return try emit(String(policy.xml.dropLast())) }
-            try write(policy, to: output)
-            // What has changed while it was written starts no second run of the service.
+            // What changes meanwhile starts no second run of the service.
             for _ in 0..<Self.mostRepetitions {
+                try write(policy, to: output)
+                try reload()
                 let next = try self.policy()
                 if next == policy { break }
                 policy = next
-                try write(policy, to: output)
             }
-            try reload()
             try emit(Terminal.printable("\(policy)"))
         }
     }

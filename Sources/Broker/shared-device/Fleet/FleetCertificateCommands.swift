@@ -73,7 +73,6 @@ struct FleetCertifyCommand: ParsableCommand {
             let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
             let authority = try FleetAuthority(folder: folder)
             let answer = try authority.certify(name, server ? .server : .client, request: text)
-            try authority.warnOfEnds()
             // First the list: who has the certificate may report at once.
             if add { try controller.connect().list([name], groups: groups) }
             if request == nil {
@@ -81,6 +80,7 @@ struct FleetCertifyCommand: ParsableCommand {
             } else {
                 try emit(String(answer.dropLast()))
             }
+            try authority.warnOfEnds()
         }
     }
 }
@@ -171,8 +171,8 @@ struct FleetRevokeCommand: ParsableCommand {
         try reportingFailure {
             let authority = try FleetAuthority(folder: folder)
             try authority.revoke(names)
-            try authority.warnOfEnds()
             warn("wrote \(folder)/authority.crl; copy it to the MQTT server, and restart the server")
+            try authority.warnOfEnds()
         }
     }
 }
