@@ -39,6 +39,8 @@ final class ControllerAnswers: Sendable {
     private let terms = Locked(Terms())
     /// How long that counts, in seconds: a fleet that cleans up changes all the time.
     private static let termsAge = 5.0
+    /// The same, if no device has reported since: the ends come nearer.
+    private static let longestTermsAge = 3600.0
 
     init(service: ControllerService) { self.service = service }
 
@@ -106,7 +108,8 @@ final class ControllerAnswers: Sendable {
     private func currentTerms() -> Terms {
         let (known, now) = (terms.withLock { $0 }, ControllerService.uptime)
         let revision = service.read { state, _ in state.revision }
-        if known.revision == revision || now - known.begin < Self.termsAge { return known }
+        let age = now - known.begin
+        if age < Self.termsAge || (known.revision == revision && age < Self.longestTermsAge) { return known }
         var found = Terms()
         (found.begin, found.revision) = (now, revision)
         var last: String?
