@@ -71,9 +71,10 @@ private struct CoreFolder {
             ctypes.CDLL(None).prctl(1, 9)
             os.environ["SWIFT_BACKTRACE"] = "enable=no"
             os.execvp(sys.argv[2], sys.argv[2:])
-        print("process", child, flush=True)
+        # One write each: the program writes to the same pipe.
+        os.write(1, b"process %d\\n" % child)
         status = os.waitpid(child, 0)[1]
-        print("signal", os.WTERMSIG(status), "core", int(os.WCOREDUMP(status)), flush=True)
+        os.write(1, b"signal %d core %d\\n" % (os.WTERMSIG(status), os.WCOREDUMP(status)))
         """
 
     let directory: TemporaryDirectory
