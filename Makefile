@@ -109,6 +109,8 @@ simulate-mutants:
 # Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
 # with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy.
 test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
+# Debug builds hash passwords cheaply then (113 ms otherwise).
+test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
 # What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider,
 # a wait of 25 s that C programs cannot shorten, and of Firefox what is tested with Chromium too.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests

@@ -16,6 +16,15 @@ package struct PasswordHash: Sendable {
         /// N = 4: 16 KiB and 0.1 ms. For tests.
         package static let minimal = Cost(logN: 2)
 
+        /// The standard one. In a debug build it is the minimal one in a process that has `SHARED_DEVICE_TEST_HASHES` in its
+        /// environment: the tests make and check some thousand passwords.
+        package static let ofNewHashes: Cost = {
+            #if DEBUG
+            if getenv("SHARED_DEVICE_TEST_HASHES") != nil { return .minimal }
+            #endif
+            return .standard
+        }()
+
         /// A new salt of this cost, in crypt's form.
         func makeSetting() throws(PasswordError) -> [UInt8] {
             var setting = [UInt8](repeating: 0, count: Int(CRYPT_GENSALT_OUTPUT_SIZE))

@@ -18,7 +18,7 @@ package final class UserDirectory: Sendable {
     package let passwordCost: PasswordHash.Cost
     package let database: DeviceDatabase
 
-    package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .standard) {
+    package init(database: DeviceDatabase, passwordCost: PasswordHash.Cost = .ofNewHashes) {
         self.database = database
         self.passwordCost = passwordCost
     }
