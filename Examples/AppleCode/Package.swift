@@ -1,0 +1,18 @@
+// swift-tools-version:6.2
+
+import PackageDescription
+
+let package = Package(
+    name: "apple-code",
+    dependencies: [.package(name: "notify-center", path: "../..")],
+    targets: [
+        .executableTarget(
+            name: "receiver",
+            dependencies: [
+                .product(name: "AppleNotifications", package: "notify-center", condition: .when(platforms: [.linux]))
+            ]
+        )
+    ],
+    // The mode of most code for iOS.
+    swiftLanguageModes: [.v5]
+)
