@@ -23,7 +23,7 @@ ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-pr
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 
-.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-readme test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
+.PHONY: all help setup setup-tests setup-programs build check model simulate simulate-mutants build-tests test test-dbus-broker test-booted test-kiosk test-session test-sanitizers test-all test-long test-smoke test-hostile-smoke test-release test-pages test-api test-packages torture demo demo-fleet demo-identity demo-live bench fuzz
 .PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
@@ -49,7 +49,8 @@ help:
 	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
 	@echo 'make test-sanitizers  the bus, the centers and notify(3) under ThreadSanitizer and AddressSanitizer, without a report'
 	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
-	@echo 'make test-readme  the blocks of the README, each as a reader would paste it'
+	@echo 'make test-pages  the blocks of README and guides, each as a reader would paste it; PAGES= these alone'
+	@echo 'make test-api   what a change takes away from users of the libraries; BASE=origin/main'
 	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
 	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
 	@echo 'make test-session  clipboards, keyrings, print queue, LibreOffice, Firefox, Flatpak, and test-kiosk: it installs the real programs'
@@ -71,7 +72,7 @@ help:
 	@echo 'make c-example  both libraries for C from the debug build, and a listener in plain C; it says what to set for programs of your own'
 	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
 	@echo 'make docs       the documentation of the libraries, as a site of static pages'
-	@echo 'make lint       the formatter in its strict mode'
+	@echo 'make lint       the formatter in its strict mode; links, lengths and data of the pages'
 	@echo 'make clean      removes what was built'
 
 setup:
@@ -132,7 +133,7 @@ test: build-tests
 test-all: setup-tests
 	$(MAKE) test
 	$(MAKE) test-long
-	$(MAKE) test-dbus-broker test-readme test-release
+	$(MAKE) test-dbus-broker test-pages test-release
 
 # Where it is remembered what held of the model, so that its states are not all searched again; empty: always search.
 MODEL_CACHE ?= .build/model
@@ -178,10 +179,10 @@ test-dbus-broker: build-tests
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
-# The blocks of the README, pasted into a shell: the first one builds a fresh clone.
-test-readme: build
-	$(call need,`make test-readme`,$(TEST_PACKAGES))
-	BUILD=$$($(SWIFT) build --show-bin-path) Tests/readme-check
+# The blocks of the pages, pasted into a shell or compiled: the README's first one builds a fresh clone.
+test-pages: build
+	$(call need,`make test-pages`,$(TEST_PACKAGES))
+	BUILD=$$($(SWIFT) build --show-bin-path) Tests/pages-check $(PAGES)
 
 # Needs root, systemd and namespaces, so that it is not part of `test`.
 test-booted: build
@@ -311,6 +312,12 @@ docs: setup-docs
 
 lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
+	Tests/pages-check --reading
+
+# What the libraries promise their users, against another commit.
+API := NotifyCenter NotifyCenterTestKit NotifyCenterFoundation AppleNotifications notify SharedDevice SharedDeviceTestKit MSALCompatibility
+test-api: setup-programs
+	$(SWIFT) package diagnose-api-breaking-changes $(or $(BASE),origin/main) $(addprefix --products ,$(API))
 
 # What is installed has the Swift and C++ runtimes linked in, so that it needs no Swift, and is linked by lld of the Swift toolchain, because
 # gold cannot close all constants for writing (Packaging/constants.ld). Its addresses are chosen by the kernel at each start (PIE is the
@@ -422,4 +429,4 @@ notify-tool:
 	@echo built .build/notify-tool
 
 clean:
-	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench Fuzzing/.build-fuzz
+	rm -rf .build .build-check .build-thread .build-address .build-static .build-docs .build-release-check .build-deb .build-rpm $(COREFOUNDATION_SCRATCH) Benchmarks/.build-bench Fuzzing/.build-fuzz Examples/*/.build

@@ -13,7 +13,7 @@ struct AppsEnrolCommand: ParsableCommand {
         discussion: """
             The broker reads the manifest at once; where it requires enrolment, only apps with a manifest take part. On a bus that \
             several users reach, a manifest counts only with --user. The other keys of a manifest are in \
-            Documentation/ManagedConfiguration.md.
+            Documentation/AppManifests.md.
             """
     )
 

@@ -178,7 +178,7 @@ struct ConfigurationCommandTests {
         "the documented manifest of Microsoft's clients gets ID tokens; one whose scopes lack one of oidcScopes is named"
     )
     func scopesOfManifests() async throws {
-        let page = #filePath.components(separatedBy: "/Tests/")[0] + "/Documentation/ManagedConfiguration.md"
+        let page = #filePath.components(separatedBy: "/Tests/")[0] + "/Documentation/Organisation.md"
         let blocks = try String(contentsOfFile: page, encoding: .utf8).components(separatedBy: "```")
         let block = try #require(blocks.first { $0.contains(#""com.microsoft.identity.broker1""#) })
         let manifest = block.dropFirst("json".count).replacingOccurrences(of: "kiosk", with: "root")
