@@ -48,7 +48,7 @@ public final class DBusConnection: Sendable {
 
     // MARK: Messages
 
-    /// Sends a message that needs no answer. When it returns the kernel has the message. A process with a reading thread that ends by `exit` or
+    /// Sends a message that needs no answer. When it returns the kernel has the message. A process that ends by `exit` or
     /// by returning from `main` waits until the bus has read it, 2 s at most; before `_exit` or a signal, ``flush(timeout:)`` makes sure.
     ///
     /// A bus that does not keep up makes it wait. Called on the reading thread it does not wait.

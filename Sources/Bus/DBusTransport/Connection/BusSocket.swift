@@ -122,6 +122,7 @@ final class BusSocket: Sendable {
             }
             guard watches.isSocketIntact() else { return .queued(watches.standing) }
             guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
+            watches.noteUnsentMessages()
             return .queued(watches.standing)
         }
         switch outcome {
@@ -246,8 +247,20 @@ private final class WatchList: @unchecked Sendable {
     /// libdbus enables the watch for writing while it holds messages that the socket did not take.
     var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
 
+    /// Whether ``ProcessExit/unsentSockets`` counts this socket.
+    private var isCountedAsUnsent = false
+
+    /// Counts this socket while it holds unsent messages. Not inside libdbus, which holds every message for a moment: a signal handler
+    /// that interrupts it may end the process.
+    func noteUnsentMessages() {
+        guard hasUnsentMessages != isCountedAsUnsent else { return }
+        isCountedAsUnsent.toggle()
+        ProcessExit.unsentSockets.wrappingAdd(isCountedAsUnsent ? 1 : -1, ordering: .relaxed)
+    }
+
     /// Reads what has arrived already, up to a limit, and writes what the socket takes.
     func transfer(_ ready: CShort) {
+        defer { noteUnsentMessages() }
         handle(ready)
         guard ready & CShort(POLLIN) != 0 else { return }
         var available: CInt = 0
@@ -391,6 +404,7 @@ private final class WatchList: @unchecked Sendable {
         guard socket != .none else { return }
         ForkedChild.remove(socket)
         socket = .none
+        noteUnsentMessages()
     }
 
     private static func at(_ data: UnsafeMutableRawPointer) -> WatchList {

@@ -1,4 +1,3 @@
-import Dispatch
 import Glibc
 import Synchronization
 
@@ -231,39 +230,22 @@ extension ConnectionCore {
 
     // MARK: End
 
-    /// How long the end of a connection, or of the process, waits for the bus to read what was sent.
-    static let endTimeout: Duration = .seconds(2)
-
     /// The last thing that the reading thread does.
     func endInOrder() {
         let socket = state.withLock { state in
             defer { state.closing = nil }
             return state.closing
         }
-        socket?.finish(by: .now + Self.endTimeout)
+        socket?.finish(by: .now + ProcessExit.timeout)
     }
 
-    /// Has the bus read what this connection sent, before the process ends. The kernel tells the bus of unread data in our socket as an
-    /// error, and dbus-daemon then drops what it has not read; so nothing may be unread on its side.
-    fileprivate func flushAtExit(by deadline: ContinuousClock.Instant) {
-        guard !isForeign, hasSent.load(ordering: .relaxed) else { return }
-        switch state.withLock({ $0.phase }) {
-        case .connected(let socket) where isOnReadingThread: socket.finish(by: deadline)
-        case .connected:
-            guard let call = try? DBusMessage.busCall("GetId") else { return }
-            let (held, serial) = (HeldMessage(call), takeSerial())
-            wait(
-                until: deadline,
-                late: { forgetCall(serial: serial) },
-                start: { answered in
-                    let call = PendingCall(held.message.sharedReference(), deadline: deadline) { _ in answered(()) }
-                    startCall(call, serial: serial)
-                }
-            )
-        case .closed where isOnReadingThread: endInOrder()
-        case .closed: ProcessExit.waitForEnd(of: self, by: deadline)
-        case .lost: break
+    /// What a handler that ends the process owes the bus: this thread alone writes what the socket did not take.
+    func writeAtExit(by deadline: ContinuousClock.Instant) {
+        guard !isForeign else { return }
+        let socket = state.withLock { state in
+            if case .connected(let socket) = state.phase { socket } else { state.closing }
         }
+        _ = socket?.writeAll(by: deadline)
     }
 }
 
@@ -287,49 +269,5 @@ extension DBusConnection {
         // Now, and not when nobody holds it any more: until then the bus would keep this connection's names.
         socket.shutDown()
         core.lost(socket)
-    }
-}
-
-/// What connections do before the process ends by `exit` or by returning from `main`.
-enum ProcessExit {
-    private struct Entry {
-        let core: ConnectionCore
-        var waiters: [DispatchSemaphore] = []
-    }
-
-    /// Connections that have a reading thread.
-    private static let reading = Locked<[ObjectIdentifier: Entry]>([:])
-    /// The process that has connections, as ``ForkedChild/generation`` tells it. In its forked child, a thread that is not
-    /// there may hold the lock.
-    private static let owner = Atomic<UInt>(.max)
-    private static let registration: Void = {
-        atexit { ProcessExit.flush() }
-        return ()
-    }()
-
-    static func add(_ core: ConnectionCore) {
-        registration
-        owner.store(ForkedChild.generation, ordering: .relaxed)
-        reading.withLock { $0[ObjectIdentifier(core)] = Entry(core: core) }
-    }
-
-    static func remove(_ core: ConnectionCore) {
-        let entry = reading.withLock { $0.removeValue(forKey: ObjectIdentifier(core)) }
-        for waiter in entry?.waiters ?? [] { waiter.signal() }
-    }
-
-    static func waitForEnd(of core: ConnectionCore, by deadline: ContinuousClock.Instant) {
-        let ended = DispatchSemaphore(value: 0)
-        let isReading = reading.withLock { reading in
-            reading[ObjectIdentifier(core)]?.waiters.append(ended)
-            return reading[ObjectIdentifier(core)] != nil
-        }
-        if isReading { _ = ended.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: deadline)))) }
-    }
-
-    private static func flush() {
-        guard owner.load(ordering: .relaxed) == ForkedChild.generation else { return }
-        let deadline = ContinuousClock.now + ConnectionCore.endTimeout
-        for entry in reading.withLock({ Array($0.values) }) { entry.core.flushAtExit(by: deadline) }
     }
 }

@@ -30,8 +30,7 @@ extension ConnectionCore {
 
     private func read() {
         readingThread.store(UInt(pthread_self()), ordering: .relaxed)
-        ProcessExit.add(self)
-        defer { ProcessExit.remove(self) }
+        ProcessExit.noteReadingThread(of: self)
         while true {
             let turn = beginTurn()
             for job in turn.jobs { job() }

@@ -84,8 +84,6 @@ final class ConnectionCore: Sendable {
     let readingThread = Atomic<UInt>(0)
     /// Whether the reading thread sleeps until the socket takes more, so that nobody need wake it for that.
     let awaitsRoom = Atomic<Bool>(false)
-    /// Whether a message went out for which no answer vouches.
-    let hasSent = Atomic<Bool>(false)
     /// The serial number of the next message. libdbus chooses the numbers of the first few messages, such as Hello; these are lower.
     private let nextSerial = Atomic<UInt32>(16)
     private let forkGeneration = ForkedChild.generation
@@ -176,7 +174,6 @@ final class ConnectionCore: Sendable {
         to socket: BusSocket,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
-        if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
         guard standing.hasUnsentMessages else { return standing.isConnected }
         if isOnReadingThread {
@@ -213,7 +210,6 @@ final class ConnectionCore: Sendable {
     }
 
     private func queue(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
-        if !hasSent.load(ordering: .relaxed) { hasSent.store(true, ordering: .relaxed) }
         let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
         if needsReader(standing) { event.signal() }
     }

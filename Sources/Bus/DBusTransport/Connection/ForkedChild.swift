@@ -21,11 +21,22 @@ enum ForkedChild {
 
     /// Notes a socket until ``remove(_:)``.
     static func add(_ socket: OwnedDescriptor) {
-        if !isPrepared.exchange(true, ordering: .acquiringAndReleasing) { prepare() }
+        if !isPrepared.exchange(true, ordering: .acquiringAndReleasing) {
+            prepare()
+            ProcessExit.prepare()
+        }
         sockets.replace(.none, with: socket)
     }
 
     static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
+
+    /// Whether the condition holds for all sockets. Takes no lock and no memory.
+    static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
+        sockets.places.allSatisfy { index in
+            let socket = sockets.look(index)
+            return socket == .none || condition(socket)
+        }
+    }
 
     private static func prepare() {
         _ = StandardDescriptors.leavingFree { makeDeadEnd() }
@@ -50,6 +61,7 @@ enum ForkedChild {
     /// In the child: system calls that a signal handler may make, and plain stores.
     private static func begin() {
         atomicGeneration.wrappingAdd(1, ordering: .relaxed)
+        ProcessExit.unsentSockets.store(0, ordering: .relaxed)
         var deadEnd: OwnedDescriptor?
         for index in sockets.places {
             // Taken out: the child may close it and have another file under the number, which is then its own children's business.
@@ -74,6 +86,10 @@ enum ForkedChild {
         init() {
             sockets = .allocate(capacity: places.count)
             for index in places { (sockets + index).initialize(to: Atomic(OwnedDescriptor.none.bits)) }
+        }
+
+        func look(_ index: Int) -> OwnedDescriptor {
+            OwnedDescriptor(bits: sockets[index].load(ordering: .acquiring))
         }
 
         func take(_ index: Int) -> OwnedDescriptor {

@@ -81,9 +81,9 @@ typedef unsigned int mach_port_t;
 
 __BEGIN_DECLS
 
-/** Posts a name to all its registrations in all processes. When this returns, the kernel has the post. A process that also
- * has registrations, and ends by exit or by returning from main, waits until the bus has read it, 2 seconds at most. notifyd posts a reserved name for the process, and receivers take it from notifyd
- * alone.
+/** Posts a name to all its registrations in all processes. When this returns, the kernel has the post. A process that ends
+ * by exit or by returning from main waits until the bus has read it, 2 seconds at most. notifyd posts a reserved name for
+ * the process, and receivers take it from notifyd alone.
  *
  * Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, if it has not read for 30 seconds, or if the
  * name is reserved and notifyd cannot be reached. */

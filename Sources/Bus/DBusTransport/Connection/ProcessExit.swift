@@ -1,0 +1,58 @@
+import Glibc
+import Synchronization
+
+/// Has the bus read what this process sent, before the process ends by `exit` or by returning from `main`.
+///
+/// The kernel tells the bus of unread data in a socket that closes as an error, and dbus-daemon then drops what it has not read. So the
+/// end waits until the kernel has nothing left that the bus has not read.
+///
+/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So nothing here takes a lock or
+/// memory, and nothing waits for a thread that may need them, but for ``timeout`` at most.
+enum ProcessExit {
+    /// How long the end of the process, or of a connection, waits for the bus to read what was sent.
+    static let timeout: Duration = .seconds(2)
+    /// How many sockets hold messages that the kernel did not take. Their reading threads write them.
+    static let unsentSockets = Atomic<Int>(0)
+
+    /// The connection that a thread reads.
+    private static let readConnection: pthread_key_t = {
+        var key = pthread_key_t()
+        pthread_key_create(&key, nil)
+        return key
+    }()
+
+    /// Called before the process has a connection.
+    static func prepare() {
+        _ = readConnection
+        atexit { ProcessExit.waitForBus() }
+    }
+
+    /// Called on the reading thread of the connection, which it keeps for as long as it runs.
+    static func noteReadingThread(of core: ConnectionCore) {
+        pthread_setspecific(readConnection, Unmanaged.passUnretained(core).toOpaque())
+    }
+
+    private static func waitForBus() {
+        let deadline = ContinuousClock.now + timeout
+        // A handler on the reading thread ends the process.
+        if let core = pthread_getspecific(readConnection) {
+            Unmanaged<ConnectionCore>.fromOpaque(core).takeUnretainedValue().writeAtExit(by: deadline)
+        }
+        // Nothing tells of the moment in which the bus reads.
+        var nap: CLong = 50_000
+        while !hasBusReadAll, ContinuousClock.now < deadline {
+            var time = timespec(tv_sec: 0, tv_nsec: nap)
+            nanosleep(&time, nil)
+            nap = min(nap * 2, 5_000_000)
+        }
+    }
+
+    private static var hasBusReadAll: Bool {
+        unsentSockets.load(ordering: .relaxed) <= 0
+            && ForkedChild.allSockets { socket in
+                var unread: CInt = 0
+                // Of what is no socket of the library any more, and where the kernel does not tell, nothing is known.
+                return !socket.isIntact || ioctl(socket.number, UInt(TIOCOUTQ), &unread) != 0 || unread == 0
+            }
+    }
+}
