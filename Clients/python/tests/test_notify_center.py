@@ -18,8 +18,8 @@ from jeepney import DBusAddress, Endianness, HeaderFields, Message, new_method_r
 
 from device import PROGRAMS, SOURCES, needs_programs
 from notify_center import Center, Notification, UserInfo, darwin, distributed
+from notify_center import _access, _connection, _wire
 from notify_center import _body as _body_module
-from notify_center import _connection, _wire
 from notify_center._connection import DAEMON as BUS
 from notify_center._connection import BusError, Connection
 
@@ -136,6 +136,30 @@ class WireTests(unittest.TestCase):
 
 
 @needs_programs
+class AccessTests(unittest.TestCase):
+    def test_the_longest_prefix_of_the_configuration_decides_whether_a_name_is_reserved(self) -> None:
+        lines = [
+            "# reserve comment 0 0 rwrw--", "reserve closed 0 0 rwrw--", "RESERVE\tclosed.open", "reserve both. 5 5 rwr-r-",
+            "reserve twice 0 0 rwrw--", "reserve twice", "reserve bad 0 x rwrw--", "reserve long 0 0 rwrw-- more", "reserve odd 0 0 wr----",
+            "reserve self.x 0 0 rwrw--", "quit now", "quit", "reserve after 0 0 rwrw--",
+        ]
+        with tempfile.NamedTemporaryFile() as file:
+            file.write("\n".join(lines).encode())
+            file.flush()
+            with patch.dict(os.environ, {"NOTIFY_CENTER_CONFIGURATION": file.name}):
+                for name in ["closed", "closed.x", "both.é", "user.uid.0", "user.uid.x"]:
+                    self.assertTrue(_access.is_reserved(name), name)
+                for name in ["", "open", "closed.open.x", "twice", "comment", "bad", "long", "odd", "self.x", "after", "user.ui"]:
+                    self.assertFalse(_access.is_reserved(name), name)
+
+    def test_a_configuration_that_others_may_have_written_reserves_no_name_and_opens_none(self) -> None:
+        with tempfile.NamedTemporaryFile() as file, patch.dict(os.environ, {"NOTIFY_CENTER_CONFIGURATION": file.name}):
+            os.chmod(file.name, 0o666)
+            with self.assertRaises(BusError) as raised:
+                asyncio.run(darwin("unix:path=/").post("com.example.hello"))
+            self.assertIn(file.name, str(raised.exception))
+
+
 class CenterTests(unittest.IsolatedAsyncioTestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -185,6 +209,23 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await self.center().post(name)
         output, _ = await asyncio.wait_for(command.communicate(), 30)
         self.assertEqual([json.loads(line)["name"] for line in output.splitlines()], NAMES)
+
+    async def test_notifyd_posts_a_reserved_name(self) -> None:
+        name = f"user.uid.{os.getuid()}.hello"
+        with self.assertRaises(BusError):
+            await self.center().post(name)
+        service = await asyncio.create_subprocess_exec(
+            PROGRAMS / "notifyd", env=os.environ | {"NOTIFY_CENTER_BUS": self.address, "DBUS_SESSION_BUS_ADDRESS": self.address}
+        )
+        self.addAsyncCleanup(service.wait)
+        self.addCleanup(service.kill)
+        connection = self.connection()
+        async with asyncio.timeout(30):
+            while (owner := await connection.owner("org.notifycenter.Notifyd1")) is None:
+                await asyncio.sleep(0.01)
+            async with self.center().observe(name) as posts:
+                await self.center().post(name)
+                self.assertEqual(await anext(posts), Notification(name, sender=owner))
 
     async def test_swift_hears_object_and_user_info(self) -> None:
         command = await self.watch("--distributed", "--count", "1", "com.example.order")

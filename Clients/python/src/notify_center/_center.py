@@ -10,7 +10,11 @@ from types import TracebackType
 from jeepney import DBusAddress, new_signal
 
 from . import _wire
-from ._connection import Connection, Signal, address
+from ._access import is_reserved
+from ._connection import DAEMON, BusError, Connection, Signal, address
+
+
+NOTIFYD = "org.notifycenter.Notifyd1"
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,17 @@ class Center:
     ) -> None:
         """Posts to all processes of the bus. The Darwin center has names only.
 
-        Raises `BusError` if the bus is away: the post is lost. `ValueError` for what no receiver takes.
+        notifyd posts a name of the Darwin center that is reserved (notify.conf(5)), if this process may post it.
+
+        Raises `BusError` if the bus is away, or if notifyd is needed and refuses or is not there: the post is lost.
+        `ValueError` for what no receiver takes.
         """
         if self._prefix == _wire.DARWIN and (object is not None or user_info is not None or deliver_immediately):
             raise ValueError("a Darwin notification is a name and nothing else; use distributed()")
         signature, arguments = _wire.encode(name, object, user_info, deliver_immediately)
+        if self._prefix == _wire.DARWIN and _is_reserved(name):
+            await self.connection.call(NOTIFYD, "/org/notifycenter/Notifyd", NOTIFYD, "Post", "s", [name])
+            return
         emitter = DBusAddress(_wire.PATH, interface=_wire.interface_name(name, self._prefix))
         await self.connection.send(new_signal(emitter, _wire.MEMBER, signature, tuple(arguments)))
 
@@ -150,6 +160,14 @@ class Observation:
             self.dropped += 1
         self._waiting.append(Notification(name, object_, info, message.sender))
         self._arrived.set()
+
+
+def _is_reserved(name: str) -> bool:
+    try:
+        return is_reserved(name)
+    except OSError as error:
+        # It may reserve any name.
+        raise BusError(f"{DAEMON}.Error.AccessDenied", f"the configuration cannot be used: {error}") from error
 
 
 def darwin(bus: str | None = None) -> Center:
