@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import Glibc
 import NotifyCenterTestKit
 import Synchronization
@@ -29,6 +30,44 @@ struct OutageTests {
         try await eventually("the post arrives") { counter.arrived == 1 }
         #expect(!connection.core.state.withLock { $0.isReading })
         #expect(connection.statistics.reconnections == 1)
+    }
+
+    @Test(
+        "over TCP too, the first post after a restart of the bus arrives",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not listen on TCP")
+    )
+    func postAfterRestartOverTCP() async throws {
+        let directory = try TemporaryDirectory("bus-over-tcp")
+        let port = try freePort()
+        var options = PrivateBus.Options()
+        options.configurationFiles = ["\(directory.path)/tcp.conf"]
+        let configuration = """
+            <busconfig><listen>tcp:host=127.0.0.1,port=\(port)</listen><auth>ANONYMOUS</auth><allow_anonymous/></busconfig>
+            """
+        try configuration.write(toFile: options.configurationFiles[0], atomically: true, encoding: .utf8)
+        let bus = try PrivateBus(options)
+        let connection = try DBusConnection.open(.address("tcp:host=127.0.0.1,port=\(port)"))
+        try connection.send(try ping())
+        try bus.restart()
+        let counter = try Counter(try DBusConnection.open(bus.bus), rule)
+        try connection.send(try ping())
+        try await eventually("the post arrives") { counter.arrived == 1 }
+    }
+
+    /// A port that no other socket of this machine has now.
+    private func freePort() throws -> UInt16 {
+        let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(INADDR_LOOPBACK).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutableBytes(of: &address) { bytes in
+            let address = bytes.assumingMemoryBound(to: sockaddr.self).baseAddress
+            return bind(descriptor, address, size) == 0 && getsockname(descriptor, address, &size) == 0
+        }
+        try #require(isBound)
+        return UInt16(bigEndian: address.sin_port)
     }
 
     @Test("a post during an outage throws an error, and the one after the outage goes out")

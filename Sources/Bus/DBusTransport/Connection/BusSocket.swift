@@ -121,6 +121,7 @@ final class BusSocket: Sendable {
                 return .full
             }
             guard watches.isSocketIntact() else { return .queued(watches.standing) }
+            guard !watches.hasPeerHungUp else { return .queued(watches.standing(isConnected: false)) }
             guard dbus_connection_send(connection, message.pointer, nil) != 0 else { return .outOfMemory }
             watches.noteUnsentMessages()
             return .queued(watches.standing)
@@ -218,10 +219,13 @@ private final class WatchList: @unchecked Sendable {
     private var isAbandoned = false
     /// What they watch.
     private var socket = OwnedDescriptor.none
+    private var isRemote = false
 
-    var standing: BusSocket.Standing {
+    var standing: BusSocket.Standing { standing(isConnected: !watches.isEmpty) }
+
+    func standing(isConnected: Bool) -> BusSocket.Standing {
         BusSocket.Standing(
-            isConnected: !watches.isEmpty,
+            isConnected: isConnected,
             hasUnsentMessages: hasUnsentMessages,
             descriptor: socket.number
         )
@@ -232,6 +236,16 @@ private final class WatchList: @unchecked Sendable {
         _ = isSocketIntact()
         return standing
     }
+
+    /// Whether the bus has ended a TCP connection. The next write to one succeeds still, and is lost; a write to a local socket fails.
+    var hasPeerHungUp: Bool {
+        guard isRemote else { return false }
+        var entry = pollfd(fd: socket.number, events: Self.hangUpForReading, revents: 0)
+        return poll(&entry, 1, 0) > 0
+    }
+
+    /// `POLLRDHUP`, which Swift's Glibc module lacks.
+    private static let hangUpForReading: CShort = 0x2000
 
     /// Whether libdbus may read, write and close the number of its socket. Once the program has closed it, the
     /// connection counts as lost.
@@ -387,6 +401,9 @@ private final class WatchList: @unchecked Sendable {
         guard socket == .none else { return }
         socket = OwnedDescriptor(dbus_watch_get_unix_fd(watch))
         ForkedChild.add(socket)
+        var family: CInt = 0
+        var size = socklen_t(MemoryLayout<CInt>.size)
+        isRemote = getsockopt(socket.number, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family != AF_UNIX
     }
 
     private func toggle(_ watch: OpaquePointer) {
