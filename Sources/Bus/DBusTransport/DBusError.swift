@@ -186,9 +186,23 @@ extension DBusError {
         case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner":
             DBusError(.refused, name: name, message: message, attempted: attempted, remedy: "start the service")
         case "org.freedesktop.DBus.Error.NoReply":
-            DBusError(.timedOut, name: name, message: message, attempted: attempted)
+            DBusError(
+                .timedOut,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "the service has ended, or hangs: see its log, and try again"
+            )
         default:
-            DBusError(.refused, name: name, message: message, attempted: attempted, details: details)
+            DBusError(
+                .refused,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: name.hasPrefix("org.freedesktop.DBus.Error.Spawn.")
+                    ? "see the bus's log for why it could not start the service" : nil,
+                details: details
+            )
         }
     }
 }

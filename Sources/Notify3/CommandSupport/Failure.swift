@@ -1,6 +1,5 @@
 package import DBusTransport
 import NotifyCenter
-import NotifydProtocol
 import notify
 
 /// The exit statuses of notifyutil and notify-center: the numbers of sysexits.h, except that of a wrong command line of notifyutil, which is
@@ -38,18 +37,22 @@ package struct Failure: Error {
     package let name: String?
     /// Of notify(3).
     package let status: UInt32
-    /// The reason, where it is known already.
+    /// The reason, where it is the bus's.
     package let cause: DBusError?
+    /// Whether the cause says what was attempted.
+    private let isExplained: Bool
 
-    /// A function of notify(3) failed, about a name where there is one.
+    /// A function of notify(3) has just failed, about a name where there is one.
     package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
         self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
-        (self.name, self.status, cause) = (name, status, nil)
+        (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))
+        isExplained = false
     }
 
     /// Something that is about no name failed, for a reason that is known.
     package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
+        isExplained = true
         status = cause.notifyStatus
     }
 }
@@ -77,40 +80,27 @@ extension DBusError {
 }
 
 extension Failure {
-    /// The reason and the remedy, a sentence for standard error. May ask the bus.
+    /// The reason and the remedy, a sentence for standard error.
     package var explanation: String {
-        if let cause { return "\(cause)" }
+        if isExplained, let cause { return "\(cause)" }
         let attempted = "could not \(attempted)"
         switch CInt(truncatingIfNeeded: status) {
         case NOTIFY_STATUS_NOT_AUTHORIZED:
             return "\(attempted): the name belongs to another user, or is reserved; run this as its owner or "
                 + "as root, or change /etc/notify.conf"
-        case NOTIFY_STATUS_SERVER_NOT_FOUND: return "\(attempted): \(Self.unreachable())"
         case NOTIFY_STATUS_INVALID_SIGNAL: return "\(attempted): there is no such signal; kill -l lists all signals"
         case NOTIFY_STATUS_INVALID_NAME: return "\(attempted): this is not a valid name"
-        default:
-            return "\(attempted): the bus refused, or the process has no descriptors or memory left; check the limits "
-                + "of the process (ulimit -a) and of the bus (its configuration)"
-        }
-    }
-
-    /// notify(3) does not say what could not be reached, so this tries again.
-    private static func unreachable() -> String {
-        do throws(DBusError) {
-            let connection = try DBusConnection.open(.fromEnvironment)
-            let ping = try DBusMessage.methodCall(
-                destination: NotifydProtocol.busName,
-                path: NotifydProtocol.path,
-                interface: "org.freedesktop.DBus.Peer",
-                member: "Ping"
-            )
-            _ = try connection.callAndWait(ping)
-            return "notifyd could not be reached, but it answers now; try again"
-        } catch  where error.name == "org.freedesktop.DBus.Error.ServiceUnknown" {
+        case NOTIFY_STATUS_SERVER_NOT_FOUND where cause?.isOfMissingService ?? false:
             return
-                "no notifyd runs on this bus, and the bus cannot start it; start it, or install its service file (notifyd(8))"
-        } catch {
-            return "\(error)"
+                "\(attempted): no notifyd runs on this bus, and the bus cannot start it; start it, or install its service "
+                + "file (notifyd(8))"
+        default: break
         }
+        guard let cause else {
+            return
+                "\(attempted): the process is at a limit: its descriptors or memory (ulimit -a), the paths that it may watch, "
+                + "or access rules that it cannot read"
+        }
+        return "\(attempted): \(cause)"
     }
 }

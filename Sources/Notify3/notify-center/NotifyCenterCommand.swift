@@ -5,6 +5,7 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 import ProjectVersion
+import notify
 
 @main
 struct NotifyCenterCommand: ParsableCommand {
@@ -21,6 +22,7 @@ struct NotifyCenterCommand: ParsableCommand {
 
     static func main() {
         Output.prepare()
+        StatusCause.keep()
         do throws(Arguments.NotText) {
             main(try Arguments.read())
         } catch {

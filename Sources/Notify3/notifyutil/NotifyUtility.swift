@@ -53,6 +53,7 @@ struct NotifyUtility {
 
     private mutating func carryOut() -> ExitStatus {
         ForkRehearsal.leaveOut()
+        StatusCause.keep()
         prepare()
         // The library would only say that it failed.
         do throws(DBusError) {

@@ -75,7 +75,7 @@ private final class BusOpening: Sendable {
         // libdbus does not collect the program that it starts for `unixexec:`.
         let connection = BusAddress.startsProgram(address) ? ProgramStart.collectingChildren(of: open) : open()
         guard let connection else {
-            throw .noBus(text(error.message) ?? "unknown error", name: text(error.name), attempted)
+            throw .notOpened(text(error.message) ?? "unknown error", name: text(error.name), attempted)
         }
         return connection
     }
@@ -142,13 +142,30 @@ private final class BusOpening: Sendable {
 }
 
 extension DBusError {
+    /// libdbus could not open a connection. It names what the system does not grant as it names a bus's limits.
+    static func notOpened(_ message: String, name: String?, _ attempted: String) -> DBusError {
+        switch name {
+        case "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.NoMemory":
+            DBusError(
+                .noResources,
+                name: name,
+                message: message,
+                attempted: attempted,
+                remedy: "raise the limits of open files and of memory (ulimit -n, ulimit -v)"
+            )
+        default: .noBus(message, name: name, attempted)
+        }
+    }
+
     static func noBus(_ message: String, name: String? = nil, _ attempted: String) -> DBusError {
         DBusError(
             .noBus,
             name: name,
             message: message,
             attempted: attempted,
-            remedy: "check that the bus runs and that this user may connect to it"
+            remedy: name == "org.freedesktop.DBus.Error.LimitsExceeded"
+                ? "end other programs of this user, or raise the bus's limit (max_connections_per_user)"
+                : "check that the bus runs and that this user may connect to it"
         )
     }
 

@@ -1,6 +1,7 @@
 import CNotify
-import DBusTransport
+package import DBusTransport
 import NotifydProtocol
+import Synchronization
 
 /// What the functions return, as an error within the library.
 struct NotifyStatus: Error, Equatable {
@@ -33,6 +34,7 @@ struct NotifyStatus: Error, Equatable {
             }
         default: self = .failed
         }
+        StatusCause.note(error, behind: code)
     }
 
     /// The status of an operation that may fail.
@@ -43,6 +45,25 @@ struct NotifyStatus: Error, Equatable {
         } catch {
             return error.code
         }
+    }
+}
+
+/// The bus's error behind a status, for the commands of this package: the status does not say what helps.
+package enum StatusCause {
+    private static let isKept = Atomic<Bool>(false)
+    private static let last = Locked<(error: DBusError, status: UInt32)?>(nil)
+
+    /// Keeps the errors from here on. For a program that does not fork: a child could wait for the lock for ever.
+    package static func keep() { isKept.store(true, ordering: .relaxed) }
+
+    fileprivate static func note(_ error: DBusError, behind status: UInt32) {
+        if isKept.load(ordering: .relaxed) { last.withLock { $0 = (error, status) } }
+    }
+
+    /// Returns the error behind a status that a function has just returned, once; `nil` if the bus had no part in it.
+    package static func take(of status: UInt32) -> DBusError? {
+        guard let last = last.withLock({ $0.take() }), last.status == status else { return nil }
+        return last.error
     }
 }
 

@@ -48,6 +48,18 @@ struct ExitTests {
         #expect(report.status == 69 && report.lines.isEmpty && report.errors.contains("/nowhere/bus"))
     }
 
+    @Test(
+        "a bus that grants no rule is 70, with Darwin's line, the bus's error and what helps",
+        .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection")
+    )
+    func ruleLimit() async throws {
+        let bus = ProgramBus("notifyutil", on: try PrivateBus(.init(matchRulesPerConnection: 1)))
+        let result = try await bus.run("-w", "a", "-w", "b", "-w", "c")
+        #expect(result.status == 70 && result.lines.contains("c: Failed with code 1000000"))
+        #expect(result.errors.contains("could not watch c: could not add the match rule"))
+        #expect(result.errors.contains("[org.freedesktop.DBus.Error.LimitsExceeded]; "))
+    }
+
     @Test("the bus may come from an option or from the environment")
     func buses() async throws {
         let bus = try await ProgramBus()
