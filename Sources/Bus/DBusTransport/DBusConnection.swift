@@ -36,6 +36,13 @@ public final class DBusConnection: Sendable {
     ///   throws nothing.
     package func connect() async throws(DBusError) { try await core.connectAside("connect to the bus") }
 
+    /// As the form without a deadline, but blocks the calling thread. On the reading thread, which sees to an outage itself, it does not wait.
+    ///
+    /// - Throws: as the other form; ``DBusError/Code/disconnected`` and ``DBusError/Code/noBus`` also in an outage that the reading thread sees to.
+    package func connect(by deadline: ContinuousClock.Instant) throws(DBusError) {
+        _ = try core.socket("connect to the bus", by: deadline)
+    }
+
     /// The bus that was asked for.
     public var bus: Bus { core.bus }
 

@@ -165,6 +165,16 @@ struct OutageTests {
         #expect(observation?.counts.delivered == 1, "a flush brings what the process itself posted")
     }
 
+    @Test("an observation that finds no bus throws, and leaves no thread that looks for one")
+    func noThread() throws {
+        let connection = try DBusConnection.whenThere(.address("unix:path=/nowhere/bus"))
+        let error = #expect(throws: DBusError.self) {
+            try DarwinNotifyCenter(connection: connection).observe("n") { _ in }
+        }
+        #expect(error?.code == .noBus)
+        #expect(!connection.core.state.withLock { $0.isReading })
+    }
+
     @Test("whoever watches a fresh connection first finds the bus with what comes next")
     func watchingFirst() throws {
         let bus = try PrivateBus()

@@ -138,6 +138,8 @@ final class BusCenter: Sendable {
         _ observer: Registration
     ) throws(DBusError) -> NotificationObservation {
         let (deadline, link) = (ContinuousClock.now + Self.patience, try link())
+        // Without a bus nothing is registered, so no thread has to look for one.
+        try link.connection.connect(by: deadline)
         try reportFailures(of: link.connection)
         let observation = begin(name, object, observer)
         let interface = interface(name)
