@@ -71,6 +71,19 @@ struct ConnectingTests {
         silent.hangUp()
     }
 
+    @Test("a connection that is closed while it waits for a bus that does not answer ends at once")
+    func closeWhileConnecting() async throws {
+        let silent = try HangingUpBus(answersHello: false)
+        var connection: DBusConnection? = try DBusConnection.whenThere(silent.bus)
+        weak let core = connection?.core
+        try connection?.reconnectOnReadingThread()
+        try await eventually("it has said Hello") { silent.greetings == 1 }
+        connection = nil
+        // The reading thread keeps it. The bus is waited for for 25 seconds.
+        try await eventually("the thread has ended", within: .seconds(15)) { core == nil }
+        silent.hangUp()
+    }
+
     @Test("a bus that does not answer Hello holds up no connection to another")
     func silentHello() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeSilentHello() }

@@ -112,14 +112,16 @@ private final class BusOpening: Sendable {
     /// Waits for its end.
     ///
     /// - Returns: the result for the first who asks; `nil` for whoever waits for an attempt that was given up.
-    /// - Throws: ``DBusError/Code/noBus`` when time is over. From then on nobody gets the result.
+    /// - Throws: ``DBusError/Code/noBus`` when time is over, ``DBusError/Code/closed`` when the connection is not wanted any more. From then on
+    ///   nobody gets the result.
     func wait(
         by deadline: ContinuousClock.Instant,
         _ other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) -> Result<OpaquePointer, DBusError>? {
+        var isWanted = true
         while true {
-            let isLate = ContinuousClock.now >= deadline
+            let isLate = !isWanted || ContinuousClock.now >= deadline
             let before = state.withLock { state in
                 let before = state
                 switch state {
@@ -135,8 +137,8 @@ private final class BusOpening: Sendable {
             case .over: return nil
             case .underWay, .abandoned: break
             }
-            if isLate { throw .stoppedBus("taken this connection", attempted) }
-            _ = other.whileWaiting(for: CShort(POLLIN), of: ended.descriptor, until: deadline)
+            if isLate { throw isWanted ? .stoppedBus("taken this connection", attempted) : .closed(attempted) }
+            isWanted = other.whileWaiting(for: CShort(POLLIN), of: ended.descriptor, until: deadline) != nil
         }
     }
 }

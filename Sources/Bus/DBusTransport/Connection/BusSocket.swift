@@ -20,8 +20,8 @@ final class BusSocket: Sendable {
     struct OtherWork {
         /// Readable when there is something to do.
         let descriptor: CInt
-        /// Does it, and makes the descriptor unreadable.
-        let perform: () -> Void
+        /// Does it, and makes the descriptor unreadable. Returns whether the connection is still wanted.
+        let perform: () -> Bool
     }
 
     /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, which answers at once unless it is stopped, at most
@@ -355,7 +355,9 @@ private final class WatchList: @unchecked Sendable {
     ) throws(DBusError) {
         guard ContinuousClock.now < deadline else { throw .stoppedBus(what, attempted) }
         let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
-        let ready = other.whileWaiting(for: events, of: socket.number, until: deadline)
+        guard let ready = other.whileWaiting(for: events, of: socket.number, until: deadline) else {
+            throw .closed(attempted)
+        }
         if isSocketIntact() { handle(ready) }
     }
 
@@ -432,12 +434,13 @@ private final class WatchList: @unchecked Sendable {
 extension BusSocket.OtherWork? {
     /// Waits until the descriptor is ready for one of the events, there is other work, which is done then, or time is over.
     ///
-    /// - Returns: the events that the descriptor is ready for. A negative one is ready for none.
+    /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A negative descriptor is ready for
+    ///   none.
     func whileWaiting(
         for events: CShort,
         of descriptor: CInt,
         until deadline: ContinuousClock.Instant
-    ) -> CShort {
+    ) -> CShort? {
         var entries = (
             pollfd(fd: descriptor, events: events, revents: 0),
             pollfd(fd: self?.descriptor ?? -1, events: CShort(POLLIN), revents: 0)
@@ -446,7 +449,7 @@ extension BusSocket.OtherWork? {
         withUnsafeMutableBytes(of: &entries) { bytes in
             _ = poll(bytes.assumingMemoryBound(to: pollfd.self).baseAddress, 2, timeout)
         }
-        if entries.1.revents != 0 { self?.perform() }
+        if entries.1.revents != 0, let self, !self.perform() { return nil }
         return entries.0.revents
     }
 }

@@ -14,6 +14,7 @@ public enum ConnectionEvent: Sendable {
 ///
 /// Not longer: a bus that restarts is back within seconds, and an attempt costs one failed `connect`. A bus that takes connections and
 /// drops them soon after counts as lost all the while; only one that held for ``steadyTime`` makes the next wait short again.
+/// All processes of a bus wait alike: the kernel queues the connections that come at once, and takes them in microseconds.
 struct Backoff {
     static let steadyTime: Duration = .seconds(2)
 
@@ -148,6 +149,8 @@ extension ConnectionCore {
         let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
             event.clear()
             performJobs()
+            if case .closed = state.withLock({ $0.phase }) { return false }
+            return true
         }
         do throws(DBusError) {
             _ = connected(try BusSocket(address: try resolvedAddress(), opener: opener, meanwhile: jobs))
