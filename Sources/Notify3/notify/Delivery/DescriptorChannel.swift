@@ -11,9 +11,24 @@ import Synchronization
 /// SIGPIPE.
 final class DescriptorChannel: NoticeSink {
     private struct State {
-        /// Tokens for which the pipe had no room, in order, each once.
-        var waiting: [CInt] = []
-        var waitingTokens: Set<CInt> = []
+        /// Tokens for which the pipe had no room, and the number of each in the order.
+        var waiting: [CInt: UInt64] = [:]
+        /// In the order of coming; those that are not in `waiting` by this number have ended.
+        var order: [(token: CInt, number: UInt64)] = []
+        var nextNumber: UInt64 = 0
+
+        mutating func keep(_ token: CInt) {
+            guard waiting[token] == nil else { return }
+            waiting[token] = nextNumber
+            order.append((token, nextNumber))
+            nextNumber += 1
+        }
+
+        /// Searches the order once for many tokens that end, and not for each.
+        mutating func remove(_ token: CInt) {
+            guard waiting.removeValue(forKey: token) != nil, order.count > 2 * waiting.count + 16 else { return }
+            order.removeAll { waiting[$0.token] != $0.number }
+        }
         /// Watches for room while tokens wait.
         var room: (any DispatchSourceWrite)?
         /// Whether the channel has ended and writes nothing more.
@@ -57,16 +72,14 @@ final class DescriptorChannel: NoticeSink {
             guard !state.isRetired else { return }
             writeWaiting(&state)
             if !state.waiting.isEmpty || !write(token) {
-                if state.waitingTokens.insert(token).inserted { state.waiting.append(token) }
+                state.keep(token)
                 watchForRoom(&state)
             }
         }
     }
 
     func end(_ token: CInt) {
-        state.withLock { state in
-            if state.waitingTokens.remove(token) != nil { state.waiting.removeAll { $0 == token } }
-        }
+        state.withLock { $0.remove(token) }
     }
 
     /// Whether it serves no more tokens.
@@ -111,9 +124,15 @@ final class DescriptorChannel: NoticeSink {
     }
 
     private func writeWaiting(_ state: inout State) {
-        let written = state.waiting.prefix { write($0) }
-        for token in written { state.waitingTokens.remove(token) }
-        state.waiting.removeFirst(written.count)
+        var done = 0
+        for (token, number) in state.order {
+            if state.waiting[token] == number {
+                guard write(token) else { break }
+                state.waiting[token] = nil
+            }
+            done += 1
+        }
+        state.order.removeFirst(done)
     }
 
     /// All 4 bytes or none: less than PIPE_BUF (pipe(7)).
