@@ -46,7 +46,7 @@ public final class DarwinNotifyCenter: Sendable {
     /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end waits
+    /// Posts a name. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits
     /// 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
     ///
     /// The observers of notify(3) take a reserved name from notifyd alone: a name that `/etc/notify.conf` reserves, or one
@@ -75,10 +75,14 @@ public final class DarwinNotifyCenter: Sendable {
     package func postUnchecked(_ name: NotificationName) throws(DBusError) { try center.post(name) }
 
     /// As ``post(_:)``, for a thread that must not wait: what a bus does not read at once is sent when it reads again. Where there is no bus, it is not
-    /// posted, and no connection is made.
+    /// posted, and no connection is made. notifyd's refusal of a reserved name is not told.
     ///
     /// - Throws: ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/limitsExceeded`` where too much waits already.
-    package func queue(_ name: NotificationName) throws(DBusError) { try center.queue(name) }
+    package func queue(_ name: NotificationName) throws(DBusError) {
+        // Rules that cannot be read keep back nothing that this process has to say.
+        guard (try? Self.isReserved(name)) == true else { return try center.queue(name) }
+        try connection().queue(try NotifydProtocol.call(.post, [.string(name.rawValue)], options: .noReply))
+    }
 
     /// Waits until the bus has read everything that this process sent by this connection before, posts of other centers on it included. Blocks the
     /// calling thread.

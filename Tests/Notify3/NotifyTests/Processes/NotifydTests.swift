@@ -111,6 +111,8 @@ import Testing
         let observation = try await center.observe(NotificationName(name), delivery: .immediate) { _ in }
         try center.post(NotificationName(name))
         try await eventually { first.calls(token) == 1 && observation.counts.delivered == 1 }
+        try center.queue(NotificationName(name))
+        try await eventually { first.calls(token) == 2 && observation.counts.delivered == 2 }
     }
 
     @Test func withoutNotifydTheDarwinCenterSaysThatAReservedNameIsNotPosted() throws {
