@@ -3,9 +3,9 @@ import Glibc
 import Synchronization
 
 /// A message on the heap, because an array takes no move-only elements.
-final class HeldMessage: Sendable {
-    let message: DBusMessage
-    init(_ message: consuming DBusMessage) { self.message = message }
+package final class HeldMessage: Sendable {
+    package let message: DBusMessage
+    package init(_ message: consuming DBusMessage) { self.message = message }
 }
 
 // MARK: - The reading thread

@@ -13,7 +13,7 @@ final class BusCenter: Sendable {
 
     private struct State {
         var link: Link?
-        var recentlyPosted = RecentlyPosted<SentMessage>()
+        var recentlyPosted = RecentlyPosted<HeldMessage>()
         var malformed: UInt64 = 0
         var tooLarge: UInt64 = 0
     }
@@ -57,12 +57,6 @@ final class BusCenter: Sendable {
 
     // MARK: Posting
 
-    /// A message that was sent, of which a copy can be sent again.
-    private final class SentMessage: Sendable {
-        let message: DBusMessage
-        init(_ message: consuming DBusMessage) { self.message = message }
-    }
-
     /// Whether the process said already that its posts to all sessions reach one.
     private static let saidThatOneSessionHears = Locked(false)
 
@@ -96,7 +90,7 @@ final class BusCenter: Sendable {
         let (made, sent) = state.withLock { ($0.link?.connection, $0.recentlyPosted.message(of: name)) }
         let connection = if let made { made } else { try connection() }
         if let sent { return try connection.send(try sent.message.copy()) }
-        let new = SentMessage(try WireNotification.message(kind, name: name))
+        let new = HeldMessage(try WireNotification.message(kind, name: name))
         try connection.send(new.message)
         state.withLock { $0.recentlyPosted.keep(new, of: name) }
     }
