@@ -68,8 +68,7 @@ extension DBusConnection {
         return lease
     }
 
-    /// As the blocking form, for the reading thread, which must not wait. The bus reads the request before what this thread sends later, unless
-    /// another thread is sending requests for rules at this moment.
+    /// As the blocking form, for the reading thread, which must not wait. The bus reads the request before what this thread sends later.
     ///
     /// - Parameter failed: called once if the bus does not grant the rule, as `settled` of ``keepMatch(_:fallback:settled:)`` is. The rule is
     ///   kept: it is requested again each time that the bus is back.

@@ -79,24 +79,25 @@ extension ConnectionCore {
     ///
     /// - Parameter serial: by which ``cancelCall(serial:)`` finds it.
     func startCall(_ call: PendingCall, serial: UInt32) {
+        do throws(DBusError) { try send(call, serial: serial) } catch { call.waiter(.failure(error)) }
+    }
+
+    /// The same, but where it throws, the waiter is not called.
+    private func send(_ call: PendingCall, serial: UInt32) throws(DBusError) {
+        // In the table before it is sent, so that the answer finds it there.
+        let (socket, wakes): (BusSocket, Bool)
+        if let inserted = insert(call, serial: serial) {
+            (socket, wakes) = inserted
+        } else {
+            (socket, wakes) = try connectAndInsert(call, serial: serial)
+        }
         do throws(DBusError) {
-            // In the table before it is sent, so that the answer finds it there.
-            let (socket, wakes): (BusSocket, Bool)
-            if let inserted = insert(call, serial: serial) {
-                (socket, wakes) = inserted
-            } else {
-                (socket, wakes) = try connectAndInsert(call, serial: serial)
-            }
-            do throws(DBusError) {
-                let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
-                if wakes || needsReader(standing) { event.signal() }
-            } catch {
-                // Somebody who told the waiter meanwhile has taken the call out.
-                guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
-                throw error
-            }
+            let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
+            if wakes || needsReader(standing) { event.signal() }
         } catch {
-            call.waiter(.failure(error))
+            // Somebody who told the waiter meanwhile has taken the call out.
+            guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
+            throw error
         }
     }
 
@@ -189,11 +190,11 @@ extension ConnectionCore {
         waiter: @escaping MatchRuleTable.Waiter
     ) -> Int? {
         var outage: DBusError?
-        var retained: (handle: Int, MatchRuleTable.Retention, batch: RuleBatch?)?
+        var retained: (handle: Int, MatchRuleTable.Retention)?
         if !isForeign {
             // The common case, under the lock once: the bus is there, and somebody reads.
-            retained = state.withLock { state in
-                guard state.isReading, case .connected = state.phase else { return nil }
+            retained = decide { state in
+                guard state.isReading, case .connected = state.phase else { return (nil, []) }
                 return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
             }
         }
@@ -209,19 +210,18 @@ extension ConnectionCore {
                 waiter(error)
                 return nil
             }
-            retained = state.withLock { state in
+            retained = decide { state in
                 switch state.phase {
-                case .closed: return nil
-                case .lost: return state.retain(rule, fallback: fallback, isConnected: false, waiter: waiter)
-                case .connected: return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
+                case .closed: (nil, [])
+                case .lost: state.retain(rule, fallback: fallback, isConnected: false, waiter: waiter)
+                case .connected: state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
                 }
             }
         }
-        guard let (handle, retention, batch) = retained else {
+        guard let (handle, retention) = retained else {
             waiter(.closed("add the match rule \(rule)"))
             return nil
         }
-        if let batch { send(batch) }
         switch retention {
         case .inForce: waiter(nil)
         case .failed(let error): waiter(outage ?? error)
@@ -232,24 +232,35 @@ extension ConnectionCore {
 
     func release(_ handle: Int) {
         guard !isForeign else { return }
-        if let batch = state.withLock({ $0.enqueue($0.rules.release(handle)) }) { send(batch) }
+        decide { ((), $0.rules.release(handle)) }
     }
 
-    /// What one thread sends in one go.
-    struct RuleBatch {
-        let actions: [MatchRuleTable.Action]
-        /// How long the bus may take for each.
-        let timeout: Duration
-    }
-
-    /// Sends what the table decided, in the order of deciding, whichever thread decided it: a place that a rule gave up must go to the
-    /// rule that it was given up for. One thread at a time sends for all, so this one goes on with what the others have left meanwhile.
-    func send(_ first: RuleBatch) {
-        var batch: RuleBatch? = first
-        while let current = batch {
-            for action in current.actions { send(action, timeout: current.timeout) }
-            batch = state.withLock { $0.takeRuleBatch() }
+    /// Has the table of rules decide, and sends what it decided, before any other thread does so. Then tells those whose request could not be
+    /// sent.
+    func decide<Outcome: Sendable>(
+        _ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])
+    ) -> Outcome {
+        let (outcome, failures) = ruleOrder.withLock { _ in
+            let (outcome, actions) = state.withLock { decide(&$0) }
+            return (outcome, send(actions))
         }
+        for failure in failures { failure.tell() }
+        return outcome
+    }
+
+    /// - Returns: what became of those that could not be sent.
+    private func send(_ actions: [MatchRuleTable.Action]) -> [MatchRuleTable.Answer] {
+        var (left, failures) = (actions[...], [MatchRuleTable.Answer]())
+        while let action = left.popFirst() {
+            do throws(DBusError) { try send(action) } catch {
+                // A lost bus has forgotten the rule that is to be removed.
+                guard case .add(let rule, let request) = action else { continue }
+                let failure = state.withLock { $0.answered(rule, request, error: error) }
+                failures.append(failure)
+                left += failure.actions
+            }
+        }
+        return failures
     }
 
     private static let addMatch = Result { () throws(DBusError) in
@@ -259,44 +270,24 @@ extension ConnectionCore {
         MessageTemplate(try .busCall("RemoveMatch", expectsReply: false))
     }
 
-    private func send(_ action: MatchRuleTable.Action, timeout: Duration) {
-        do throws(DBusError) {
-            switch action {
-            case .add(let rule, let request):
-                let call = PendingCall(
-                    try Self.addMatch.get().filled(with: rule.description),
-                    deadline: .now + timeout,
-                    outlivesDeadline: true
-                ) { self.answered(rule, request, error: $0.failure) }
-                startCall(call, serial: takeSerial())
-            case .remove(let rule):
-                // A lost bus has forgotten the rule by itself, so a failure changes nothing.
-                // Queued, because others wait for this thread to send their requests, and a stopped bus would hold it up.
-                try? queue(try Self.removeMatch.get().filled(with: rule.description))
+    private func send(_ action: MatchRuleTable.Action) throws(DBusError) {
+        switch action {
+        case .add(let rule, let request):
+            let call = PendingCall(
+                try Self.addMatch.get().filled(with: rule.description),
+                deadline: .now + state.withLock { $0.ruleTimeout },
+                outlivesDeadline: true
+            ) { result in
+                self.decide { state in
+                    let answer = state.answered(rule, request, error: result.failure)
+                    return (answer, answer.actions)
+                }.tell()
             }
-        } catch {
-            if case .add(let rule, let request) = action { answered(rule, request, error: error) }
+            try send(call, serial: takeSerial())
+        case .remove(let rule):
+            // Queued, because others wait for this thread to send their requests, and a stopped bus would hold it up.
+            try queue(try Self.removeMatch.get().filled(with: rule.description))
         }
-    }
-
-    private func answered(_ rule: MatchRule, _ request: MatchRuleTable.Request, error: DBusError?) {
-        // Only now, and not with each request: the text says which observers are deaf.
-        let error = error.map { error in
-            DBusError(
-                error.code,
-                name: error.name,
-                message: error.message,
-                attempted: "add the match rule \(rule)",
-                remedy: error.remedy
-            )
-        }
-        let (answer, batch) = state.withLock { state in
-            let answer = state.rules.answered(rule, request, error: error)
-            if let error = answer.error { state.restorationFailures?.append(error) }
-            return (answer, state.enqueue(answer.actions))
-        }
-        for waiter in answer.waiters { waiter(answer.error) }
-        if let batch { send(batch) }
     }
 
     // MARK: Names
@@ -357,30 +348,29 @@ extension ConnectionCore.State {
         fallback: MatchRule?,
         isConnected: Bool,
         waiter: @escaping MatchRuleTable.Waiter
-    ) -> (handle: Int, MatchRuleTable.Retention, batch: ConnectionCore.RuleBatch?) {
+    ) -> ((handle: Int, MatchRuleTable.Retention)?, [MatchRuleTable.Action]) {
         let (handle, retention, actions) =
             rules.retain(rule, fallback: fallback, isConnected: isConnected, waiter: waiter)
-        return (handle, retention, enqueue(actions))
+        return ((handle, retention), actions)
     }
 
-    /// Takes up what the table decided.
-    ///
-    /// - Returns: what the caller is to send; `nil` where there is nothing, or another thread is sending and takes this too.
-    mutating func enqueue(_ actions: [MatchRuleTable.Action]) -> ConnectionCore.RuleBatch? {
-        guard !actions.isEmpty else { return nil }
-        guard !isSendingRuleActions else {
-            ruleActions += actions
-            return nil
+    fileprivate mutating func answered(
+        _ rule: MatchRule,
+        _ request: MatchRuleTable.Request,
+        error: DBusError?
+    ) -> MatchRuleTable.Answer {
+        // Only now, and not with each request: the text says which observers are deaf.
+        let error = error.map { error in
+            DBusError(
+                error.code,
+                name: error.name,
+                message: error.message,
+                attempted: "add the match rule \(rule)",
+                remedy: error.remedy
+            )
         }
-        isSendingRuleActions = true
-        return ConnectionCore.RuleBatch(actions: actions, timeout: ruleTimeout)
-    }
-
-    /// What the sending thread sends next; `nil` where nothing is left, and it sends no more.
-    mutating func takeRuleBatch() -> ConnectionCore.RuleBatch? {
-        isSendingRuleActions = !ruleActions.isEmpty
-        guard isSendingRuleActions else { return nil }
-        defer { ruleActions = [] }
-        return ConnectionCore.RuleBatch(actions: ruleActions, timeout: ruleTimeout)
+        let answer = rules.answered(rule, request, error: error)
+        if let error = answer.error { restorationFailures?.append(error) }
+        return answer
     }
 }

@@ -179,16 +179,15 @@ extension ConnectionCore {
     ///
     /// - Returns: false where the connection is not lost any more.
     private func connected(_ socket: BusSocket) -> Bool {
-        let work = state.withLock { state -> (names: [OwnedNames.Request], batch: RuleBatch?, isReading: Bool)? in
-            guard case .lost = state.phase else { return nil }
+        let work = decide { state -> ((names: [OwnedNames.Request], isReading: Bool)?, [MatchRuleTable.Action]) in
+            guard case .lost = state.phase else { return (nil, []) }
             state.phase = .connected(socket)
             if state.wasConnected { state.reconnections += 1 }
             state.wasConnected = true
             state.restorationFailures = state.isReading ? [] : nil
-            return (state.names.requestAll(), state.enqueue(state.rules.reconnected()), state.isReading)
+            return ((state.names.requestAll(), state.isReading), state.rules.reconnected())
         }
         guard let work else { return false }
-        if let batch = work.batch { send(batch) }
         for request in work.names {
             send(request) { error in
                 guard let error else { return }
@@ -218,7 +217,7 @@ extension ConnectionCore {
             }
             let next = state.withLock { state -> Next in
                 guard let failures = state.restorationFailures else { return .nothing }
-                if wasSent, state.isSendingRuleActions || state.rules.hasRequests { return .wait }
+                if wasSent, state.rules.hasRequests { return .wait }
                 state.restorationFailures = nil
                 state.backoff.restored(at: .now)
                 return .tell(failures + [result.failure].compactMap(\.self), Array(state.eventHandlers.values))

@@ -35,10 +35,6 @@ final class ConnectionCore: Sendable {
         var rules = MatchRuleTable()
         /// How long somebody waits for the bus to take a rule.
         var ruleTimeout: Duration = .seconds(25)
-        /// What the table decided while a thread was sending, and nobody has sent so far, in order.
-        var ruleActions: [MatchRuleTable.Action] = []
-        /// Whether a thread is sending what the table decided.
-        var isSendingRuleActions = false
         var names = OwnedNames()
         /// What a restoration under way could not put in place; `nil` while there is none.
         var restorationFailures: [DBusError]?
@@ -76,6 +72,9 @@ final class ConnectionCore: Sendable {
     private let address: Locked<String?>
     let opener = BusOpener()
     let state: Locked<State>
+    /// Held while the table of rules decides, and while that is sent: a place that a rule gave up must go to the rule that it was given up
+    /// for. Nothing waits for the bus meanwhile, and no waiter is told. Taken before ``state``.
+    let ruleOrder = Locked(())
     /// Wakes the reading thread.
     let event: EventDescriptor
     /// Rises with each change of the signal handlers, so that the reading thread need not take the lock to see that there is none.

@@ -47,6 +47,9 @@ struct MatchRuleTable {
         var waiters: [Waiter] = []
         var error: DBusError?
         var actions: [Action] = []
+
+        /// Tells those who waited.
+        func tell() { for waiter in waiters { waiter(error) } }
     }
 
     private enum Standing {
