@@ -113,9 +113,9 @@ test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARA
 # Debug builds hash passwords cheaply then (113 ms otherwise).
 test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
 # What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider,
-# a wait of 25 s that C programs cannot shorten, and of Firefox what is tested with Chromium too.
+# a wait of 25 s that C programs cannot shorten, ten thousand forks, and of Firefox what is tested with Chromium too.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
-LONG_TESTS := $(LONG_TESTS)|NotifyTests\.OutageTests/aStoppedBusIsWaitedFor|FirefoxTests/(cookies|closed|guarded)
+LONG_TESTS := $(LONG_TESTS)|NotifyTests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
 HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))

@@ -93,7 +93,7 @@ let bus = family(
     library("DBusTransport", "CDBus CLinux"),
     library("ProjectVersion"),  // For --version of every program.
     // A process that observes, posts and ends, or forks. Its arguments say which.
-    program("bus-probe", "DBusTransport", path: "DBusTransportTests/BusProbe"),
+    program("bus-probe", "DBusTransport CLinux", path: "DBusTransportTests/BusProbe"),
     tests("DBusTransportTests", "DBusTransport CLinux")
 )
 

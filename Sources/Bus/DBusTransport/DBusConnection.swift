@@ -46,6 +46,11 @@ public final class DBusConnection: Sendable {
     /// The bus that was asked for.
     public var bus: Bus { core.bus }
 
+    /// Where the bus is, also in a forked child, whose ``ForkedPoster`` connects to it.
+    ///
+    /// - Throws: as ``Bus/resolvedAddress()``.
+    package func busAddress() throws(DBusError) -> String { try core.resolvedAddress() }
+
     /// The name that the bus gave this connection (`:1.42`); `nil` while the bus is lost.
     public var uniqueName: String? { core.connectedSocket?.uniqueName }
 
@@ -67,6 +72,9 @@ public final class DBusConnection: Sendable {
     public func send(_ message: borrowing DBusMessage) throws(DBusError) {
         try core.send(message)
     }
+
+    /// As ``send(_:)``, for a message that others may send at the same time: each of them sends a copy.
+    package func send(copyOf message: borrowing DBusMessage) throws(DBusError) { try core.send(message, copies: true) }
 
     /// As ``send(_:)``, but never waits: what the socket does not take at once, the reading thread writes later. For a connection that
     /// has a reading thread; a lock may be held.
@@ -293,6 +301,7 @@ public final class DBusConnection: Sendable {
 
 /// Keeps something in place, a handler for instance; its end of life, or ``cancel()``, removes it.
 public final class Observation: Sendable {
+    private let process = ForkedChild.Process()
     private let remove: Locked<(@Sendable () -> Void)?>
 
     package init(_ remove: @escaping @Sendable () -> Void) { self.remove = Locked(remove) }
@@ -301,6 +310,8 @@ public final class Observation: Sendable {
 
     /// Removes it, once. A call under way on the reading thread is not waited for.
     public func cancel() {
+        // In a forked child another thread of the parent's may have held the lock.
+        guard process.isCurrent else { return }
         remove.withLock { remove -> (@Sendable () -> Void)? in
             defer { remove = nil }
             return remove

@@ -18,7 +18,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let noResources = Code(kind: .noResources)
         /// The bus was lost; the connection is being restored.
         public static let disconnected = Code(kind: .disconnected)
-        /// This process closed the connection, or it is the child of a fork and the connection is its parent's.
+        /// This process closed the connection, or it is a forked child of one that had used a bus.
         public static let closed = Code(kind: .closed)
         /// No answer came in time.
         public static let timedOut = Code(kind: .timedOut)
@@ -149,9 +149,9 @@ extension DBusError {
     static func forked(_ attempted: String) -> DBusError {
         DBusError(
             .closed,
-            message: "this connection is the parent process's",
+            message: "this process was forked from one that had used a bus, and can only post",
             attempted: attempted,
-            remedy: "open another one after fork, or use exec"
+            remedy: "call exec, or fork before the first use of the bus"
         )
     }
 

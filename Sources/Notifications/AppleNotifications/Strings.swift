@@ -34,7 +34,7 @@ struct KeptString: @unchecked Sendable {
 }
 
 private struct RecentStrings {
-    static let shared = Locked(RecentStrings())
+    static let shared = PerProcess(RecentStrings())
 
     private static let capacity = 64
     private(set) var strings: [KeptString] = []

@@ -21,16 +21,16 @@ public enum UnthrownFailures {
     /// the observer is to be called. It does not wait for a call under way on another thread.
     public typealias Observation = DBusTransport.Observation
 
-    private struct Observers {
+    private struct Observers: Sendable {
         var byNumber: [UInt64: @Sendable (Failure) -> Void] = [:]
         var next: UInt64 = 0
     }
 
-    private static let observers = Locked(Observers())
+    private static let observers = PerProcess(Observers())
 
     /// Calls `observer` for each failure until the returned observation ends: on the thread of the failed call and before that returns, or, for a
     /// failure outside of a call, on the thread that finds it, most often the one that reads the bus: return soon. If there are several observers, all
-    /// are called, in no order.
+    /// are called, in no order. The observers of a process are not called in its forked child.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
         let number = observers.withLock { observers in
             defer { observers.next += 1 }
@@ -56,7 +56,7 @@ public enum UnthrownFailures {
     }
 
     /// One thread at a time: two of them would share the room that one has found.
-    private static let writing = Locked(())
+    private static let writing = PerProcess(())
 
     /// Writes a line to standard error and never waits, because this may be the thread that reads the bus, and whoever reads standard error may
     /// have stopped. A line that finds no room is dropped. One that a file or a terminal takes in part is not written again.

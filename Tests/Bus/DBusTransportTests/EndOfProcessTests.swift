@@ -52,6 +52,16 @@ struct EndOfProcessTests {
         #expect(await probe.exitStatus() == 0)
     }
 
+    @Test(
+        "a fork that waits in vain for libdbus ends, and its child refuses to post",
+        .enabled(if: !isThreadSanitized, "ThreadSanitizer's locks do not survive a fork beside threads")
+    )
+    func forkInsideLibdbus() async throws {
+        let bus = try PrivateBus()
+        let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "fork-inside", "1"])
+        #expect(await probe.exitStatus() == 0)
+    }
+
     @Test("a signal that comes before anybody waits for it is not lost", arguments: [SIGTERM, SIGINT])
     func earlySignal(_ signal: Int32) async throws {
         for _ in 0..<5 {

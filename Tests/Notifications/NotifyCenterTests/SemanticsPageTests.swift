@@ -13,7 +13,7 @@ struct SemanticsPageTests {
             encoding: .utf8
         )
         let rules = page.components(separatedBy: "- **CF-").dropFirst()
-        #expect(rules.count == 10 + 11 + 8 + 12 + 7 + 9 + 7 + 16 + 9 + 12 + 11 + 9)
+        #expect(rules.count == 10 + 11 + 8 + 12 + 7 + 9 + 7 + 16 + 9 + 12 + 11 + 10)
         let cited = try citations()
         for rule in rules {
             let number = "CF-\(rule.prefix { $0 != "*" })"

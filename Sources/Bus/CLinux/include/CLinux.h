@@ -78,4 +78,30 @@ int CLinux_openNetworkEvents(void);
 /// Reads the messages that wait at such a socket, and returns which of these two events they tell of; 0 for neither. It does not wait.
 int CLinux_readNetworkEvents(int socket);
 
+// MARK: fork
+
+/// The calls of libdbus that may take one of its global locks.
+#define CLINUX_CALL 0
+/// To open a connection, for which the kernel may let a thread wait.
+#define CLINUX_CONNECT 1
+
+/// Has the forks of other threads wait until CLinux_allowFork: 1 second at most, 50 milliseconds for CLINUX_CONNECT.
+/// Calls may be nested.
+void CLinux_holdOffFork(int gate);
+void CLinux_allowFork(int gate);
+
+/// Notes that this process uses a bus: what forks from here on are its children. Returns CLinux_forkGeneration.
+unsigned long CLinux_useBus(void);
+
+/// How many forks there are between this process and the one that has used a bus first; 0 in that one.
+unsigned long CLinux_forkGeneration(void);
+
+/// Whether a thread was inside libdbus when this process, or one that it comes from, was forked: its locks may be held
+/// for ever.
+int CLinux_isForkTorn(void);
+
+/// Does what happens in a forked child by itself, for a child that was made without fork(3). Returns whether this
+/// process is one.
+int CLinux_noticeFork(void);
+
 #endif

@@ -1,4 +1,5 @@
 import CDBus
+import CLinux
 import Glibc
 import Synchronization
 
@@ -7,7 +8,7 @@ import Synchronization
 /// later. Until then the next one waits for that thread's end before it starts another: so they do not pile up in the kernel.
 final class BusOpener: Sendable {
     /// The attempt that was given up last, if it may be under way still.
-    private let leftBehind = Locked<BusOpening?>(nil)
+    private let leftBehind = PosixLocked<BusOpening?>(nil)
 
     /// Opens a connection that is not admitted so far.
     ///
@@ -59,7 +60,7 @@ private final class BusOpening: Sendable {
         let pointer: OpaquePointer
     }
 
-    private let state = Locked(State.underWay)
+    private let state = PosixLocked(State.underWay)
     /// Readable when it has ended.
     private let ended: EventDescriptor
 
@@ -71,7 +72,11 @@ private final class BusOpening: Sendable {
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
         let address = BusAddress.withoutIdentifiers(address)
-        let open = { StandardDescriptors.leavingFree { dbus_connection_open_private(address, &error) } }
+        let open = {
+            CLinux_holdOffFork(CLINUX_CONNECT)
+            defer { CLinux_allowFork(CLINUX_CONNECT) }
+            return StandardDescriptors.leavingFree { dbus_connection_open_private(address, &error) }
+        }
         // libdbus does not collect the program that it starts for `unixexec:`.
         let connection = BusAddress.startsProgram(address) ? ProgramStart.collectingChildren(of: open) : open()
         guard let connection else {

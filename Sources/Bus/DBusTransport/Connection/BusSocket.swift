@@ -12,7 +12,7 @@ final class BusSocket: Sendable {
     nonisolated(unsafe) private let connection: OpaquePointer
     private let watches = WatchList()
     private let access = Locked(())
-    private let forkGeneration = ForkedChild.generation
+    private let process = ForkedChild.Process()
     /// The name that the bus gave this connection.
     let uniqueName: String
 
@@ -34,7 +34,7 @@ final class BusSocket: Sendable {
     ) throws(DBusError) {
         let attempted = "connect to the bus at \(address)"
         try BusAddress.check(address, attempted)
-        guard dbus_threads_init_default() != 0 else { throw DBusMessage.outOfMemory(attempted) }
+        guard onLibdbus({ dbus_threads_init_default() != 0 }) else { throw DBusMessage.outOfMemory(attempted) }
         let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
         let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)
         // Otherwise a lost bus ends the process.
@@ -60,7 +60,7 @@ final class BusSocket: Sendable {
 
     deinit {
         // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
-        guard forkGeneration == ForkedChild.generation else { return }
+        guard process.isCurrent else { return }
         // Otherwise libdbus would close a file of the program: its copy is left as it is.
         guard watches.isSocketIntact() else { return }
         BusSocket.discard(connection)
@@ -73,12 +73,14 @@ final class BusSocket: Sendable {
     }
 
     static func discard(_ connection: OpaquePointer) {
-        dbus_connection_close(connection)
-        dbus_connection_unref(connection)
+        onLibdbus {
+            dbus_connection_close(connection)
+            dbus_connection_unref(connection)
+        }
     }
 
     /// The state of the socket after a call of libdbus.
-    struct Standing {
+    struct Standing: Sendable {
         /// False once the bus is gone, or the program has closed the socket; libdbus has no watches then.
         let isConnected: Bool
         /// Whether libdbus holds messages that the socket did not take.
@@ -91,11 +93,16 @@ final class BusSocket: Sendable {
 
     /// As the bus gave it when it admitted this connection.
     var busIdentifier: String? {
-        access.withLock { _ in
+        accessing {
             guard let identifier = dbus_connection_get_server_id(connection) else { return nil }
             defer { dbus_free(identifier) }
             return String(cString: identifier)
         }
+    }
+
+    /// Calls libdbus with the way to the socket held.
+    private func accessing<Result: Sendable>(_ body: () -> Result) -> Result {
+        onLibdbus { access.withLock { _ in body() } }
     }
 
     /// How many bytes libdbus may hold for a bus that does not read. Beyond them every send fails.
@@ -116,7 +123,7 @@ final class BusSocket: Sendable {
             case queued(Standing)
             case full, outOfMemory
         }
-        let outcome = access.withLock { _ -> Outcome in
+        let outcome = accessing { () -> Outcome in
             if watches.hasUnsentMessages, dbus_connection_get_outgoing_size(connection) > Self.unsentLimit {
                 return .full
             }
@@ -157,10 +164,11 @@ final class BusSocket: Sendable {
 
     /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
-        access.withLock { _ in if watches.isSocketIntact() { watches.transfer(events) } }
+        accessing { if watches.isSocketIntact() { watches.transfer(events) } }
     }
 
-    enum Next {
+    // Unchecked: a message is handed over.
+    enum Next: @unchecked Sendable {
         /// With the state of the socket where this was the last message of those that were read.
         case message(OpaquePointer, last: Standing?)
         /// No message is left of those that were read.
@@ -169,10 +177,8 @@ final class BusSocket: Sendable {
 
     /// The next message that was read. Called on the reading thread.
     func next() -> Next {
-        access.withLock { _ in
-            // Unchecked: a message is handed over, and the lock's result must be free of the lock's state, which is nothing.
-            nonisolated(unsafe) let message = dbus_connection_pop_message(connection)
-            guard let message else { return .none(watches.checkedStanding) }
+        accessing {
+            guard let message = dbus_connection_pop_message(connection) else { return .none(watches.checkedStanding) }
             let isLast = dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS
             return .message(message, last: isLast ? watches.checkedStanding : nil)
         }
@@ -308,7 +314,7 @@ private final class WatchList: @unchecked Sendable {
         _ other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) {
-        while dbus_connection_get_is_authenticated(connection) == 0 {
+        while onLibdbus({ dbus_connection_get_is_authenticated(connection) == 0 }) {
             guard !watches.isEmpty else {
                 throw .notAdmitted("the bus does not admit this process", attempted)
             }
@@ -326,11 +332,11 @@ private final class WatchList: @unchecked Sendable {
     ) throws(DBusError) -> String {
         let hello = try DBusMessage.busCall("Hello")
         var serial: UInt32 = 0
-        guard dbus_connection_send(connection, hello.pointer, &serial) != 0 else {
+        guard onLibdbus({ dbus_connection_send(connection, hello.pointer, &serial) != 0 }) else {
             throw DBusMessage.outOfMemory(attempted)
         }
         while true {
-            while let pointer = dbus_connection_pop_message(connection) {
+            while let pointer = onLibdbus({ dbus_connection_pop_message(connection) }) {
                 let answer = DBusMessage(adopting: pointer)
                 // Nothing else can come so early: nobody knows the connection's name.
                 guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
@@ -358,7 +364,7 @@ private final class WatchList: @unchecked Sendable {
         guard let ready = other.whileWaiting(for: events, of: socket.number, until: deadline) else {
             throw .closed(attempted)
         }
-        if isSocketIntact() { handle(ready) }
+        if isSocketIntact() { onLibdbus { handle(ready) } }
     }
 
     private static func flags(_ events: CShort) -> UInt32 {
@@ -370,27 +376,29 @@ private final class WatchList: @unchecked Sendable {
 
     /// The connection keeps the list alive until it is itself freed.
     func attach(to connection: OpaquePointer) -> Bool {
-        let added = dbus_connection_set_watch_functions(
-            connection,
-            { watch, data in
-                guard let watch, let data else { return 0 }
-                WatchList.at(data).add(watch)
-                return 1
-            },
-            { watch, data in
-                guard let watch, let data else { return }
-                WatchList.at(data).remove(watch)
-            },
-            { watch, data in
-                guard let watch, let data else { return }
-                WatchList.at(data).toggle(watch)
-            },
-            Unmanaged.passRetained(self).toOpaque(),
-            { data in
-                guard let data else { return }
-                Unmanaged<WatchList>.fromOpaque(data).release()
-            }
-        )
+        let added = onLibdbus {
+            dbus_connection_set_watch_functions(
+                connection,
+                { watch, data in
+                    guard let watch, let data else { return 0 }
+                    WatchList.at(data).add(watch)
+                    return 1
+                },
+                { watch, data in
+                    guard let watch, let data else { return }
+                    WatchList.at(data).remove(watch)
+                },
+                { watch, data in
+                    guard let watch, let data else { return }
+                    WatchList.at(data).toggle(watch)
+                },
+                Unmanaged.passRetained(self).toOpaque(),
+                { data in
+                    guard let data else { return }
+                    Unmanaged<WatchList>.fromOpaque(data).release()
+                }
+            )
+        }
         return added != 0
     }
 
@@ -455,7 +463,7 @@ extension BusSocket.OtherWork? {
 }
 
 /// Waits until the descriptor is ready for one of the events; returns those that it is ready for.
-private func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
+func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0
 }

@@ -67,9 +67,15 @@ final class ConnectionCore: Sendable {
         }
     }
 
+    /// On the heap, for a reference that is stored once.
+    private final class Address: Sendable {
+        let text: String
+        init(text: String) { self.text = text }
+    }
+
     let bus: Bus
-    /// The bus's address once it is known.
-    private let address: Locked<String?>
+    /// The bus's address once it is known. Without a lock, because a forked child reads it.
+    private let address = AtomicLazyReference<Address>()
     let opener = BusOpener()
     let state: Locked<State>
     /// Held while the table of rules decides, and while that is sent: a place that a rule gave up must go to the rule that it was given up
@@ -85,17 +91,18 @@ final class ConnectionCore: Sendable {
     let awaitsRoom = Atomic<Bool>(false)
     /// The serial number of the next message. libdbus chooses the numbers of the first few messages, such as Hello; these are lower.
     private let nextSerial = Atomic<UInt32>(16)
-    private let forkGeneration = ForkedChild.generation
+    private let process = ForkedChild.Process()
 
     /// How long a sender waits for a bus that does not read before it gives up.
     let sendTimeout = Locked(Duration.seconds(30))
 
     /// - Parameter connects: whether to connect at once; otherwise the first use does.
     init(bus: Bus, connects: Bool) throws(DBusError) {
+        try ForkedChild.check("open a D-Bus connection")
         self.bus = bus
         event = try EventDescriptor("open a D-Bus connection")
         let address = connects ? try bus.resolvedAddress() : nil
-        self.address = Locked(address)
+        if let address { _ = self.address.storeIfNil(Address(text: address)) }
         let phase: Phase =
             if let address { .connected(try BusSocket(address: address, opener: opener)) } else { .lost(nil) }
         state = Locked(State(phase: phase, wasConnected: connects))
@@ -104,14 +111,12 @@ final class ConnectionCore: Sendable {
     /// The address to connect to. It stays the same for the life of the connection: a program may prepare its
     /// environment for others while the connection is being restored.
     func resolvedAddress() throws(DBusError) -> String {
-        if let known = address.withLock({ $0 }) { return known }
-        let found = try bus.resolvedAddress()
-        address.withLock { $0 = found }
-        return found
+        if let known = address.load() { return known.text }
+        return address.storeIfNil(Address(text: try bus.resolvedAddress())).text
     }
 
     /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
-    var isForeign: Bool { forkGeneration != ForkedChild.generation }
+    var isForeign: Bool { !process.isCurrent }
 
     func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
         if isForeign { throw .forked(attempted()) }
@@ -153,27 +158,38 @@ final class ConnectionCore: Sendable {
     ///
     /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
     /// write failed. If another thread's write failed, the bus may have this message already, and receivers get it twice.
-    func send(_ message: borrowing DBusMessage) throws(DBusError) {
+    ///
+    /// - Parameter copies: whether a copy goes out, because others send the message at the same time.
+    func send(_ message: borrowing DBusMessage, copies: Bool = false) throws(DBusError) {
         // For everything that it waits for, together.
         let deadline = ContinuousClock.now + sendTimeout.withLock { $0 }
         let socket = try socket(Self.attempt(message), by: deadline)
-        if try hand(message, to: socket, by: deadline) { return }
+        if try hand(message, copies: copies, to: socket, by: deadline) { return }
         guard lost(withoutReader: socket) else {
             event.signal()
             if case .closed = state.withLock({ $0.phase }) { throw .closed(Self.attempt(message)) }
             throw .disconnected(Self.attempt(message))
         }
         let next = try connectHere(Self.attempt(message), by: deadline)
-        guard try hand(message.copy(), to: next, by: deadline) else { throw .disconnected(Self.attempt(message)) }
+        guard try hand(message, copies: true, to: next, by: deadline) else {
+            throw .disconnected(Self.attempt(message))
+        }
     }
 
     /// - Returns: false where the bus is gone.
     private func hand(
         _ message: borrowing DBusMessage,
+        copies: Bool,
         to socket: BusSocket,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
-        let standing = try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+        // Together, because each beginning costs a hundredth of a post.
+        let standing = try onLibdbus { () throws(DBusError) in
+            guard copies else {
+                return try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
+            }
+            return try socket.send(message.copy(), serial: takeSerial(), attempted: Self.attempt(message))
+        }
         guard standing.hasUnsentMessages else { return standing.isConnected }
         if isOnReadingThread {
             event.signal()

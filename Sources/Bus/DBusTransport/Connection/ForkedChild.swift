@@ -1,17 +1,48 @@
+import CLinux
 import Glibc
 import Synchronization
 
 /// Keeps the child of a fork from its parent's connections.
 ///
-/// A child inherits the sockets, but not the thread that reads them; and it inherits locks that other threads of the parent held. What the
-/// child wrote would mix with what its parent writes, and the bus would not see the parent's end while the child held a socket. So this type
-/// makes each inherited socket a dead end in the child before `fork` returns, and a connection of the parent refuses to work there. A
-/// connection that the child opens itself works.
-enum ForkedChild {
-    /// Rises with every fork that this process is the child of.
-    static var generation: UInt { atomicGeneration.load(ordering: .relaxed) }
+/// A child inherits the sockets, but not the thread that reads them; and it inherits locks that other threads of the
+/// parent held. What the child wrote would mix with what its parent writes, and the bus would not see the parent's
+/// end while the child held a socket. So this type makes each inherited socket a dead end in the child before `fork`
+/// returns, and no connection works there, neither an inherited nor a new one: until it calls exec, the child of a
+/// process that has used a bus posts by ``ForkedPoster``, and does nothing else on a bus.
+package enum ForkedChild {
+    /// Rises with every fork that this process is the child of, from the one of a process that had used a bus.
+    static var generation: UInt { CLinux_forkGeneration() }
 
-    private static let atomicGeneration = Atomic<UInt>(0)
+    /// Whether this process is the forked child of one that had used a bus.
+    package static var isCurrent: Bool { generation > 0 }
+
+    /// Whether it was forked when another thread, or an interrupted function, was inside libdbus, whose locks may be
+    /// held for ever.
+    static var isTorn: Bool { CLinux_isForkTorn() != 0 }
+
+    /// Notes that this process uses a bus. Called before the first lock is taken for it.
+    ///
+    /// - Returns: ``isCurrent``.
+    package static func useBus() -> Bool { CLinux_useBus() > 0 }
+
+    /// - Throws: ``DBusError/Code/closed`` in a forked child.
+    package static func check(_ attempted: @autoclosure () -> String) throws(DBusError) {
+        if useBus() { throw .forked(attempted()) }
+    }
+
+    /// The process that made something, for what must not be touched in a forked child.
+    package struct Process: Sendable {
+        private let generation = ForkedChild.generation
+
+        package init() {}
+
+        /// Whether it is this process.
+        package var isCurrent: Bool { generation == ForkedChild.generation }
+    }
+
+    /// Does what happens in every forked child by itself, for one that was made without fork(3).
+    package static func notice() { if CLinux_noticeFork() != 0 { begin() } }
+
     /// The sockets, and no descriptor in free places. If a process has more than 256 connections at a time, the rest
     /// are not cut off.
     private static let sockets = SocketTable()
@@ -60,11 +91,11 @@ enum ForkedChild {
 
     /// In the child: system calls that a signal handler may make, and plain stores.
     private static func begin() {
-        atomicGeneration.wrappingAdd(1, ordering: .relaxed)
         ProcessExit.unsentSockets.store(0, ordering: .relaxed)
         var deadEnd: OwnedDescriptor?
         for index in sockets.places {
-            // Taken out: the child may close it and have another file under the number, which is then its own children's business.
+            // Taken out: the child may close it and have another file under the number, which is then its own
+            // children's business.
             let socket = sockets.take(index)
             // The program may have closed it and opened a file of its own before the fork.
             guard socket.isIntact else { continue }
@@ -106,4 +137,14 @@ enum ForkedChild {
             }
         }
     }
+}
+
+/// Calls libdbus where it may take one of its global locks. A fork of another thread waits meanwhile: the child would
+/// find the lock held by a thread that is not there. `body` waits for nothing but locks of ``BusSocket``, which are
+/// taken here.
+@inline(__always)
+func onLibdbus<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+    CLinux_holdOffFork(CLINUX_CALL)
+    defer { CLinux_allowFork(CLINUX_CALL) }
+    return try body()
 }

@@ -7,11 +7,13 @@ extension DBusMessage {
     func append(_ values: [DBusValue], attempted: @autoclosure () -> String) throws(DBusError) {
         guard !values.isEmpty else { return }
         try DBusValueLimits.check(values, attempted: attempted())
-        var iterator = DBusMessageIter()
-        dbus_message_iter_init_append(pointer, &iterator)
-        for value in values {
-            guard write(value, to: &iterator) else { throw DBusMessage.outOfMemory(attempted()) }
+        // libdbus keeps the brackets of a signature that it checks in a list, and lists have a global lock.
+        let isWritten = onLibdbus {
+            var iterator = DBusMessageIter()
+            dbus_message_iter_init_append(pointer, &iterator)
+            return values.allSatisfy { write($0, to: &iterator) }
         }
+        guard isWritten else { throw DBusMessage.outOfMemory(attempted()) }
     }
 }
 
@@ -42,12 +44,13 @@ package final class MessageTemplate: Sendable {
             return try filled(isList ? [.array([.string(text)], of: "s")] : [.string(text)])
         }
         let copy = try message.copy()
-        var iterator = DBusMessageIter()
-        dbus_message_iter_init_append(copy.pointer, &iterator)
-        let isWritten =
-            isList
-            ? writeContainer(CDBUS_TYPE_ARRAY, "s", to: &iterator) { writeText(text, CDBUS_TYPE_STRING, to: &$0) }
-            : writeText(text, CDBUS_TYPE_STRING, to: &iterator)
+        let isWritten = onLibdbus {
+            var iterator = DBusMessageIter()
+            dbus_message_iter_init_append(copy.pointer, &iterator)
+            return isList
+                ? writeContainer(CDBUS_TYPE_ARRAY, "s", to: &iterator) { writeText(text, CDBUS_TYPE_STRING, to: &$0) }
+                : writeText(text, CDBUS_TYPE_STRING, to: &iterator)
+        }
         guard isWritten else { throw DBusMessage.outOfMemory(attempted) }
         return copy
     }

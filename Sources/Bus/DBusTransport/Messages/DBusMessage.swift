@@ -9,14 +9,17 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// Takes over one reference.
     init(adopting pointer: OpaquePointer) { self.pointer = pointer }
 
-    deinit { dbus_message_unref(pointer) }
+    deinit {
+        // Otherwise the message is left as it is: libdbus's lock may never be free.
+        if !ForkedChild.isTorn { onLibdbus { dbus_message_unref(pointer) } }
+    }
 
     /// A second owner of the same message, which nobody changes any more.
     func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
     /// The same content as a message of its own, which gets a serial of its own when it is sent.
     package func copy() throws(DBusError) -> DBusMessage {
-        try DBusMessage.adopt(dbus_message_copy(pointer), "copy a message")
+        try DBusMessage.adopt(onLibdbus { dbus_message_copy(pointer) }, "copy a message")
     }
 
     /// A copy that goes from this path to this one receiver.
@@ -149,7 +152,7 @@ extension DBusMessage {
         try check(path, "object path", dbus_validate_path, attempted())
         try check(interface, "interface", dbus_validate_interface, attempted())
         try check(member, "member", dbus_validate_member, attempted())
-        let message = try adopt(dbus_message_new_signal(path, interface, member), attempted())
+        let message = try adopt(onLibdbus { dbus_message_new_signal(path, interface, member) }, attempted())
         if let destination {
             try check(destination, "bus name", dbus_validate_bus_name, attempted())
             guard dbus_message_set_destination(message.pointer, destination) != 0 else {
@@ -171,7 +174,9 @@ extension DBusMessage {
     ) throws(DBusError) -> DBusMessage {
         func attempted() -> String { "make the signal \(interface).\(member)" }
         // By `withCString`: a String that is passed as a C string is copied to the heap first.
-        let pointer = interface.withCString { dbus_message_new_signal(cString(path), $0, cString(member)) }
+        let pointer = interface.withCString { name in
+            onLibdbus { dbus_message_new_signal(cString(path), name, cString(member)) }
+        }
         let message = try adopt(pointer, attempted())
         try message.append(arguments, attempted: attempted())
         return message
@@ -207,7 +212,10 @@ extension DBusMessage {
         try check(path, "object path", dbus_validate_path, attempted())
         try check(interface, "interface", dbus_validate_interface, attempted())
         try check(member, "member", dbus_validate_member, attempted())
-        let message = try adopt(dbus_message_new_method_call(destination, path, interface, member), attempted())
+        let message = try adopt(
+            onLibdbus { dbus_message_new_method_call(destination, path, interface, member) },
+            attempted()
+        )
         dbus_message_set_auto_start(message.pointer, options.contains(.noAutoStart) ? 0 : 1)
         dbus_message_set_no_reply(message.pointer, options.contains(.noReply) ? 1 : 0)
         try message.append(arguments, attempted: attempted())
@@ -216,14 +224,17 @@ extension DBusMessage {
 
     /// The answer to a method call.
     func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
-        let message = try DBusMessage.adopt(dbus_message_new_method_return(pointer), "answer \(member ?? "a call")")
+        let message = try DBusMessage.adopt(
+            onLibdbus { dbus_message_new_method_return(pointer) },
+            "answer \(member ?? "a call")"
+        )
         try message.append(arguments, attempted: "answer \(member ?? "a call")")
         return message
     }
 
     /// An answer with these values that answers no call yet.
     static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
-        let message = try adopt(dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN), "prepare an answer")
+        let message = try adopt(onLibdbus { dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN) }, "prepare an answer")
         dbus_message_set_no_reply(message.pointer, 1)
         try message.append(arguments, attempted: "prepare an answer")
         return message
@@ -247,7 +258,7 @@ extension DBusMessage {
         let attempted = "answer \(member ?? "a call") with an error"
         let valid = !name.containsNUL && dbus_validate_error_name(name, nil) != 0
         let reply = try DBusMessage.adopt(
-            dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil),
+            onLibdbus { dbus_message_new_error(pointer, valid ? name : "org.freedesktop.DBus.Error.Failed", nil) },
             attempted
         )
         let text = DBusValue.string(message.filter { $0 != "\0" })
@@ -291,12 +302,14 @@ extension DBusMessage {
         expectsReply: Bool = true
     ) throws(DBusError) -> DBusMessage {
         guard
-            let pointer = dbus_message_new_method_call(
-                "org.freedesktop.DBus",
-                "/org/freedesktop/DBus",
-                "org.freedesktop.DBus",
-                UnsafeRawPointer(member.utf8Start).assumingMemoryBound(to: CChar.self)
-            )
+            let pointer = onLibdbus({
+                dbus_message_new_method_call(
+                    "org.freedesktop.DBus",
+                    "/org/freedesktop/DBus",
+                    "org.freedesktop.DBus",
+                    cString(member)
+                )
+            })
         else { throw outOfMemory("call the bus") }
         let message = DBusMessage(adopting: pointer)
         if !expectsReply { dbus_message_set_no_reply(pointer, 1) }

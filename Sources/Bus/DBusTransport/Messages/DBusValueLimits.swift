@@ -21,7 +21,7 @@ enum DBusValueLimits {
     }
 
     private static func isValid(signature: String) -> Bool {
-        !signature.containsNUL && dbus_signature_validate(signature, nil) != 0
+        !signature.containsNUL && onLibdbus { dbus_signature_validate(signature, nil) != 0 }
     }
 
     private struct Check {

@@ -6,9 +6,18 @@ package import Synchronization
 
 #if NOTIFY_CENTER_TSAN
 /// The project's one lock, as ThreadSanitizer understands it: it reports false races for `Synchronization.Mutex`.
-package final class Locked<Value: ~Copyable>: @unchecked Sendable {
-    // Unchecked: `value` is touched with `mutex` held, and neither address changes. On the heap, because a stored value without
-    // size would share its address with a neighbour, which looks like a race.
+package typealias Locked = PosixLocked
+#else
+/// The project's one lock. No foreign code runs while it is held. A forked child does not touch it: see
+/// ``PosixLocked``.
+package typealias Locked = Mutex
+#endif
+
+/// The lock of what a forked child uses. `Synchronization.Mutex` knows threads by the number that it has noted, and the
+/// thread that goes on in a child has another one: if two threads of the child want the same lock, the process ends.
+package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
+    // Unchecked: `value` is touched with `mutex` held, and neither address changes. On the heap, because a stored
+    // value without size would share its address with a neighbour, which looks like a race.
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
 
@@ -32,14 +41,50 @@ package final class Locked<Value: ~Copyable>: @unchecked Sendable {
         return try body(&value.pointee)
     }
 }
-#else
-/// The project's one lock. No foreign code runs while it is held.
-package typealias Locked = Mutex
-#endif
+
+/// State of this process. A forked child does not touch its parent's, whose lock another thread may have held: it
+/// begins anew.
+package final class PerProcess<Value: Sendable>: Sendable {
+    private final class Box: Sendable {
+        let generation = ForkedChild.generation
+        let value: PosixLocked<Value>
+
+        init(_ value: Value) { self.value = PosixLocked(value) }
+    }
+
+    /// The address of a ``Box``, which is never released; 0 before the first use.
+    private let current = Atomic<UInt>(0)
+    private let initial: Value
+
+    package init(_ initial: Value) { self.initial = initial }
+
+    package func withLock<Result, Failure: Error>(
+        _ body: (inout sending Value) throws(Failure) -> sending Result
+    ) throws(Failure) -> sending Result {
+        try box().value.withLock(body)
+    }
+
+    private func box() -> Box {
+        while true {
+            let known = current.load(ordering: .acquiring)
+            if let pointer = UnsafeRawPointer(bitPattern: known) {
+                let box = Unmanaged<Box>.fromOpaque(pointer).takeUnretainedValue()
+                if box.generation == ForkedChild.generation { return box }
+            }
+            let fresh = Unmanaged.passRetained(Box(initial))
+            let address = UInt(bitPattern: fresh.toOpaque())
+            if current.compareExchange(expected: known, desired: address, ordering: .acquiringAndReleasing).exchanged {
+                return fresh.takeUnretainedValue()
+            }
+            fresh.release()
+        }
+    }
+}
 
 // MARK: - Threads
 
-/// Starts threads with all signals blocked, so that those to the process reach the app's own threads (architecture, D3).
+/// Starts threads with all signals blocked, so that those to the process reach the app's own threads (architecture,
+/// D3).
 package enum QuietThread {
     /// Runs `body` on a thread of this name; nobody waits for its end.
     ///

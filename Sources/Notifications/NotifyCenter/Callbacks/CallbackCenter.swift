@@ -132,6 +132,8 @@ package final class CallbackCenter: Sendable {
     /// Removes the observer's registrations for this name and object; `nil` means whatever name or object they are for (CF-R2, CF-R3). On
     /// return no call begins any more, and one under way on another thread goes on (CF-R7).
     package func remove(_ observer: UInt, name: NotificationName?, object: Object?) {
+        // A forked child has no observers, and another thread of its parent's may have held the lock.
+        if case .local = backing {} else if ForkedChild.isCurrent { return }
         let object = criterion(object)
         let removed = observers.withLock { $0.remove(observer, name: name, object: object) }
         for observation in removed { observation.cancel() }

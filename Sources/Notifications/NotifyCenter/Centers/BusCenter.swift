@@ -1,18 +1,24 @@
 import DBusTransport
+import NotifydProtocol
 import Synchronization
 
 /// What the Darwin and the distributed center have in common: a registry of observers, and a connection, which is made with the first use.
 final class BusCenter: Sendable {
-    private struct Link {
+    private final class Link: Sendable {
         let connection: DBusConnection
         let route: PostRoute
-        let signals: Observation
-        /// There once something is observed.
-        var failures: Observation?
+        private let signals: Observation
+
+        init(_ connection: DBusConnection, _ route: PostRoute, _ signals: Observation) {
+            self.connection = connection
+            self.route = route
+            self.signals = signals
+        }
     }
 
     private struct State {
-        var link: Link?
+        /// There once something is observed.
+        var failures: Observation?
         var recentlyPosted = RecentlyPosted<HeldMessage>()
         var malformed: UInt64 = 0
         var tooLarge: UInt64 = 0
@@ -27,38 +33,50 @@ final class BusCenter: Sendable {
 
     let router = NotificationRouter()
     private let kind: WireKind
-    private let source: @Sendable () throws(DBusError) -> DBusConnection
+    private let source: Source
+    /// There from the first use on. Without a lock, because a forked child reads it.
+    private let madeLink = AtomicLazyReference<Link>()
     private let state = Locked(State())
 
-    init(_ kind: WireKind, source: @escaping @Sendable () throws(DBusError) -> DBusConnection) {
+    /// Where the connection comes from.
+    enum Source {
+        /// It is the process's connection to this bus.
+        case bus(Bus)
+        case connection(DBusConnection)
+    }
+
+    init(_ kind: WireKind, _ source: Source) {
         self.kind = kind
         self.source = source
     }
 
     /// The connection, which need not have found a bus so far.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
+    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it; ``DBusError/Code/closed`` in a forked child.
     func connection() throws(DBusError) -> DBusConnection { try link().connection }
 
     private func link() throws(DBusError) -> Link {
-        if let link = state.withLock({ $0.link }) { return link }
-        let connection = try source()
+        try ForkedChild.check("observe notifications")
+        if let link = madeLink.load() { return link }
+        let connection: DBusConnection =
+            switch source {
+            case .bus(let bus): try BusConnections.connection(to: bus)
+            case .connection(let connection): connection
+            }
         let route = PostRoute.of(connection)
-        return state.withLock { state in
-            if let link = state.link { return link }
+        return state.withLock { _ in
+            if let link = madeLink.load() { return link }
             // Under the lock, so that no post is ever received twice.
             let reading = ReadingState()
             let signals = connection.onSignal { [weak self] in self?.receive($0, reading, route) }
-            let link = Link(connection: connection, route: route, signals: signals)
-            state.link = link
-            return link
+            return madeLink.storeIfNil(Link(connection, route, signals))
         }
     }
 
     // MARK: Posting
 
     /// Whether the process said already that its posts to all sessions reach one.
-    private static let saidThatOneSessionHears = Locked(false)
+    private static let saidThatOneSessionHears = Atomic(false)
 
     func post(
         _ name: NotificationName,
@@ -66,7 +84,17 @@ final class BusCenter: Sendable {
         userInfo: UserInfo? = nil,
         options: PostingOptions = []
     ) throws(DBusError) {
-        if object == nil, userInfo == nil, !options.contains(.deliverImmediately) {
+        if ForkedChild.useBus() {
+            try postInForkedChild { () throws(DBusError) in
+                try WireNotification.message(
+                    kind,
+                    name: name,
+                    object: object,
+                    userInfo: userInfo,
+                    deliverImmediately: options.contains(.deliverImmediately)
+                )
+            }
+        } else if object == nil, userInfo == nil, !options.contains(.deliverImmediately) {
             try post(nameAlone: name)
         } else {
             let message = try WireNotification.message(
@@ -81,15 +109,46 @@ final class BusCenter: Sendable {
         if options.contains(.postToAllSessions) { reportUnreachedSessions() }
     }
 
-    func flush(timeout: Duration) throws(DBusError) { try connection().flush(timeout: timeout) }
+    /// Has notifyd post a reserved name, if it lets this process.
+    func postByNotifyd(_ name: NotificationName) throws(DBusError) {
+        if ForkedChild.useBus() {
+            try ForkedPoster.check()
+            _ = try ForkedPoster.call(NotifydProtocol.call(.post, [.string(name.rawValue)]), at: busAddress())
+        } else {
+            _ = try connection().callAndWait(taking: NotifydProtocol.call(.post, [.string(name.rawValue)]))
+        }
+    }
 
-    func flush(timeout: Duration) async throws(DBusError) { try await connection().flush(timeout: timeout) }
+    private func postInForkedChild(_ message: () throws(DBusError) -> DBusMessage) throws(DBusError) {
+        try ForkedPoster.check()
+        try ForkedPoster.send(message(), to: busAddress())
+    }
+
+    /// Where the parent's connection is, if it had one.
+    private func busAddress() throws(DBusError) -> String {
+        if let link = madeLink.load() { return try link.connection.busAddress() }
+        return switch source {
+        case .bus(let bus): try bus.resolvedAddress()
+        case .connection(let connection): try connection.busAddress()
+        }
+    }
+
+    func flush(timeout: Duration) throws(DBusError) {
+        // The bus has read each post of a forked child.
+        if ForkedChild.isCurrent { return }
+        try connection().flush(timeout: timeout)
+    }
+
+    func flush(timeout: Duration) async throws(DBusError) {
+        if ForkedChild.isCurrent { return }
+        try await connection().flush(timeout: timeout)
+    }
 
     /// Most posts say nothing else, and most processes post few names. The message of such a post is made once and then copied.
     private func post(nameAlone name: NotificationName) throws(DBusError) {
-        let (made, sent) = state.withLock { ($0.link?.connection, $0.recentlyPosted.message(of: name)) }
-        let connection = if let made { made } else { try connection() }
-        if let sent { return try connection.send(try sent.message.copy()) }
+        let connection = try connection()
+        let sent = state.withLock { $0.recentlyPosted.message(of: name) }
+        if let sent { return try connection.send(copyOf: sent.message) }
         let new = HeldMessage(try WireNotification.message(kind, name: name))
         try connection.send(new.message)
         state.withLock { $0.recentlyPosted.keep(new, of: name) }
@@ -103,12 +162,12 @@ final class BusCenter: Sendable {
     /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac. ``UnthrownFailures``
     /// tells the process once that no other session hears it (CF-P7, CF-B8).
     private func reportUnreachedSessions() {
-        guard let bus = state.withLock({ $0.link?.connection.bus }), bus != .system else { return }
-        let isSaid = Self.saidThatOneSessionHears.withLock { isSaid in
-            defer { isSaid = true }
-            return isSaid
-        }
-        if isSaid { return }
+        let bus =
+            switch source {
+            case .bus(let bus): bus
+            case .connection(let connection): connection.bus
+            }
+        if bus == .system || Self.saidThatOneSessionHears.exchange(true, ordering: .relaxed) { return }
         UnthrownFailures.report(
             DBusError(
                 .invalidArgument,
@@ -232,11 +291,11 @@ final class BusCenter: Sendable {
     }
 
     /// Whether a sandbox keeps posts away, and notifyd does not relay them.
-    var isOutOfReach: Bool { state.withLock { $0.link?.route.isFilteredInVain } ?? false }
+    var isOutOfReach: Bool { madeLink.load()?.route.isFilteredInVain ?? false }
 
     /// The post that a signal is; `nil` for any other signal.
     func post(_ message: borrowing DBusMessage) -> DarwinSignal? {
-        DarwinSignal(message, route: state.withLock { $0.link?.route })
+        DarwinSignal(message, route: madeLink.load()?.route)
     }
 
     /// Puts the observer in place before the bus is asked, so that the first notification finds it. The end of the observation removes it.
@@ -256,9 +315,9 @@ final class BusCenter: Sendable {
     /// Has the process told of rules that a later bus refuses: nothing else would say that its observers are deaf. Before the first rule is
     /// asked for, so that the first bus counts as well.
     private func reportFailures(of connection: DBusConnection) throws(DBusError) {
-        if state.withLock({ $0.link?.failures != nil }) { return }
+        if state.withLock({ $0.failures != nil }) { return }
         let failures = try BusConnections.reportFailures(of: connection)
-        state.withLock { $0.link?.failures = failures }
+        state.withLock { $0.failures = failures }
     }
 
     // MARK: Receiving
@@ -276,8 +335,10 @@ final class BusCenter: Sendable {
     // MARK: Suspension
 
     var isSuspended: Bool {
-        get { router.isSuspended }
+        get { !ForkedChild.isCurrent && router.isSuspended }
         set {
+            // A forked child observes nothing.
+            if ForkedChild.isCurrent { return }
             if newValue {
                 router.suspend()
             } else if router.resume() {
@@ -291,9 +352,11 @@ final class BusCenter: Sendable {
     // MARK: Looking in
 
     var statistics: CenterStatistics {
-        let state = state.withLock { $0 }
-        let connection = state.link?.connection.statistics
-        let statistics = router.statistics
+        // Of a forked child all zero.
+        let isChild = ForkedChild.isCurrent
+        let state = isChild ? State() : state.withLock { $0 }
+        let connection = madeLink.load()?.connection.statistics
+        let statistics = isChild ? .none : router.statistics
         return CenterStatistics(
             observers: statistics.observers,
             received: statistics.received,

@@ -33,12 +33,12 @@ public final class DarwinNotifyCenter: Sendable {
 
     /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
     public init(bus: Bus = .fromEnvironment) {
-        center = BusCenter(.darwin) { () throws(DBusError) in try BusConnections.connection(to: bus) }
+        center = BusCenter(.darwin, .bus(bus))
     }
 
     /// A center on a connection that is open already.
     public init(connection: DBusConnection) {
-        center = BusCenter(.darwin) { connection }
+        center = BusCenter(.darwin, .connection(connection))
     }
 
     /// The connection that it posts and observes by, which need not have found a bus so far.
@@ -58,9 +58,7 @@ public final class DarwinNotifyCenter: Sendable {
     ///   other codes where the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that goes
     ///   on may still deliver the post.
     public func post(_ name: NotificationName) throws(DBusError) {
-        guard try Self.isReserved(name) else { return try center.post(name) }
-        let call = try NotifydProtocol.call(.post, [.string(name.rawValue)])
-        _ = try connection().callAndWait(taking: call)
+        if try Self.isReserved(name) { try center.postByNotifyd(name) } else { try center.post(name) }
     }
 
     private static func isReserved(_ name: NotificationName) throws(DBusError) -> Bool {
@@ -73,6 +71,9 @@ public final class DarwinNotifyCenter: Sendable {
 
     /// Posts a name without asking who may post it: for notifyd, and for a caller that has asked.
     package func postUnchecked(_ name: NotificationName) throws(DBusError) { try center.post(name) }
+
+    /// Has notifyd post a name that is reserved, for a caller that has asked.
+    package func postByNotifyd(_ name: NotificationName) throws(DBusError) { try center.postByNotifyd(name) }
 
     /// As ``post(_:)``, for a thread that must not wait: what a bus does not read at once is sent when it reads again. Where there is no bus, it is not
     /// posted, and no connection is made. notifyd's refusal of a reserved name is not told.

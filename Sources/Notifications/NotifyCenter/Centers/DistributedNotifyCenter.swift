@@ -53,12 +53,12 @@ public final class DistributedNotifyCenter: Sendable {
 
     /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
     public init(bus: Bus = .fromEnvironment) {
-        center = BusCenter(.distributed) { () throws(DBusError) in try BusConnections.connection(to: bus) }
+        center = BusCenter(.distributed, .bus(bus))
     }
 
     /// A center on a connection that is open already.
     public init(connection: DBusConnection) {
-        center = BusCenter(.distributed) { connection }
+        center = BusCenter(.distributed, .connection(connection))
     }
 
     /// Posts a notification. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end

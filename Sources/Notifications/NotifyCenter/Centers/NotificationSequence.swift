@@ -106,6 +106,7 @@ private final class Waiters: Sendable {
     }
 
     private let state = Locked(State())
+    private let process = ForkedChild.Process()
 
     func add(_ continuation: AsyncStream<Void>.Continuation) -> UInt64 {
         let (number, hasEnded) = state.withLock { state in
@@ -118,6 +119,7 @@ private final class Waiters: Sendable {
     }
 
     func remove(_ number: UInt64) {
+        guard process.isCurrent else { return }
         let removed = state.withLock { $0.continuations.removeValue(forKey: number) }
         withExtendedLifetime(removed) {}
     }
@@ -128,6 +130,7 @@ private final class Waiters: Sendable {
     }
 
     func end() {
+        guard process.isCurrent else { return }
         let ended = state.withLock { state in
             state.hasEnded = true
             defer { state.continuations = [:] }

@@ -154,6 +154,8 @@ final class PostRoute: Sendable {
     }
 
     private func end(_ interface: String) {
+        // In a forked child another thread of the parent's may have held the lock.
+        if ForkedChild.isCurrent { return }
         // Taken before the lock: this may be its last owner, and its end calls handlers.
         let connection = connection
         defer { withExtendedLifetime(connection) {} }

@@ -11,6 +11,7 @@ public final class NotificationObservation: Sendable {
     }
 
     private let state = Locked(State())
+    private let process = ForkedChild.Process()
     private let count: @Sendable () -> DeliveryCounts
 
     /// Makes an observation before its observer is in place, so that whoever may cancel it has it before the first notification arrives.
@@ -38,6 +39,8 @@ public final class NotificationObservation: Sendable {
     /// After the return no call of the handler begins, with one exception: another thread that has already taken its notification still makes
     /// that one call. This does not wait for such a call, nor for one under way (CF-R7). A second `cancel()` has no effect (CF-R5).
     public func cancel() {
+        // In a forked child another thread of the parent's may have held the lock.
+        guard process.isCurrent else { return }
         let before = state.withLock { state in
             defer { state = State(isCancelled: true) }
             return state
@@ -48,5 +51,5 @@ public final class NotificationObservation: Sendable {
     }
 
     /// How many notifications this observer got, and how many it lost.
-    public var counts: DeliveryCounts { count() }
+    public var counts: DeliveryCounts { process.isCurrent ? count() : DeliveryCounts() }
 }

@@ -151,6 +151,8 @@ final class NotificationRouter: Sendable {
         let received: UInt64
         let waiting: Int
         let deliveries: DeliveryCounts
+
+        static let none = Statistics(observers: 0, received: 0, waiting: 0, deliveries: DeliveryCounts())
     }
 
     var statistics: Statistics {

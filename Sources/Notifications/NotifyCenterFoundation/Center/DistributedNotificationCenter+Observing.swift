@@ -86,7 +86,8 @@ extension DistributedNotificationCenter {
     /// As ``removeObserver(_:)-(Any)``, if the registration has this name and this object. `nil` means any (CF-R2, CF-X4). A registration
     /// for any name stays where a name is given, and one for any object where an object is given (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
-        guard let token = observer as? ObserverToken else { return }
+        // A forked child has no observers, and another thread of its parent's may have held the lock.
+        guard !ForkedChild.isCurrent, let token = observer as? ObserverToken else { return }
         let (name, object) = (name.map { NotificationName($0) }, object.map { NotificationObject(text: $0) })
         let removed = observers.withLock { $0.remove(token, name: name, object: object) }
         for observation in removed { observation.cancel() }

@@ -124,7 +124,13 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
 /// The access rules of this machine, as this process has read them. The first use reads the file. A failed read is not
 /// kept: the next use reads again.
 package final class MachineRules: Sendable {
-    private let rules = Locked<AccessRules?>(nil)
+    private final class Held: Sendable {
+        let rules: AccessRules
+        init(_ rules: AccessRules) { self.rules = rules }
+    }
+
+    /// Without a lock, because a forked child reads it.
+    private let held = AtomicLazyReference<Held>()
     private let path: String
 
     package init(path: String = ConfigurationFile.ofMachine) { self.path = path }
@@ -133,13 +139,8 @@ package final class MachineRules: Sendable {
     ///
     /// - Throws: if there is a file that cannot be read or trusted. It may reserve any name.
     package func read() throws(ConfigurationFileError) -> AccessRules {
-        if let rules = rules.withLock({ $0 }) { return rules }
-        let read = try NotifyConfiguration(ofMachine: path).rules
-        return rules.withLock { rules in
-            if let rules { return rules }
-            rules = read
-            return read
-        }
+        if let held = held.load() { return held.rules }
+        return held.storeIfNil(Held(try NotifyConfiguration(ofMachine: path).rules)).rules
     }
 }
 

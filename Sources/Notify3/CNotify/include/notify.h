@@ -24,8 +24,9 @@
  * If a process posts, and then calls a function that waits for an answer (notify_register_check, notify_get_state), notify_check sees the
  * post.
  *
- * When a process that has used the bus by these functions forks, the child has no tokens. Until it calls exec, the functions return
- * NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN there, except for names that begin with `self.`. */
+ * When a process that has used the bus forks, the child has no tokens. It posts by a connection of its own. Until it calls exec, the other
+ * functions return NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN there, except for names that begin with `self.`. A signal handler
+ * must not fork if it may have interrupted one of these functions. */
 
 #include <sys/cdefs.h>
 #include <stdbool.h>
@@ -64,7 +65,7 @@ typedef unsigned int mach_port_t;
 #define NOTIFY_STATUS_INVALID_REQUEST 6
 /** The name belongs to another user, or is reserved. */
 #define NOTIFY_STATUS_NOT_AUTHORIZED 7
-/** The functions do not work in this process: it is a forked child, or notify_set_options has turned them off. */
+/** The function does not work in this process: it is a forked child, or notify_set_options has turned the functions off. */
 #define NOTIFY_STATUS_OPT_DISABLE 8
 /** The bus cannot be reached; or the function needs notifyd, and notifyd cannot be reached. */
 #define NOTIFY_STATUS_SERVER_NOT_FOUND 9
@@ -82,8 +83,9 @@ typedef unsigned int mach_port_t;
 __BEGIN_DECLS
 
 /** Posts a name to all its registrations in all processes. When this returns, the kernel has the post. A process that ends
- * by exit or by returning from main waits until the bus has read it, 2 seconds at most. notifyd posts a reserved name for
- * the process, and receivers take it from notifyd alone.
+ * by exit or by returning from main waits until the bus has read it, 2 seconds at most. In a forked child this returns when
+ * the bus has read the post, after 10 seconds at most. notifyd posts a reserved name for the process, and receivers take it
+ * from notifyd alone.
  *
  * Errors: INVALID_NAME, NOT_AUTHORIZED, OPT_DISABLE, FAILED; SERVER_NOT_FOUND if there is no bus, if it has not read for 30 seconds, or if the
  * name is reserved and notifyd cannot be reached. */

@@ -11,14 +11,14 @@ extension NotifyClient {
     func post(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) {
         let name = try Self.name(name)
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
-        guard !ProcessState.isDisabled else { throw .disabled }
+        guard !ProcessState.isSwitchedOff else { throw .disabled }
         guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
             // Receivers take a reserved name from notifyd alone. The post is back before the answer.
-            _ = try call(.post, [.string(name.rawValue)])
-            return
+            return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }
         }
-        ProcessState.isOnBus()
         try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postUnchecked(name) }
+        // Nothing comes back to a forked child.
+        if ForkedChild.isCurrent { return }
         // Counted after it was sent: whoever reads this number has its posts before it on the way to the bus.
         postsSent.wrappingAdd(1, ordering: .releasing)
     }
@@ -101,7 +101,6 @@ extension NotifyClient {
         _ call: consuming DBusMessage,
         timeout: Duration = NotifyClient.patience
     ) throws(DBusError) -> [DBusValue] {
-        ProcessState.isOnBus()
-        return try connection().callAndWait(taking: call, timeout: timeout)
+        try connection().callAndWait(taking: call, timeout: timeout)
     }
 }

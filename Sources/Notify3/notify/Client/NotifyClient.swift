@@ -43,7 +43,7 @@ final class NotifyClient: Sendable {
     private let machineRules = MachineRules()
     private let hasReportedConfiguration = Atomic(false)
     private let hasReportedSandbox = Atomic(false)
-    private let state = Locked(State())
+    private let state = PosixLocked(State())
     /// Watches the paths of registrations; `nil` before the first.
     let paths = Locked<PathWatcher?>(nil)
     /// Tells notifyd of names.
@@ -96,7 +96,6 @@ final class NotifyClient: Sendable {
         let isOpen = rules.isOpen(.write, name.rawValue)
         let sink = try sink()
         if let token = try addToKnown(name, kind, sink) { return token }
-        ProcessState.isOnBus()
         let connection = try NotifyStatus.onBus { () throws(DBusError) in try self.listen(by: deadline) }
         return try link.entering(name, for: self) { () throws(NotifyStatus) in
             let lease = try NotifyStatus.onBus { () throws(DBusError) in

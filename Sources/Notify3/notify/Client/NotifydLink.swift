@@ -63,7 +63,7 @@ final class NotifydLink: Sendable {
         }
     }
 
-    private let state = Locked(State())
+    private let state = PosixLocked(State())
     /// Held by the thread that puts rule and handlers in place. It waits for nobody meanwhile.
     private let starting = Locked(())
 

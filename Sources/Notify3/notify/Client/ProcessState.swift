@@ -1,21 +1,18 @@
 import CNotify
 import CNotify.Private
+import DBusTransport
 import Glibc
 import Synchronization
 
 /// The process's client, and its end in a forked child.
 ///
 /// In the child the reading thread is missing, and other threads may have held locks: the child touches nothing of the parent's client,
-/// not even to free it. It begins with a client of its own, which takes `self.` names only if the parent's was on the bus (Rules, a.12).
+/// not even to free it. It begins with a client of its own, which registers `self.` names only if the parent was on the bus (Rules, a.12).
 enum ProcessState {
     /// The address of a ``NotifyClient``, which is never released; 0 while there is none.
     private static let current = Atomic<UInt>(0)
-    /// Whether this process is the child of one that was on the bus.
-    private static let isForked = Atomic<Bool>(false)
     /// Whether `notify_set_options` switched the library off.
-    private static let isSwitchedOff = Atomic<Bool>(false)
-    /// Whether any client has used the bus.
-    private static let wasOnBus = Atomic<Bool>(false)
+    private static let isOff = Atomic<Bool>(false)
     private static let handlesForks = Atomic<Bool>(false)
     /// The process that made the client; 0 while there is none.
     private static let owner = Atomic<pid_t>(0)
@@ -43,16 +40,16 @@ enum ProcessState {
         UnsafeRawPointer(bitPattern: address).map { Unmanaged<NotifyClient>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// Whether the functions that need the bus or notifyd are turned off.
-    static var isDisabled: Bool { isForked.load(ordering: .relaxed) || isSwitchedOff.load(ordering: .relaxed) }
+    /// Whether the functions that need the bus or notifyd do not work, except for posts in a forked child.
+    static var isDisabled: Bool { ForkedChild.isCurrent || isSwitchedOff }
 
-    static func setSwitchedOff(_ isOff: Bool) { isSwitchedOff.store(isOff, ordering: .relaxed) }
+    static var isSwitchedOff: Bool { isOff.load(ordering: .relaxed) }
 
-    /// Notes that this process goes to the bus. Called before it does, because a fork may come in the middle.
-    static func isOnBus() { wasOnBus.store(true, ordering: .relaxed) }
+    static func setSwitchedOff(_ isOff: Bool) { self.isOff.store(isOff, ordering: .relaxed) }
 
     /// Does what a fork does, if this process is the child of one and it has not been done.
     static func checkFork() {
+        ForkedChild.notice()
         let owner = owner.load(ordering: .acquiring)
         if owner != 0, owner != getpid() { forked() }
     }
@@ -60,7 +57,6 @@ enum ProcessState {
     /// Called in the child, before `fork` returns. The fork may have come in a signal handler, with any lock held: this stores numbers and
     /// does nothing else.
     private static func forked() {
-        if wasOnBus.load(ordering: .relaxed) { isForked.store(true, ordering: .relaxed) }
         TokenTable.forget()
         current.store(0, ordering: .releasing)
         owner.store(0, ordering: .releasing)

@@ -41,7 +41,7 @@ final class DescriptorChannel: NoticeSink {
     private let ownReadEnd: OwnedDescriptor
     /// Closed with its last user, because Dispatch may be looking at it after its source was cancelled.
     private let writeEnd: Descriptor
-    private let state = Locked(State())
+    private let state = PosixLocked(State())
 
     /// Makes a pipe; `nil` where the system has no more descriptors.
     init?() {

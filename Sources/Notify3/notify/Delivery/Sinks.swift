@@ -16,7 +16,7 @@ protocol NoticeSink: AnyObject, Sendable {
 /// Sends the process a signal. The system chooses a thread that does not block it; the library's own block all.
 final class SignalSink: NoticeSink {
     private let signal: CInt
-    private let hasEnded = Locked(false)
+    private let hasEnded = PosixLocked(false)
 
     /// `nil` if there is no such signal.
     init?(_ signal: CInt) {

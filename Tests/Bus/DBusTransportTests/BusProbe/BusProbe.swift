@@ -1,3 +1,4 @@
+import CLinux
 import DBusTransport
 import Dispatch
 import Glibc
@@ -29,6 +30,7 @@ enum BusProbe {
             try connection?.flush()
             _exit(0)
         case "fork": try forkWhileBusy(bus, count)
+        case "fork-inside": try forkInside(bus)
         case "connect-in-tasks": try connectInTasks(bus, count)
         case "connect": try connect(bus)
         case "change-environment": try changeEnvironment(bus)
@@ -66,7 +68,8 @@ enum BusProbe {
         }
     }
 
-    /// Forks while other threads hold the connection's locks. The child ends all objects that it has inherited, and then itself.
+    /// Forks while other threads hold the connection's locks. The child ends all objects that it has inherited, and
+    /// then itself.
     private static func forkWhileBusy(_ bus: Bus, _ count: Int) throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -75,10 +78,6 @@ enum BusProbe {
             _ = QuietThread.start("busy") { while true { _ = connection.statistics } }
         }
         let scheduler = Scheduler()
-        // Swift hides fork, and this test needs a forked child.
-        typealias Fork = @convention(c) () -> pid_t
-        guard let symbol = dlsym(nil, "fork") else { exit(3) }
-        let fork = unsafeBitCast(symbol, to: Fork.self)
         for _ in 0..<count {
             let child = fork()
             if child == 0 {
@@ -102,6 +101,51 @@ enum BusProbe {
         }
     }
 
+    /// Swift hides fork, and these tests need forked children.
+    private static func fork() -> pid_t {
+        typealias Fork = @convention(c) () -> pid_t
+        guard let symbol = dlsym(nil, "fork") else { exit(3) }
+        return unsafeBitCast(symbol, to: Fork.self)()
+    }
+
+    /// Forks while no thread is inside libdbus, while this one is, as in a signal handler, and while another one
+    /// stays there.
+    private static func forkInside(_ bus: Bus) throws {
+        let connection = try DBusConnection.open(bus)
+        guard outcomeInChild(of: connection) == "posted, no connection" else { exit(4) }
+        CLinux_holdOffFork(CLINUX_CALL)
+        guard outcomeInChild(of: connection) == "closed" else { exit(5) }
+        CLinux_allowFork(CLINUX_CALL)
+        guard outcomeInChild(of: connection) == "posted, no connection" else { exit(6) }
+        let isInside = DispatchSemaphore(value: 0)
+        _ = QuietThread.start("inside") {
+            CLinux_holdOffFork(CLINUX_CALL)
+            isInside.signal()
+            while true { pause() }
+        }
+        isInside.wait()
+        guard outcomeInChild(of: connection) == "closed" else { exit(7) }
+    }
+
+    private static func outcomeInChild(of connection: DBusConnection) -> String {
+        let child = fork()
+        if child == 0 {
+            alarm(20)
+            do throws(DBusError) {
+                try ForkedPoster.check()
+                let address = try connection.busAddress()
+                try ForkedPoster.send(.signal(path: "/a", interface: "org.example.Ping", member: "Ping"), to: address)
+                _ = try DBusConnection.open(connection.bus)
+                _exit(1)
+            } catch {
+                _exit(error.code == .closed ? (error.attempted.hasPrefix("open") ? 0 : 2) : 3)
+            }
+        }
+        var status: CInt = 0
+        guard child > 0, waitpid(child, &status, 0) == child else { return "lost" }
+        return [0: "posted, no connection", 2 << 8: "closed"][status] ?? "status \(status)"
+    }
+
     /// Takes all calls.
     private final class Scheduler: CallScheduler {
         func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission { .take }
@@ -109,8 +153,8 @@ enum BusProbe {
         func carryOut() -> ContinuousClock.Instant? { nil }
     }
 
-    /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed" for each of the first that
-    /// finds no bus, and "connected" when all have ended.
+    /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed"
+    /// for each of the first that finds no bus, and "connected" when all have ended.
     private static func connectInTasks(_ bus: Bus, _ count: Int) throws {
         let connected = DispatchGroup()
         for index in 0..<count {

@@ -2,10 +2,35 @@
 #include "expect.h"
 #include <fcntl.h>
 #include <notify_private.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 static int inherited = -1, inherited_fd = -1, inherited_self = -1;
+
+static char reserved[64];
+
+static pid_t forked(int (*body)(void)) {
+    fflush(stdout);
+    pid_t process = fork();
+    if (process == 0) {
+        int status = body();
+        fflush(stdout);
+        _exit(status);
+    }
+    return process;
+}
+
+static int grandchild(void) {
+    EXPECT_OK(notify_post("org.example.fork.grandchild"));
+    return failures;
+}
+
+static void *post_in_thread(void *context) {
+    for (int i = 0; i < 1000; i++) EXPECT_OK(notify_post("self.fork"));
+    EXPECT_OK(notify_post("org.example.fork.thread"));
+    return context;
+}
 
 // In a forked child: Rules, a.12.
 static int child(void) {
@@ -19,8 +44,15 @@ static int child(void) {
     EXPECT_EQUAL(notify_suspend(inherited), NOTIFY_STATUS_INVALID_TOKEN);
     EXPECT_EQUAL(notify_get_state(inherited, &state), NOTIFY_STATUS_INVALID_TOKEN);
     EXPECT_EQUAL(notify_set_state(inherited, 1), NOTIFY_STATUS_INVALID_TOKEN);
-    // New ones are refused.
-    EXPECT_EQUAL(notify_post("org.example.fork"), NOTIFY_STATUS_OPT_DISABLE);
+    // It posts, by a connection of its own, and so do a thread of it and its own child.
+    EXPECT_OK(notify_post("org.example.fork.child"));
+    EXPECT_OK(notify_post(reserved));
+    pthread_t thread;
+    EXPECT_EQUAL(pthread_create(&thread, NULL, post_in_thread, NULL), 0);
+    for (int i = 0; i < 1000; i++) EXPECT_OK(notify_post("self.fork"));
+    pthread_join(thread, NULL);
+    EXPECT_EQUAL(status_of(forked(grandchild)), 0);
+    // New registrations are refused.
     EXPECT_EQUAL(notify_register_check("org.example.fork", &token), NOTIFY_STATUS_OPT_DISABLE);
     EXPECT_EQUAL(token, NOTIFY_TOKEN_INVALID);
     EXPECT_EQUAL(notify_register_plain("org.example.fork", &token), NOTIFY_STATUS_OPT_DISABLE);
@@ -44,17 +76,6 @@ static int child(void) {
     // Doing it twice is harmless.
     _notify_fork_child();
     return failures;
-}
-
-static pid_t forked(int (*body)(void)) {
-    fflush(stdout);
-    pid_t process = fork();
-    if (process == 0) {
-        int status = body();
-        fflush(stdout);
-        _exit(status);
-    }
-    return process;
 }
 
 enum { FILES = 64 };
@@ -87,6 +108,15 @@ static int service(void) {
         _exit(status);
     }
     return status_of(process);
+}
+
+// A program that registers and then becomes a daemon, as the process that it returns in.
+static int daemon_role(void) {
+    int token = watch("org.example.fork.before");
+    if (daemon(1, 1) != 0) return 9;
+    EXPECT_EQUAL(checked(token), -1);
+    EXPECT_OK(notify_post(failures ? "org.example.fork.failed" : "org.example.fork.daemon"));
+    return failures;
 }
 
 static int exec_child(void) {
@@ -135,6 +165,7 @@ static void options(void) {
 int main(int argc, char **argv) {
     take_role(argc, argv);
     if (is_role(argc, argv, "whole")) return whole_role();
+    if (is_role(argc, argv, "daemon")) return daemon_role();
     // A process that has not used the functions may fork as it likes: the child is a process like any other.
     EXPECT_EQUAL(status_of(forked(whole_role)), 0);
 
@@ -142,7 +173,16 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_register_file_descriptor("org.example.fork", &inherited_fd, 0, &inherited));
     EXPECT_OK(notify_register_check("self.inherited", &inherited_self));
     EXPECT_OK(notify_register_file_descriptor("org.example.fork", &spare_fd, 0, &spare));
+    snprintf(reserved, sizeof reserved, "user.uid.%d.fork", (int)geteuid());
+    const char *names[] = {"org.example.fork.child", "org.example.fork.thread", "org.example.fork.grandchild", reserved,
+                           "org.example.fork.daemon"};
+    enum { NAMES = sizeof names / sizeof names[0] };
+    int tokens[NAMES];
+    for (int i = 0; i < NAMES; i++) tokens[i] = watch(names[i]);
     EXPECT_EQUAL(status_of(forked(child)), 0);
+    EXPECT_EQUAL(status_of(start("daemon", NULL, NULL, NULL)), 0);
+    for (int i = 0; i < NAMES; i++) EVENTUALLY(checked(tokens[i]) == 1);
+    for (int i = 0; i < NAMES; i++) EXPECT_OK(notify_cancel(tokens[i]));
     EXPECT(!is_readable(inherited_fd, 0));
     EXPECT_EQUAL(status_of(forked(service)), 0);
     EXPECT_EQUAL(status_of(forked(exec_child)), 0);

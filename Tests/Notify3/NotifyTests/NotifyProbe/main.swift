@@ -113,6 +113,9 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
     }
 }
 
+if CommandLine.arguments.count == 4, CommandLine.arguments[1] == "fork" {
+    try ForkLoad.run(CommandLine.arguments[2], Int(CommandLine.arguments[3]) ?? 0)
+}
 DispatchQueue.global().async {
     while let line = readLine() {
         let words = line.split(separator: " ")
