@@ -6,6 +6,7 @@ typealias FuzzTarget = @Sendable (_ input: [UInt8]) -> Void
 private let targets: [String: FuzzTarget] = [
     "notifications": fuzzNotifications,
     "reports": fuzzReports,
+    "frames": fuzzFrames,
     "json": fuzzJSON,
     "http": fuzzHTTPRequests,
     "tokens": fuzzTokens,

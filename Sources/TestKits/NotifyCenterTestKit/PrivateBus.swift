@@ -52,6 +52,10 @@ public final class PrivateBus: Sendable {
         /// Whether other users may connect, as to a system bus; for tests that root runs. By default only this user may.
         public var admitsOtherUsers = false
 
+        /// Users whom the bus knows beside those of the machine, because dbus-daemon admits only users that have an entry in the user database.
+        /// The bus then runs in a mount namespace of its own, which root alone can make.
+        public var extraUsers: Range<UInt32> = 0..<0
+
         /// A bus like that of a session.
         public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
             self.matchRulesPerConnection = matchRulesPerConnection
@@ -65,6 +69,7 @@ public final class PrivateBus: Sendable {
     private let directory: TemporaryDirectory
     private let program: Daemon
     private let admitsOtherUsers: Bool
+    private let hasExtraUsers: Bool
     private let daemon = Locked<ChildProcess?>(nil)
 
     /// Starts a bus; it takes connections on return.
@@ -73,6 +78,7 @@ public final class PrivateBus: Sendable {
     public init(_ options: Options = Options()) throws {
         program = options.daemon
         admitsOtherUsers = options.admitsOtherUsers
+        hasExtraUsers = !options.extraUsers.isEmpty
         directory = try TemporaryDirectory("notify-center-bus")
         address = "unix:path=\(directory.path)/bus"
         var options = options
@@ -86,6 +92,12 @@ public final class PrivateBus: Sendable {
         }
         try Self.configuration(options, address: address, services: servicesPath)
             .write(toFile: configurationPath, atomically: true, encoding: .utf8)
+        if hasExtraUsers {
+            let lines = options.extraUsers.map { "extra\($0):x:\($0):65534::/:/bin/false\n" }
+            try (String(contentsOfFile: "/etc/passwd", encoding: .utf8) + lines.joined())
+                .write(toFile: usersPath, atomically: true, encoding: .utf8)
+            chmod(usersPath, 0o644)
+        }
         if admitsOtherUsers { chmod(directory.path, 0o755) }
         try FileManager.default.createDirectory(atPath: servicesPath, withIntermediateDirectories: true)
         for (name, command) in options.services {
@@ -161,8 +173,9 @@ public final class PrivateBus: Sendable {
             case .daemon:
                 // Services inherit the daemon's environment; it has to name this bus, whatever this process was told to use.
                 try ChildProcess(
-                    "dbus-daemon",
-                    ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"],
+                    hasExtraUsers ? "unshare" : "dbus-daemon",
+                    (hasExtraUsers ? ["--mount", "sh", "-e", "-c", Self.daemonScript, usersPath] : [])
+                        + ["--nofork", "--nopidfile", "--config-file=\(configurationPath)"],
                     environment: environment
                 )
             case .broker:
@@ -177,6 +190,11 @@ public final class PrivateBus: Sendable {
         stop()
         try start()
     }
+
+    private static let daemonScript = """
+        mount --bind "$0" /etc/passwd
+        exec dbus-daemon "$@"
+        """
 
     /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both, the journal in a mount
     /// namespace of its own. The helper that reads the journal's socket ends with the launcher; where it ends before, the script does, and is
@@ -195,6 +213,7 @@ public final class PrivateBus: Sendable {
 
     private var configurationPath: String { "\(directory.path)/bus.conf" }
     private var servicesPath: String { "\(directory.path)/services" }
+    private var usersPath: String { "\(directory.path)/passwd" }
 
     private static func configuration(_ options: Options, address: String, services: String) -> String {
         let limits = [

@@ -43,12 +43,14 @@ final class Device {
     init(
         disk: Disk = .ordinary,
         configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#,
-        policy: BusPolicy? = nil
+        policy: BusPolicy? = nil,
+        extraUsers: Range<UInt32> = 0..<0
     ) async throws {
         directory = try TemporaryDirectory("hostile-test")
         chmod(directory.path, 0o755)
         let installed = "org.notifycenter.SharedDevice1.conf"
         var options = PrivateBus.Options.likeSystemBus(policies: [installed], standIns: ["shared-device": "daemon"])
+        options.extraUsers = extraUsers
         if let policy {
             let file = "\(directory.path)/callers.conf"
             try policy.xml.write(toFile: file, atomically: true, encoding: .utf8)
@@ -142,6 +144,11 @@ final class Device {
     func hostile(_ deed: String) throws -> ChildProcess {
         let program = deed == "enrolled" ? hostileApp : ChildProcess.built("hostile-client")
         return try ChildProcess(as: 65534, program, [bus.address, deed])
+    }
+
+    /// Starts so many users, each of whom sends calls with so many bytes that want no answer, as fast as the bus takes them.
+    func crowd(_ users: Int, bytes: Int) throws -> ChildProcess {
+        try ChildProcess(ChildProcess.built("hostile-client"), [bus.address, "crowd", "\(users)", "\(bytes)"])
     }
 
     func signIn(_ user: String = "ada") async throws {

@@ -98,6 +98,108 @@ struct HostileTests {
         #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
+    /// Users that send calls which want no reply, as fast as the bus takes them.
+    struct Crowd: CustomTestStringConvertible {
+        let users: Int
+        /// In each call.
+        let bytes: Int
+        /// Whether the bus refuses them, as it does where the manifests name no app of theirs.
+        var isRefusedByBus = false
+
+        /// How long a sign-out may take.
+        var limit: Duration { users == 1 ? .milliseconds(100) : .seconds(1) }
+
+        var testDescription: String {
+            "\(users) users, \(bytes) B\(isRefusedByBus ? ", refused by the bus" : "")"
+        }
+    }
+
+    // dbus-daemon takes 32 MB in a message, and hangs up on who sends more.
+    private static let floods = [1, 30_000, 1_000_000, 30_000_000, 120_000_000].map { Crowd(users: 1, bytes: $0) }
+    private static let refusedCrowds = crowds.map { Crowd(users: $0.users, bytes: $0.bytes, isRefusedByBus: true) }
+    static let crowds = [36, 100].flatMap { users in [1, 30_000].map { Crowd(users: users, bytes: $0) } }
+    /// Those beside whom a service can be reached in time. dbus-broker reads a few calls of each sender, and then hands 16 messages on to the service:
+    /// a crowd fills what it keeps for the service, however fast the service reads, unless the bus refuses the crowd.
+    static let bearable =
+        floods + refusedCrowds + (PrivateBus.Daemon.chosen == .daemon ? crowds : [])
+
+    /// How long a flood goes on at least, in seconds; by default until there were eight sign-outs. For a test of endurance: 60.
+    private static let floodSeconds =
+        ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_FLOOD_SECONDS"].flatMap(Int.init) ?? 0
+
+    /// A device, and what sends calls to it.
+    private func flooded(by crowd: Crowd) async throws -> (device: Device, hostile: ChildProcess, calmSignIn: Duration)
+    {
+        let device = try await Device(
+            policy: crowd.isRefusedByBus ? .only(users: ["root"], groups: []) : nil,
+            extraUsers: 20_000..<20_000 + UInt32(crowd.users)
+        )
+        let calm = try await signOutTimes(3, on: device, addingSignIns: true)[1]
+        let hostile = try device.crowd(crowd.users, bytes: crowd.bytes)
+        try await hostile.line { $0 == "ready" }
+        return (device, hostile, calm)
+    }
+
+    // A broker without optimization is no broker that anybody installs, and reads more slowly than the bus writes.
+    private static let withoutReleasedBroker: Comment =
+        "NOTIFY_CENTER_TEST_BROKER names no broker that was built in release"
+
+    @Test(
+        "users who send calls without end that want no reply hold up neither sign-out nor sign-in",
+        .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
+        arguments: bearable
+    )
+    func crowd(crowd: Crowd) async throws {
+        let (device, hostile, calm) = try await flooded(by: crowd)
+        defer { hostile.kill() }
+        let end = ContinuousClock.now + .seconds(Self.floodSeconds)
+        var (signOuts, signIns): ([Duration], [Duration]) = ([], [])
+        let watch = StallWatch()
+        repeat {
+            signOuts += try await watch.times(8) {
+                let start = ContinuousClock.now
+                try await device.signIn()
+                signIns.append(.now - start)
+                let middle = ContinuousClock.now
+                try await device.signOut()
+                return .now - middle
+            }
+        } while .now < end
+        signOuts.sort()
+        signIns.sort()
+        let bus = try await busTime(on: device)
+        let (signOut, signIn) = (signOuts[signOuts.count - 1], signIns[signIns.count - 1])
+        print("hostile \(crowd.testDescription): sign-out median \(signOuts[signOuts.count / 2]), worst \(signOut)")
+        print("hostile \(crowd.testDescription): sign-in worst \(signIn), calm \(calm); bus \(bus)")
+        #expect(signOut < max(crowd.limit, bus * 12), "\(signOuts)")
+        // The check of a password takes most of a processor, of which flood and bus leave a part.
+        #expect(signIn < .seconds(1) + calm * 4, "\(signIns)")
+        let memory = try device.brokerMemory()
+        #expect(memory < 200 << 20)
+        #expect(hostile.isRunning, "\(hostile.errorText)")
+        #expect(hostile.lines == ["ready"])
+    }
+
+    @Test(
+        "what a crowd leaves in dbus-broker fills no memory of the broker, and is over with the crowd",
+        .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
+        .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it holds up nobody"),
+        arguments: crowds
+    )
+    func endOfCrowd(crowd: Crowd) async throws {
+        let (device, hostile, _) = try await flooded(by: crowd)
+        // For so long the bus fills up.
+        try await Task.sleep(for: .seconds(2))
+        hostile.kill()
+        try await eventually("what the bus has kept is read, and somebody signs in") {
+            (try? await device.signIn()) != nil
+        }
+        let memory = try device.brokerMemory()
+        #expect(memory < 200 << 20)
+        let signOuts = try await signOutTimes(3, on: device)
+        #expect(signOuts[2] < .seconds(1), "\(signOuts)")
+    }
+
     @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")
     func floodOfOperator() async throws {
         let device = try await Device(
@@ -133,10 +235,15 @@ struct HostileTests {
     }
 
     /// How long sign-outs take, the shortest first.
-    private func signOutTimes(_ count: Int, on device: Device) async throws -> [Duration] {
+    private func signOutTimes(
+        _ count: Int,
+        on device: Device,
+        addingSignIns isSignInCounted: Bool = false
+    ) async throws -> [Duration] {
         try await StallWatch().times(count) {
+            let beginning = ContinuousClock.now
             try await device.signIn()
-            let start = ContinuousClock.now
+            let start = isSignInCounted ? beginning : .now
             try await device.signOut()
             return .now - start
         }

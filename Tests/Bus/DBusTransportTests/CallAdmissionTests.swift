@@ -91,12 +91,27 @@ struct CallAdmissionTests {
         func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
         #expect(isTaken(10, "a") && isTaken(10, "a") && !isTaken(10, "a"), "two calls of a sender")
         #expect(!isTaken(101, "b") && isTaken(100, "b"), "100 bytes of a sender")
-        #expect(!isTaken(1, "c"), "three calls of all")
+        #expect(!isTaken(0, "b"), "three calls of all")
         budget.giveBack(10, of: "a")
-        #expect(!isTaken(41, "c") && isTaken(40, "c"), "150 bytes of all")
+        #expect(!isTaken(41, "a") && isTaken(40, "a"), "150 bytes of all")
         #expect(!isTaken(.max, "d"))
-        for (bytes, sender) in [(10, "a"), (100, "b"), (40, "c")] { budget.giveBack(bytes, of: sender) }
+        for (bytes, sender) in [(10, "a"), (100, "b"), (40, "a")] { budget.giveBack(bytes, of: sender) }
         #expect(budget.isUnused)
+    }
+
+    @Test("a sender with nothing under way has a place beyond the limits of all, and one with its share has none")
+    func share() throws {
+        var limits = CallLimits()
+        (limits.callsOfSender, limits.calls, limits.bytes) = (10, 20, 20 << 10)
+        var budget = CallBudget(limits)
+        func isTaken(_ bytes: Int, _ sender: String) -> Bool { (try? budget.take(bytes, of: sender)) != nil }
+        let flood = ["a", "b"].map { sender in (0..<20).count { _ in isTaken(1 << 10, sender) } }
+        #expect(flood == [10, 10])
+        let honest = (0..<20).count { _ in isTaken(100, "c") }
+        #expect(honest == 20 / 3)
+        #expect(!isTaken(1, "a"))
+        #expect(!isTaken((5 << 10) + 1, "d") && isTaken(5 << 10, "d"))
+        #expect((0..<100).allSatisfy { isTaken(10, "new \($0)") })
     }
 
     @Test("a caller over its limit is refused by name; others are served, and so is it when its calls are answered")
@@ -140,7 +155,7 @@ struct CallAdmissionTests {
             // The bus has handed on what it read before this.
             try await caller.flush()
         }
-        #expect(await refusal(try call("Wait"), of: client)?.name == Self.limitsExceeded)
+        #expect(await refusal(try call("Wait"), of: callers[0])?.name == Self.limitsExceeded)
         gate.open()
         try await eventually("both are answered") { answers.all.count == 2 }
         #expect(await refusal(try call("Wait"), of: client) == nil)

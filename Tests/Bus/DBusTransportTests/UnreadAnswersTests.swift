@@ -106,8 +106,8 @@ import Testing
     private let start = SuspendingClock.now
 
     /// What to do at so many seconds, in a word.
-    private mutating func step(_ seconds: Double) -> String {
-        switch bus.next(now: start + .seconds(seconds)) {
+    private mutating func step(_ seconds: Double, unread: Int? = nil) -> String {
+        switch bus.next(now: start + .seconds(seconds), unread: unread) {
         case .wait(nil): "wait"
         case .wait(let time?): "wait \(time / .seconds(1))"
         case .ask: "ask"
@@ -128,6 +128,17 @@ import Testing
         steps.append(step(9))
         #expect(steps == ["wait", "ask", "wait 5.0", "wait 0.5", "ask", "wait"])
         #expect(isFirst && isFirstAgain)
+    }
+
+    // Its answer may be behind thousands of messages that others send to this service.
+    @Test mutating func aBusThatReadsIsNotTriedHoweverLateItsAnswerIs() {
+        _ = bus.sent()
+        let steps = [
+            step(0), step(10, unread: 0), step(19, unread: 9), step(20, unread: 9), step(22, unread: 8),
+            step(32, unread: 8),
+            step(34, unread: 8),
+        ]
+        #expect(steps == ["ask", "wait 10.0", "wait 1.0", "wait 2.0", "wait 10.0", "wait 2.0", "probe"])
     }
 
     @Test mutating func whereNoAnswerComesTheBusIsTriedAfterASecondLook() {

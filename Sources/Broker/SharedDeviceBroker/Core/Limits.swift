@@ -3,47 +3,6 @@ import FoundationEssentials
 // What one process, one user and all of them together may ask of the broker. All of it is pure: the caller passes the time of the clock that
 // never jumps.
 
-/// Bounds the calls of each user that are under way. The bus connection itself bounds what one connection may have under way.
-package struct UserBudget: Sendable {
-    /// How many calls of one user may be under way, and of how many bytes.
-    package static let calls = 256
-    package static let bytes = 512 * 1024
-    /// How many of them may be questions about the device as a whole. An operator's are all carried out, so that a person who signs out would wait
-    /// behind as many as there may be. A console has three open.
-    package static let questions = 16
-
-    private struct Use {
-        var calls = 0
-        var bytes = 0
-        var questions = 0
-    }
-
-    private var users: [UInt32: Use] = [:]
-
-    package init() {}
-
-    /// Whether one more call of this user fits. It counts until ``end(_:bytes:isQuestion:)``.
-    package mutating func begin(_ user: UInt32, bytes: Int, isQuestion: Bool = false) -> Bool {
-        var use = users[user] ?? Use()
-        guard use.calls < Self.calls, use.bytes + bytes <= Self.bytes, !isQuestion || use.questions < Self.questions
-        else { return false }
-        use.calls += 1
-        use.bytes += bytes
-        if isQuestion { use.questions += 1 }
-        users[user] = use
-        return true
-    }
-
-    /// The call was answered.
-    package mutating func end(_ user: UInt32, bytes: Int, isQuestion: Bool = false) {
-        guard var use = users[user] else { return }
-        use.calls -= 1
-        use.bytes -= bytes
-        if isQuestion { use.questions -= 1 }
-        users[user] = use.calls > 0 ? use : nil
-    }
-}
-
 /// Slows down who guesses passwords. It counts by the user that calls and the name that is tried, so that nobody locks out another user's
 /// callers; and by the user alone, so that trying one password with many names is slowed down, too. Whether a person of that name exists
 /// makes no difference.

@@ -12,7 +12,9 @@ import Synchronization
 final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
-        var events: [Event] = []
+        var events = Queue<Event>()
+        /// Whether somebody waits until there is room.
+        var isAwaited = false
         /// Whether somebody carries events through. Before ``start(_:)`` nobody may, and they wait.
         var isRunning = true
         var armed: Duration?
@@ -29,6 +31,7 @@ final class BrokerEngine: Sendable {
     private let performer: Locked<Performer?> = Locked(nil)
     private let timer = Alarm()
     private let clock = Locked<ClockWatch?>(nil)
+    private let roomMade = Locked<(@Sendable () -> Void)?>(nil)
 
     init(_ state: BrokerState) {
         box = Locked(Box(state: state))
@@ -43,6 +46,20 @@ final class BrokerEngine: Sendable {
         performer.withLock { $0 = Performer(perform: perform) }
         carryThrough(atMost: Self.eventsOfThread, mayWait: false)
     }
+
+    /// How many events may wait before callers have to wait: so many at a time are carried through within milliseconds.
+    private static let room = 32
+
+    /// Whether a caller's request has its turn soon. Where it has not, what ``onRoom(_:)`` was given is called when it has.
+    func hasRoom() -> Bool {
+        box.withLock { box in
+            if box.events.count >= Self.room { box.isAwaited = true }
+            return !box.isAwaited
+        }
+    }
+
+    /// - Parameter handler: called on any thread, once after ``hasRoom()`` has returned false.
+    func onRoom(_ handler: @escaping @Sendable () -> Void) { roomMade.withLock { $0 = handler } }
 
     /// A view of the state between two events.
     func read<Value>(_ body: (BrokerState) -> Value) -> Value { box.withLock { body($0.state) } }
@@ -93,18 +110,21 @@ final class BrokerEngine: Sendable {
     /// - Returns: the effects of the next event; `nil` if there is none.
     private func step() -> [Effect]? {
         let now = Moment.now
-        return box.withLock { box in
-            guard !box.events.isEmpty else {
+        let (effects, hasRoom) = box.withLock { box -> ([Effect]?, Bool) in
+            let hasRoom = box.isAwaited && box.events.count <= Self.room / 2
+            if hasRoom { box.isAwaited = false }
+            guard let event = box.events.popFirst() else {
                 box.isRunning = false
                 arm(&box, now)
-                return nil
+                return (nil, hasRoom)
             }
-            let event = box.events.removeFirst()
             box.taken &+= 1
             // The timer has fired, or has stood still: the next deadline is set anew, also if it is the same.
             if case .time = event { box.armed = nil }
-            return box.state.reduce(event, at: now)
+            return (box.state.reduce(event, at: now), hasRoom)
         }
+        if hasRoom { roomMade.withLock { $0 }?() }
+        return effects
     }
 
     private func arm(_ box: inout Box, _ now: Moment) {

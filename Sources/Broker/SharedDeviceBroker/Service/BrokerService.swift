@@ -113,8 +113,10 @@ package final class BrokerService: Sendable {
             connection: connection,
             arrived: { engine.submit(.arrived($0)) },
             left: { engine.submit(.left($0, mark: CleanupLedger.newMark())) },
-            leaves: { log.error("leaves the bus and comes back", metadata: ["reason": "\($0)"]) }
+            leaves: { log.error("leaves the bus and comes back", metadata: ["reason": "\($0)"]) },
+            hasRoom: { engine.hasRoom() }
         )
+        engine.onRoom { [weak callers] in callers?.goOn() }
         self.callers = callers
         interface = BrokerInterface(engine: engine, callers: callers) { provider.signingKeys }
         let configuration = ManagedConfigurationFile(path: options.configurationFile)

@@ -30,9 +30,10 @@ extension Callers {
         var charges: [UInt64: Charge] = [:]
         /// What ``follow(_:)`` was given and has not ended.
         var followed: Set<String> = []
-        var budget = UserBudget()
-        /// Calls whose callers are known.
-        var turns = Turns<WaitingCall>()
+        /// What each user has under way, and calls whose callers are known until their turn.
+        var desk = ServiceFrontDesk<WaitingCall>(lap: 1)
+        /// Of what each user has under way, the questions about the device as a whole.
+        var questions = Quotas<UInt32>()
         /// How many of these each connection has, by the name that it has on any bus.
         var waiting: [String: Int] = [:]
         /// Connections that are gone and have calls there.
@@ -48,7 +49,11 @@ extension Callers {
 
 extension Callers.State {
     mutating func enqueue(_ sender: String, _ caller: Caller, _ body: @escaping Callers.Continuation) {
-        turns.append(Callers.WaitingCall(sender: sender, caller: caller, body: body), of: caller.user)
+        desk.queue.append(
+            Callers.WaitingCall(sender: sender, caller: caller, body: body),
+            of: caller.user,
+            pace: Callers.pace(of: caller.user)
+        )
         waiting[caller.connection, default: 0] += 1
     }
 
@@ -61,6 +66,16 @@ extension Callers.State {
         return leaving.remove(connection) != nil
     }
 
+    /// Whether not even a small call of the connection would be admitted.
+    func isFull(_ sender: String) -> Bool {
+        if let user = known[sender]?.user ?? users[sender],
+            !desk.users[user].hasRoom(for: 1, within: Callers.limitOfUser)
+        {
+            return true
+        }
+        return known[sender] == nil && asking[sender]?.count ?? 0 >= Callers.firstCalls.calls
+    }
+
     /// Has a user answer for a call until ``end(_:of:)``.
     ///
     /// - Returns: whether there was room.
@@ -68,7 +83,10 @@ extension Callers.State {
         let isQuestion =
             Callers.questions.contains(member)
             || !Callers.isAdministrator(user) && Callers.enforcement.contains(member)
-        guard budget.begin(user, bytes: bytes, isQuestion: isQuestion) else { return false }
+        guard !isQuestion || questions[user].calls < Callers.questionsOfUser,
+            desk.users.begin(bytes, of: user, within: Callers.limitOfUser)
+        else { return false }
+        if isQuestion { questions.begin(bytes, of: user) }
         charges[number] = Callers.Charge(user: user, bytes: bytes, isQuestion: isQuestion)
         return true
     }
@@ -98,6 +116,7 @@ extension Callers.State {
     mutating func end(_ number: UInt64, of sender: String) {
         if admitted[sender]?.number == number { admitted[sender] = nil }
         guard let charge = charges.removeValue(forKey: number) else { return }
-        budget.end(charge.user, bytes: charge.bytes, isQuestion: charge.isQuestion)
+        desk.users.end(charge.bytes, of: charge.user)
+        if charge.isQuestion { questions.end(charge.bytes, of: charge.user) }
     }
 }

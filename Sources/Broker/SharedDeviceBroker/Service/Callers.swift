@@ -17,6 +17,7 @@ final class Callers: Sendable {
     private let arrived: @Sendable (Caller) -> Void
     private let left: @Sendable (String) -> Void
     private let leaves: @Sendable (String) -> Void
+    private let hasRoom: @Sendable () -> Bool
     private let state = Locked(State())
     private let observations = Locked<(Observation, MatchRuleLease)?>(nil)
 
@@ -26,6 +27,7 @@ final class Callers: Sendable {
     ///   - leaves: the broker leaves the bus, for this reason, and comes back. Called on the reading thread.
     ///   - look: what is seen of a process. It may never return.
     ///   - busPatience: how long the bus may read nothing before the broker leaves it.
+    ///   - hasRoom: whether what carries requests out takes another one. Where it does not, it calls ``goOn()`` later.
     init(
         connection: DBusConnection,
         looks: ProcessLooks = ProcessLooks(),
@@ -33,7 +35,8 @@ final class Callers: Sendable {
         busPatience: Duration = UnreadAnswerGuard.busPatience,
         arrived: @escaping @Sendable (Caller) -> Void,
         left: @escaping @Sendable (String) -> Void,
-        leaves: @escaping @Sendable (String) -> Void = { _ in }
+        leaves: @escaping @Sendable (String) -> Void = { _ in },
+        hasRoom: @escaping @Sendable () -> Bool = { true }
     ) {
         self.connection = connection
         (self.looks, self.look) = (looks, look)
@@ -41,6 +44,7 @@ final class Callers: Sendable {
         self.arrived = arrived
         self.left = left
         self.leaves = leaves
+        self.hasRoom = hasRoom
     }
 
     /// Begins to watch, and to bound what callers leave unread. In force on return.
@@ -80,8 +84,8 @@ final class Callers: Sendable {
                 return state.charge(number, caller.user, call.member, bytes: bytes) ? number : nil
             }
             let earlier = state.asking[call.sender] ?? []
-            let earlierBytes = earlier.reduce(0) { $0 + ($1.call?.bytes ?? 0) }
-            guard earlierBytes + bytes <= Self.firstBytes, earlier.count < Self.firstCalls else { return nil }
+            let waiting = CallAmount(calls: earlier.count, bytes: earlier.reduce(0) { $0 + ($1.call?.bytes ?? 0) })
+            guard waiting.hasRoom(for: bytes, within: Self.firstCalls) else { return nil }
             let user = state.users[call.sender]
             if let user, !state.charge(number, user, call.member, bytes: bytes) { return nil }
             state.admitted[call.sender] = FirstCall(
@@ -110,13 +114,19 @@ final class Callers: Sendable {
     /// What administrators alone may ask. A call of these by anybody else counts as a question: to refuse hundreds at once takes as long as to answer them.
     static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
-    /// How many calls a connection may have under way before its user is known, and how many bytes these may have together: few, so that all connections
-    /// of one user leave room for others.
-    private static let (firstCalls, firstBytes) = (16, 24 * 1024)
+    /// What a connection may have under way before its user is known: little, so that all connections of one user leave room for others.
+    static let firstCalls = CallAmount(calls: 16, bytes: 24 * 1024)
+
+    /// What all connections of one user may have under way. The object bounds each of them.
+    static let limitOfUser = CallAmount(calls: 256, bytes: 512 * 1024)
+
+    /// How much of that may be questions about the device as a whole. An operator's are all carried out, so that a person who signs out would wait
+    /// behind as many as there may be. A console has three open.
+    static let questionsOfUser = 16
 
     /// How fast the calls of a user are carried out who is no administrator: an app makes a few at a sign-in and a sign-out.
     private static let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
-    private static func pace(of user: UInt32) -> CallPace? { isAdministrator(user) ? nil : pace }
+    static func pace(of user: UInt32) -> CallPace? { isAdministrator(user) ? nil : pace }
 
     /// Finds the caller behind `sender`. `body` runs on the reading thread: when the caller is known, and it is its user's turn.
     func identify(_ sender: String, _ body: @escaping Continuation) {
@@ -124,7 +134,9 @@ final class Callers: Sendable {
         let (isFirst, caller) = state.withLock { state -> (Bool, Caller?) in
             let call = state.admitted.removeValue(forKey: sender)
             if let caller = state.known[sender] {
-                if isReading, state.turns.pass(of: caller.user, now: .now, pace: Self.pace(of: caller.user)) {
+                if isReading, hasRoom(),
+                    state.desk.queue.pass(of: caller.user, now: .now, pace: Self.pace(of: caller.user))
+                {
                     return (false, caller)
                 }
                 state.enqueue(sender, caller, body)
@@ -238,10 +250,10 @@ final class Callers: Sendable {
     func forgetAll() {
         // The end of a call that waits takes the lock.
         let abandoned = state.withLock { state in
-            let turns = state.turns
             (state.known, state.followed, state.admitted) = ([:], [], [:])
-            (state.turns, state.waiting, state.leaving) = (Turns(), [:], [])
-            return turns
+            (state.waiting, state.leaving) = ([:], [])
+            defer { state.desk.queue = FairQueue(lap: 1) }
+            return state.desk.queue
         }
         withExtendedLifetime(abandoned) {}
         abandon(state.withLock { Array($0.asking.keys) })
@@ -285,10 +297,11 @@ extension Callers: CallScheduler {
     /// What a connection and its user may leave unread: hundreds of the longest answers, thousands of the usual ones.
     static let unreadRoom = UnreadAnswers.Room(connection: 4 << 20, user: 8 << 20)
 
-    func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission {
+    func admit(_ call: borrowing MessageHeader) -> CallPermission {
         guard let sender = call.sender else { return .drop }
-        guard call.expectsReply else { return .take }
-        let user = state.withLock { $0.known[sender]?.user }
+        let (user, isFull) = state.withLock { state in (state.known[sender]?.user, state.isFull(sender)) }
+        // Of a flood nothing more is looked at.
+        guard call.expectsReply else { return isFull ? .drop : .take }
         switch unread.standing(of: sender, user, user == nil ? .ofStrangers : Self.unreadRoom) {
         case .anything: return .take
         case .refusals:
@@ -314,18 +327,25 @@ extension Callers: CallScheduler {
         unread.gone(caller)
     }
 
-    /// One call of each user that has one: what has arrived meanwhile is read before the next ones.
+    /// What carries requests out takes another one again.
+    func goOn() { connection.perform {} }
+
+    /// Carries out calls for a moment, as long as there is room for them.
     func carryOut() -> ContinuousClock.Instant? {
-        let now = ContinuousClock.now
-        for _ in 0..<state.withLock({ $0.turns.userCount }) {
-            guard let call = state.withLock({ $0.turns.next(now: now, pace: Self.pace(of:)) }) else { break }
+        var hasRoom = true
+        let now = work { now in
+            hasRoom = self.hasRoom()
+            guard hasRoom, let call = state.withLock({ $0.desk.queue.next(now: now, pace: Self.pace(of:)) }) else {
+                return false
+            }
             call.body(.success(call.caller))
             let (isLast, isGone) = state.withLock { ($0.ended(call), $0.known[call.sender] == nil) }
             // The bus keeps no answer for it.
             if isGone { unread.gone(call.sender) }
             if isLast { left(call.caller.connection) }
+            return true
         }
-        let next = state.withLock { $0.turns.timeOfNext(now: now, pace: Self.pace(of:)) }
+        let next = hasRoom ? state.withLock { $0.desk.queue.timeOfNext(now: now) } : nil
         return [next, unread.askBus(leaves: leaves)].compactMap(\.self).min()
     }
 }

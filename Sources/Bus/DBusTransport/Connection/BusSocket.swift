@@ -11,6 +11,7 @@ final class BusSocket: Sendable {
     // The pointer itself is constant, and libdbus locks its connections (dbus_threads_init_default).
     nonisolated(unsafe) private let connection: OpaquePointer
     private let watches = WatchList()
+    private let reader = MessageReader()
     private let access = Locked(())
     private let process = ForkedChild.Process()
     /// The name that the bus gave this connection.
@@ -47,7 +48,7 @@ final class BusSocket: Sendable {
         }
         do throws(DBusError) {
             try watches.authenticate(connection, by: deadline, other, attempted)
-            uniqueName = try watches.introduce(connection, by: deadline, other, attempted)
+            uniqueName = try watches.introduce(connection, reader, by: deadline, other, attempted)
         } catch {
             if watches.isSocketIntact() { BusSocket.discard(connection) }
             throw error
@@ -90,6 +91,17 @@ final class BusSocket: Sendable {
     }
 
     var standing: Standing { access.withLock { _ in watches.checkedStanding } }
+
+    /// About how many bytes the bus has not read of what was sent; `nil` where the kernel does not say.
+    var unreadBytes: Int? {
+        access.withLock { _ in
+            guard watches.isSocketIntact() else { return nil }
+            var inSocket: CInt = 0
+            // SIOCOUTQ
+            guard ioctl(watches.standing.descriptor, UInt(TIOCOUTQ), &inSocket) == 0 else { return nil }
+            return Int(inSocket) + Int(dbus_connection_get_outgoing_size(connection))
+        }
+    }
 
     /// As the bus gave it when it admitted this connection.
     var busIdentifier: String? {
@@ -164,24 +176,24 @@ final class BusSocket: Sendable {
 
     /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
-        accessing { if watches.isSocketIntact() { watches.transfer(events) } }
+        accessing { if watches.isSocketIntact() { watches.transfer(events, reader) } }
     }
 
-    // Unchecked: a message is handed over.
-    enum Next: @unchecked Sendable {
-        /// With the state of the socket where this was the last message of those that were read.
-        case message(OpaquePointer, last: Standing?)
+    enum Next: ~Copyable {
+        /// With the state of the socket where nothing more is there of what was read.
+        case message(MessageReader.Arrival, last: Standing?)
         /// No message is left of those that were read.
         case none(Standing)
     }
 
     /// The next message that was read. Called on the reading thread.
-    func next() -> Next {
-        accessing {
-            guard let message = dbus_connection_pop_message(connection) else { return .none(watches.checkedStanding) }
-            let isLast = dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS
-            return .message(message, last: isLast ? watches.checkedStanding : nil)
-        }
+    ///
+    /// - Parameter judge: asked once about each message, when its header has arrived.
+    func next(_ judge: (borrowing MessageHeader) -> MessageReader.Verdict) -> Next {
+        let arrival = reader.next(judge)
+        if reader.isCorrupt { shutDown() }
+        guard let arrival else { return .none(standing) }
+        return .message(arrival, last: reader.isEmpty ? standing : nil)
     }
 
     /// Ends the connection in order: the bus reads all that was written before it sees the end. A plain `close` with unread data in
@@ -270,30 +282,23 @@ private final class WatchList: @unchecked Sendable {
     /// Whether ``ProcessExit/unsentSockets`` counts this socket.
     private var isCountedAsUnsent = false
 
-    /// Counts this socket while it holds unsent messages. Not inside libdbus, which holds every message for a moment: a signal handler
-    /// that interrupts it may end the process.
+    /// Counts this socket while it holds unsent messages. Not inside libdbus, which holds every message for a moment: a
+    /// signal handler that interrupts it may end the process.
     func noteUnsentMessages() {
         guard hasUnsentMessages != isCountedAsUnsent else { return }
         isCountedAsUnsent.toggle()
         ProcessExit.unsentSockets.wrappingAdd(isCountedAsUnsent ? 1 : -1, ordering: .relaxed)
     }
 
-    /// Reads what has arrived already, up to a limit, and writes what the socket takes.
-    func transfer(_ ready: CShort) {
+    /// Reads what has arrived already, up to a limit, and writes what the socket takes. libdbus has read the greeting
+    /// alone, and is told of the end.
+    func transfer(_ ready: CShort, _ reader: MessageReader) {
         defer { noteUnsentMessages() }
-        handle(ready)
-        guard ready & CShort(POLLIN) != 0 else { return }
-        var available: CInt = 0
-        guard ioctl(socket.number, UInt(FIONREAD), &available) == 0 else { return }
-        let rounds = min(Int(available), Self.bytesOfTurn) / Self.bytesOfRead
-        for _ in 0..<rounds where !watches.isEmpty { handle(CShort(POLLIN)) }
+        let hasArrived = ready & CShort(POLLIN) != 0
+        guard hasArrived, reader.fill(from: socket.number) == .done else { return handle(ready) }
+        let others = ready & ~CShort(POLLIN | POLLHUP)
+        if others != 0 { handle(others) }
     }
-
-    /// How much is read before the messages are handed on. A turn of the reading thread costs more than a read of
-    /// libdbus. With one read a turn, a sender fills the bus's queue for this process faster than the process empties it.
-    private static let bytesOfTurn = 256 * 1024
-    /// The most that libdbus reads when its watch is handled once.
-    private static let bytesOfRead = 4 * 1024
 
     private func handle(_ ready: CShort) {
         let failures = CShort(POLLHUP | POLLERR | POLLNVAL)
@@ -326,6 +331,7 @@ private final class WatchList: @unchecked Sendable {
     /// process's connections until the bus answers; a bus that is stopped would stop those to other buses.
     func introduce(
         _ connection: OpaquePointer,
+        _ reader: MessageReader,
         by deadline: ContinuousClock.Instant,
         _ other: BusSocket.OtherWork?,
         _ attempted: String
@@ -336,8 +342,8 @@ private final class WatchList: @unchecked Sendable {
             throw DBusMessage.outOfMemory(attempted)
         }
         while true {
-            while let pointer = onLibdbus({ dbus_connection_pop_message(connection) }) {
-                let answer = DBusMessage(adopting: pointer)
+            while let arrival = reader.next({ _ in .read(nil) }) {
+                let answer = arrival.message.sharedReference()
                 // Nothing else can come so early: nobody knows the connection's name.
                 guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
                 if let name = answer.errorName {
@@ -349,7 +355,8 @@ private final class WatchList: @unchecked Sendable {
                 return name
             }
             guard !watches.isEmpty else { throw .notAdmitted("the bus has hung up", attempted) }
-            try wait(by: deadline, other, "answered", attempted)
+            guard !reader.isCorrupt else { throw .notAdmitted("what it sends is no message", attempted) }
+            try wait(by: deadline, other, "answered", attempted, reader)
         }
     }
 
@@ -357,14 +364,16 @@ private final class WatchList: @unchecked Sendable {
         by deadline: ContinuousClock.Instant,
         _ other: BusSocket.OtherWork?,
         _ what: String,
-        _ attempted: String
+        _ attempted: String,
+        _ reader: MessageReader? = nil
     ) throws(DBusError) {
         guard ContinuousClock.now < deadline else { throw .stoppedBus(what, attempted) }
         let events = CShort(hasUnsentMessages ? POLLIN | POLLOUT : POLLIN)
         guard let ready = other.whileWaiting(for: events, of: socket.number, until: deadline) else {
             throw .closed(attempted)
         }
-        if isSocketIntact() { onLibdbus { handle(ready) } }
+        guard isSocketIntact() else { return }
+        onLibdbus { if let reader { transfer(ready, reader) } else { handle(ready) } }
     }
 
     private static func flags(_ events: CShort) -> UInt32 {

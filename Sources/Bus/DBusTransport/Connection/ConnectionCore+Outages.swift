@@ -265,6 +265,9 @@ extension DBusConnection {
         if thread == nil { perform { found(false) } }
     }
 
+    /// About how many bytes the bus has not read of what was sent; `nil` where there is no bus, or the kernel does not say.
+    var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
+
     /// Leaves the bus as if it were lost, and comes back by a new connection. What the bus has not read is lost. Called on the reading thread.
     func leaveBus() {
         guard let socket = core.connectedSocket else { return }

@@ -121,10 +121,10 @@ extension ConnectionCore {
 
     private func deliver(from socket: BusSocket, _ turn: inout Turn) -> BusSocket.Standing {
         while true {
-            switch socket.next() {
+            switch socket.next({ judge($0, from: socket) }) {
             case .none(let standing): return standing
-            case .message(let pointer, let last):
-                handle(DBusMessage(adopting: pointer), from: socket, &turn)
+            case .message(let arrival, let last):
+                handle(arrival.message, arrival.ticket, from: socket, &turn)
                 // The socket is not asked once more: what the message has set going sends by now, and this thread would wait for it.
                 // Whoever leaves something to do here wakes this thread.
                 if let last { return last }
@@ -132,10 +132,25 @@ extension ConnectionCore {
         }
     }
 
-    private func handle(_ message: borrowing DBusMessage, from socket: BusSocket, _ turn: inout Turn) {
+    /// Has a call that is refused passed over, before its body is read.
+    private func judge(_ header: borrowing MessageHeader, from socket: BusSocket) -> MessageReader.Verdict {
+        switch header.kind {
+        case .methodCall: admit(header, from: socket).map { .read($0) } ?? .passOver
+        case .unknown: .passOver
+        case .methodReturn, .error, .signal: .read(nil)
+        }
+    }
+
+    private func handle(
+        _ message: borrowing DBusMessage,
+        _ ticket: CallTicket?,
+        from socket: BusSocket,
+        _ turn: inout Turn
+    ) {
         switch message.kind {
         case .methodReturn, .error: answer(message)
-        case .signal, .methodCall: route(message, from: socket, &turn)
+        case .signal: route(message, &turn)
+        case .methodCall: if let ticket { run(message, ticket, socket) }
         case .unknown: break
         }
     }
@@ -155,8 +170,7 @@ extension ConnectionCore {
         }
     }
 
-    private func route(_ message: borrowing DBusMessage, from socket: BusSocket, _ turn: inout Turn) {
-        if case .methodCall = message.kind { return dispatchCall(message, from: socket) }
+    private func route(_ message: borrowing DBusMessage, _ turn: inout Turn) {
         // A handler that was removed before this, by the one before it for instance, is not called any more.
         if handlerGeneration.load(ordering: .acquiring) != turn.handlerGeneration { refreshHandlers(of: &turn) }
         let (handlers, generation) = (turn.handlers, turn.handlerGeneration)
@@ -191,9 +205,6 @@ extension DBusMessage {
         guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 0 }
         return Self.size(&iterator)
     }
-
-    /// Whether file descriptors came with the message.
-    package var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
     private static func size(_ iterator: inout DBusMessageIter) -> Int {
         var sum = 0

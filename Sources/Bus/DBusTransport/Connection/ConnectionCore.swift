@@ -190,7 +190,8 @@ final class ConnectionCore: Sendable {
             }
             return try socket.send(message.copy(), serial: takeSerial(), attempted: Self.attempt(message))
         }
-        guard standing.hasUnsentMessages else { return standing.isConnected }
+        guard standing.isConnected else { return false }
+        guard standing.hasUnsentMessages else { return true }
         if isOnReadingThread {
             event.signal()
             return true

@@ -50,6 +50,14 @@ package enum ForkedPoster {
         )
     }
 
+    /// Has the runtime make the types that a post in a child uses. Called before a fork: in the child, another thread may
+    /// have held the runtime's locks.
+    static func rehearse() {
+        let link = ChildLink("")
+        link.rehearse()
+        PerProcess<[Entry]>([]).withLock { $0.append(Entry(address: "", link: link)) }
+    }
+
     private static func link(to address: String) -> ChildLink {
         entries.withLock { entries in
             if let known = entries.first(where: { $0.address == address }) { return known.link }
@@ -72,6 +80,8 @@ private final class ChildLink: Sendable {
     private let state = PosixLocked(State())
 
     init(_ address: String) { self.address = address }
+
+    func rehearse() { state.withLock { $0.lastSerial += 1 } }
 
     /// Sends a message, and waits for its answer; after a signal, for an answer of the bus itself.
     func exchange(_ message: consuming DBusMessage) throws(DBusError) -> DBusMessage {
@@ -101,7 +111,8 @@ private final class ChildLink: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> DBusMessage? {
         lastSerial += 1
-        _ = try socket.send(message, serial: lastSerial, attempted: ConnectionCore.attempt(message))
+        let sent = try socket.send(message, serial: lastSerial, attempted: ConnectionCore.attempt(message))
+        guard sent.isConnected else { return nil }
         if case .methodCall = message.kind { return try answer(to: message, lastSerial, socket, by: deadline) }
         let question = try DBusMessage.busCall("GetId")
         lastSerial += 1
@@ -116,9 +127,9 @@ private final class ChildLink: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> DBusMessage? {
         while true {
-            switch socket.next() {
-            case .message(let pointer, _):
-                let message = DBusMessage(adopting: pointer)
+            switch socket.next({ _ in .read(nil) }) {
+            case .message(let arrival, _):
+                let message = arrival.message.sharedReference()
                 if message.replySerial == serial, message.mayAnswer(call) { return message }
             case .none(let standing):
                 guard standing.isConnected else { return nil }

@@ -1,4 +1,5 @@
 import CDBus
+import Glibc
 
 // MARK: - Writing
 
@@ -143,7 +144,7 @@ extension DBusMessage {
             )
         }
         var reader = reader
-        return try readAll(&reader)
+        return try readAll(&reader, descriptors)
     }
 
     /// The first argument where it is a string. The others are not read.
@@ -153,16 +154,16 @@ extension DBusMessage {
     }
 }
 
-private func readAll(_ reader: inout DBusReader) throws(DBusError) -> [DBusValue] {
+private func readAll(_ reader: inout DBusReader, _ descriptors: [CInt]?) throws(DBusError) -> [DBusValue] {
     var values: [DBusValue] = []
     while reader.kind != .end {
-        values.append(try read(reader))
+        values.append(try read(reader, descriptors))
         reader.next()
     }
     return values
 }
 
-private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
+private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError) -> DBusValue {
     switch reader.kind {
     case .byte: return .byte(reader.basic(0))
     case .boolean: return .boolean(reader.basic(dbus_bool_t(0)) != 0)
@@ -180,15 +181,24 @@ private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
     case .array:
         var inner = reader.inner
         let type = inner.signature
-        return .array(try readAll(&inner), of: type)
-    case .dictionary: return try readDictionary(reader)
+        return .array(try readAll(&inner, descriptors), of: type)
+    case .dictionary: return try readDictionary(reader, descriptors)
     case .structure, .entry:
         var inner = reader.inner
-        return .structure(try readAll(&inner))
-    case .variant: return .variant(try read(reader.inner))
+        return .structure(try readAll(&inner, descriptors))
+    case .variant: return .variant(try read(reader.inner, descriptors))
     case .descriptor:
-        // libdbus gives a duplicate, or -1 where there is no number left.
-        let number: CInt = reader.basic(-1)
+        let number: CInt
+        if let descriptors {
+            // libdbus does not tell which of several a value names.
+            guard descriptors.count == 1 else {
+                throw DBusError(.malformed, message: "several descriptors came with it", attempted: "read a message")
+            }
+            number = fcntl(descriptors[0], F_DUPFD_CLOEXEC, 3)
+        } else {
+            // A message that was made here. libdbus gives a duplicate, or -1 where there is no number left.
+            number = reader.basic(-1)
+        }
         guard number >= 0 else {
             throw DBusError(.malformed, message: "a descriptor could not be duplicated", attempted: "read a message")
         }
@@ -202,15 +212,15 @@ private func read(_ reader: DBusReader) throws(DBusError) -> DBusValue {
     }
 }
 
-private func readDictionary(_ reader: DBusReader) throws(DBusError) -> DBusValue {
+private func readDictionary(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError) -> DBusValue {
     var pairs = reader.inner
     let (key, value) = dictionaryTypes(pairs)
     var entries: [DBusValue.DictionaryEntry] = []
     while pairs.kind != .end {
         var pair = pairs.inner
-        let entryKey = try read(pair)
+        let entryKey = try read(pair, descriptors)
         pair.next()
-        entries.append(DBusValue.DictionaryEntry(entryKey, try read(pair)))
+        entries.append(DBusValue.DictionaryEntry(entryKey, try read(pair, descriptors)))
         pairs.next()
     }
     return .dictionary(entries, key: key, value: value)

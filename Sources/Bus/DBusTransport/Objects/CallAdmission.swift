@@ -12,9 +12,9 @@ public struct CallLimits: Sendable, Hashable {
     public var callsOfSender = 256
     /// Bytes of the calls of one sender. 4 MiB.
     public var bytesOfSender = 4 << 20
-    /// Calls of all senders. 4096.
+    /// Calls of all senders. 4096. Beyond that, only a sender that has less than its share of them under way is not refused.
     public var calls = 4096
-    /// Bytes of the calls of all senders. 16 MiB.
+    /// Bytes of the calls of all senders. 16 MiB. Beyond that, as for calls.
     public var bytes = 16 << 20
 
     /// These limits suit most services. Change those that do not suit yours.
@@ -52,9 +52,7 @@ public enum CallAdmission: Sendable {
 /// the call, hears of each answer, and is given the reading thread when what had arrived is handed on. So it can read faster than it works.
 package protocol CallScheduler: AnyObject, Sendable {
     /// Called on the reading thread.
-    ///
-    /// - Parameter bytes: about how many the message takes.
-    func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission
+    func admit(_ call: borrowing MessageHeader) -> CallPermission
     /// An answer of about so many bytes is on its way to a connection. Called on the thread that answers.
     func answered(_ caller: String, bytes: Int)
     /// Called on the reading thread each time before it sleeps. Returns when there is more to do: until then the thread sleeps, if nothing arrives,
@@ -72,53 +70,43 @@ package enum CallPermission: Sendable {
 
 /// What callers have an object do at this moment. Pure.
 struct CallBudget {
-    private struct Use {
-        var calls = 0
-        var bytes = 0
-
-        mutating func add(_ calls: Int, _ bytes: Int) {
-            self.calls += calls
-            self.bytes += bytes
-        }
-
-        /// Whether one more call of so many bytes keeps the limits.
-        func hasRoom(for bytes: Int, calls callLimit: Int, bytes byteLimit: Int) -> Bool {
-            calls < callLimit && bytes <= byteLimit - self.bytes
-        }
-    }
+    /// A sender with nothing under way has room for a call of this size.
+    private static let smallCall = 4 << 10
 
     let limits: CallLimits
-    private var all = Use()
-    /// As many as have calls under way.
-    private var senders: [String: Use] = [:]
+    private var senders = Quotas<String>()
 
     init(_ limits: CallLimits) { self.limits = limits }
 
-    var isUnused: Bool { senders.isEmpty && all.calls == 0 && all.bytes == 0 }
+    var isUnused: Bool { senders.parties == 0 && senders.total == CallAmount() }
 
     /// Takes a call into account, or refuses it.
     mutating func take(_ bytes: Int, of sender: String) throws(MethodFailure) {
-        var use = senders[sender] ?? Use()
-        guard use.hasRoom(for: bytes, calls: limits.callsOfSender, bytes: limits.bytesOfSender) else {
+        let own = senders[sender]
+        guard own.hasRoom(for: bytes, within: CallAmount(calls: limits.callsOfSender, bytes: limits.bytesOfSender))
+        else {
             throw .standard(
                 "LimitsExceeded",
                 "a caller may have \(limits.callsOfSender) calls of \(limits.bytesOfSender) bytes under way; wait for an answer"
             )
         }
-        guard all.hasRoom(for: bytes, calls: limits.calls, bytes: limits.bytes) else {
+        // Beyond these, a sender has its share of them: one with nothing under way always has a place.
+        let count = senders.parties + (own.calls == 0 ? 1 : 0)
+        let share = CallAmount(
+            calls: max(1, limits.calls / count),
+            bytes: max(Self.smallCall, limits.bytes / count)
+        )
+        guard
+            senders.total.hasRoom(for: bytes, within: CallAmount(calls: limits.calls, bytes: limits.bytes))
+                || own.hasRoom(for: bytes, within: share)
+        else {
             throw .standard("LimitsExceeded", "too many calls are under way; try again later")
         }
-        use.add(1, bytes)
-        senders[sender] = use
-        all.add(1, bytes)
+        senders.begin(bytes, of: sender)
     }
 
     /// The end of a call that was taken.
-    mutating func giveBack(_ bytes: Int, of sender: String) {
-        all.add(-1, -bytes)
-        senders[sender]?.add(-1, -bytes)
-        if senders[sender]?.calls == 0 { senders[sender] = nil }
-    }
+    mutating func giveBack(_ bytes: Int, of sender: String) { senders.end(bytes, of: sender) }
 }
 
 /// A call that an object has taken. It counts until ``end()``, or its own end of life.
@@ -181,18 +169,14 @@ final class ServedObject: Sendable {
         throw .standard("UnknownMethod", "\(interface ?? "the object") has no method \(member)")
     }
 
-    /// Takes a call into account, or refuses it. Nothing of the body is read but its lengths.
-    ///
-    /// - Parameter size: about how many bytes the message takes.
+    /// Takes a call into account, or refuses it.
     func admit(
-        _ message: borrowing DBusMessage,
-        bytes size: Int,
+        _ call: borrowing MessageHeader,
         _ interface: String,
         _ method: DBusInterface.Method
     ) throws(MethodFailure) -> AdmittedCall {
-        let signature = message.signature
-        try method.check(signature)
-        let (sender, bytes) = (message.sender ?? "", size - message.headerSize)
+        try method.check(call.signature)
+        let (sender, bytes, size) = (call.sender ?? "", call.bodyBytes, call.bytes)
         let limit = method.maximumBodyBytes ?? budget.withLock { $0.limits.bodyBytes }
         guard bytes <= limit else {
             throw .standard("LimitsExceeded", "\(method.name) takes \(limit) bytes, not \(bytes)")
@@ -203,7 +187,7 @@ final class ServedObject: Sendable {
             sender: sender,
             interface: interface,
             member: method.name,
-            signature: signature,
+            signature: call.signature,
             bodyBytes: bytes
         )
         switch decide(header) {

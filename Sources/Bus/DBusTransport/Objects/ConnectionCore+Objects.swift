@@ -1,36 +1,40 @@
 import Synchronization
 
 extension ConnectionCore {
-    /// Takes or refuses a method call of somebody else. The method runs in a task of its own, because the reading thread must go on
-    /// reading, or right here where it wants its calls in order or has the answer. A refusal is sent from here, so that a caller who is
-    /// refused costs neither a task nor the reading of a body.
-    func dispatchCall(_ message: borrowing DBusMessage, from socket: BusSocket) {
+    /// Takes or refuses a method call of somebody else, before its body is read. A refusal is sent from here, so that a caller who is refused costs
+    /// neither a task nor the reading of a body.
+    ///
+    /// - Returns: what ``run(_:_:_:)`` needs; `nil` where there is nothing more to do with the call.
+    func admit(_ call: borrowing MessageHeader, from socket: BusSocket) -> CallTicket? {
         let (objects, scheduler) = state.withLock { ($0.objects, $0.scheduler) }
-        // Once, because it looks at each argument.
-        let bytes = message.size
-        let admission = scheduler?.admit(message, bytes: bytes) ?? .take
-        if case .drop = admission { return }
-        let held = HeldMessage(message.sharedReference())
         do throws(MethodFailure) {
-            if case .refuse(let failure) = admission { throw failure }
+            switch scheduler?.admit(call) ?? .take {
+            case .drop: return nil
+            case .refuse(let failure): throw failure
+            case .take: break
+            }
             // Descriptors stay open as long as their message: a call that brings some would use up this process's.
-            guard !message.hasDescriptors else {
+            guard !call.hasDescriptors else {
                 throw .standard("InvalidArgs", "nothing here takes file descriptors")
             }
-            if let values = try StandardInterfaces.answer(message, objects) {
-                return answer(held, .success(values), on: socket)
+            if let values = try StandardInterfaces.answer(call, objects) {
+                answer(call, .success(values), on: socket)
+                return nil
             }
-            let object = try objects.object(of: message)
-            let (interface, method) = try object.method(message.interface, message.member ?? "")
-            let admitted = try object.admit(message, bytes: bytes, interface, method)
-            run(method, CallReply(held, admitted, self, socket))
+            let object = try objects.object(of: call)
+            let (interface, method) = try object.method(call.interface, call.member ?? "")
+            return CallTicket(method, try object.admit(call, interface, method))
         } catch {
-            answer(held, .failure(error), on: socket)
+            answer(call, .failure(error), on: socket)
+            return nil
         }
     }
 
-    private func run(_ method: DBusInterface.Method, _ reply: CallReply) {
-        switch method.handler {
+    /// Carries out a call. The method runs in a task of its own, because the reading thread must go on reading, or right here where it wants its calls
+    /// in order or has the answer.
+    func run(_ message: borrowing DBusMessage, _ ticket: CallTicket, _ socket: BusSocket) {
+        let reply = CallReply(HeldMessage(message.sharedReference()), ticket.admitted, self, socket)
+        switch ticket.method.handler {
         case .inOrder(let handler): reply.withCall { handler($0, reply) }
         case .reading(let handler): handler(reply.call.message, reply)
         case .task(nil, let handler):
@@ -42,6 +46,15 @@ extension ConnectionCore {
                 Task { reply.send(await Self.result { try await handler(call) }) }
             }
         }
+    }
+
+    private func answer(
+        _ call: borrowing MessageHeader,
+        _ result: Result<[DBusValue], MethodFailure>,
+        on socket: BusSocket
+    ) {
+        guard call.expectsReply, let message = try? DBusMessage.call(call) else { return }
+        answer(HeldMessage(message), result, on: socket)
     }
 
     fileprivate static func call(_ message: borrowing DBusMessage) throws(DBusError) -> IncomingCall {
@@ -108,6 +121,14 @@ extension ConnectionCore {
         else { return }
         try? send(reply, to: held, on: socket)
     }
+}
+
+/// A call that was taken, and whose body is yet to be read.
+final class CallTicket: Sendable {
+    let method: DBusInterface.Method
+    let admitted: AdmittedCall
+
+    init(_ method: DBusInterface.Method, _ admitted: AdmittedCall) { (self.method, self.admitted) = (method, admitted) }
 }
 
 /// The answer that a call waits for. To be sent once; the bus disregards a second one. A caller that is gone, or wants none, gets none.

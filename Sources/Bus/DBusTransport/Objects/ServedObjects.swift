@@ -25,25 +25,20 @@ struct ObjectTable {
     /// Whether `path` is an object or leads to one.
     func isNode(_ path: String) -> Bool { path == "/" || objects[path] != nil || !children(of: path).isEmpty }
 
-    /// The path that a message names, as far as there is an object at it or below it.
-    func node(of message: borrowing DBusMessage) throws(MethodFailure) -> String {
-        // A caller's path may be as long as the largest message. So check its length before copying it.
-        guard message.pathLength <= Self.longestPath, let path = message.path else {
-            throw .standard("UnknownObject", "there is no object of so long a path")
-        }
+    /// The path that a call names, as far as there is an object at it or below it.
+    func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
+        guard let path = call.path else { throw .standard("UnknownObject", "there is no object of so long a path") }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
         return path
     }
 
     /// The object that a call is for.
-    func object(of message: borrowing DBusMessage) throws(MethodFailure) -> ServedObject {
-        if message.pathLength <= Self.longestPath, let path = message.path, let object = objects[path] {
-            return object
-        }
-        throw .standard("UnknownInterface", "\(try node(of: message)) has no interface at all")
+    func object(of call: borrowing MessageHeader) throws(MethodFailure) -> ServedObject {
+        if let path = call.path, let object = objects[path] { return object }
+        throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
     }
 
-    /// The longest path that an object may have.
+    /// The longest path that an object may have. A caller's path may be as long as the largest message.
     static let longestPath = 4096
 }
 
@@ -51,10 +46,12 @@ struct ObjectTable {
 enum StandardInterfaces {
     /// Answers a call that concerns no object's state; `nil` for any other.
     static func answer(
-        _ message: borrowing DBusMessage,
+        _ message: borrowing MessageHeader,
         _ objects: ObjectTable
     ) throws(MethodFailure) -> [DBusValue]? {
-        guard let interface = immediate.first(where: { $0.name == message.interface }) else { return nil }
+        guard let interface = immediate.first(where: { [name = message.interface] in $0.name == name }) else {
+            return nil
+        }
         // Nobody waits for the answer. Nothing but the speed of reading bounds calls that want none.
         guard message.expectsReply else { return [] }
         let member = message.member ?? ""

@@ -1,21 +1,10 @@
 import DBusTransport
 
-/// Calls that wait, or may wait, and the bytes of their messages.
-struct WaitingCalls: Sendable, Hashable {
-    var calls = 0
-    var bytes = 0
-
-    /// For one connection that nobody has asked the bus about.
-    static let limitOfStrangers = WaitingCalls(calls: 8192, bytes: 2 << 20)
-    /// For all of these together: one user may have hundreds of connections, and nobody knows yet that they are one user's.
-    static let limitOfAllStrangers = WaitingCalls(calls: 32_768, bytes: 16 << 20)
-    /// The first call of such a connection has room for as long as it is this small, so that a new process is not refused for others.
-    static let smallFirstCall = 4 << 10
-
-    /// Whether one more call of so many bytes may wait.
-    func hasRoom(for bytes: Int, within limit: WaitingCalls) -> Bool {
-        calls < limit.calls && bytes <= limit.bytes - self.bytes
-    }
+extension CallAmount {
+    /// What may wait of one connection that nobody has asked the bus about.
+    static let ofStranger = CallAmount(calls: 8192, bytes: 2 << 20)
+    /// The same of all of these together.
+    static let ofAllStrangers = CallAmount(calls: 32_768, bytes: 16 << 20)
 }
 
 /// Calls and departures from their arrival until their turn. Pure.
@@ -23,7 +12,7 @@ struct WaitingCalls: Sendable, Hashable {
 /// First, in the order of the bus: where notifyd does not know yet who calls, everything that comes later waits for the bus's answer; otherwise
 /// a name that one process hands on to a new one would have no registration in between, and would lose its state. After its start, notifyd
 /// carries out nothing but reports, until all processes that had registrations before have reported or their time is over. Then the calls have
-/// their ``Turns``: a caller that never stops waits for its own calls alone.
+/// their turns at the ``ServiceFrontDesk``: a caller that never stops waits for its own calls alone.
 struct Arrivals<Call> {
     /// What a call means for the order.
     enum Kind {
@@ -64,6 +53,9 @@ struct Arrivals<Call> {
         var user: UInt32?
     }
 
+    /// How many calls of one user are carried out before those of others.
+    static var lap: Int { 8 }
+
     /// While so many calls and ends of connections of one user wait, notifyd handles the next end of a connection of that user at once, out of
     /// order. A name that one process hands on to another may then lose its state.
     static var longestLine: Int { 16_384 }
@@ -72,12 +64,9 @@ struct Arrivals<Call> {
     private var arrivals = Queue<Arrival>()
     /// Arrivals that wait until all processes have reported.
     private var held = Queue<Arrival>()
-    private var turns = Turns<Arrival>()
+    /// What waits, in any of these, and calls of known users until their turn.
+    private var desk = ServiceFrontDesk<Arrival>(lap: lap)
     private var superseded: [Call] = []
-    /// What waits, in any of these.
-    private var uses: [UInt32: WaitingCalls] = [:]
-    private var usesOfStrangers: [String: WaitingCalls] = [:]
-    private var useOfAllStrangers: WaitingCalls?
     /// The arrival whose connection notifyd has asked the bus about.
     private var asked: Arrival?
     /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
@@ -93,7 +82,7 @@ struct Arrivals<Call> {
     /// - Parameter user: the caller's; `nil` where the bus has not been asked.
     mutating func called(_ call: Call, _ kind: Kind, bytes: Int = 0, by connection: String, user: UInt32? = nil) {
         let arrival = Arrival(event: .call(call, kind), connection: connection, bytes: bytes, user: user)
-        count(arrival, 1)
+        begin(arrival)
         arrivals.append(arrival)
     }
 
@@ -146,34 +135,24 @@ struct Arrivals<Call> {
     // MARK: How much waits
 
     /// Whether a call of so many bytes may wait.
-    func hasRoom(for bytes: Int, of connection: String, _ user: UInt32?, _ limit: WaitingCalls) -> Bool {
-        if let user { return (uses[user] ?? WaitingCalls()).hasRoom(for: bytes, within: limit) }
-        let own = usesOfStrangers[connection] ?? WaitingCalls()
-        guard own.hasRoom(for: bytes, within: limit) else { return false }
-        if own.calls == 0, bytes <= WaitingCalls.smallFirstCall { return true }
-        return (useOfAllStrangers ?? WaitingCalls()).hasRoom(for: bytes, within: .limitOfAllStrangers)
+    func hasRoom(for bytes: Int, of connection: String, _ user: UInt32?, _ limit: CallAmount) -> Bool {
+        desk.hasRoom(for: bytes, of: connection, user, within: limit, limitOfStrangers: .ofAllStrangers)
     }
 
-    private mutating func count(_ arrival: Arrival, _ sign: Int) {
-        guard case .call = arrival.event else { return }
-        func add(_ use: inout WaitingCalls?) {
-            let calls = (use?.calls ?? 0) + sign
-            use = calls > 0 ? WaitingCalls(calls: calls, bytes: (use?.bytes ?? 0) + sign * arrival.bytes) : nil
-        }
-        if let user = arrival.user { return add(&uses[user]) }
-        add(&usesOfStrangers[arrival.connection])
-        add(&useOfAllStrangers)
+    private mutating func begin(_ arrival: Arrival) {
+        if case .call = arrival.event { desk.begin(arrival.bytes, of: arrival.connection, arrival.user) }
+    }
+
+    private mutating func end(_ arrival: Arrival) {
+        if case .call = arrival.event { desk.end(arrival.bytes, of: arrival.connection, arrival.user) }
     }
 
     // MARK: What to do
 
-    /// How many users have calls that can be carried out now.
-    var waitingUsers: Int { turns.userCount }
-
     /// When there may be a step; `now` at the earliest, and `nil` where nothing waits. It costs less than to ask for one.
-    func timeOfNext(now: ContinuousClock.Instant, limits: (UInt32) -> Limits) -> ContinuousClock.Instant? {
+    func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return now }
-        return turns.timeOfNext(now: now) { limits($0).pace }
+        return desk.queue.timeOfNext(now: now)
     }
 
     /// - Parameters:
@@ -188,8 +167,8 @@ struct Arrivals<Call> {
         while asked == nil, let arrival = arrivals.popFirst() {
             if let step = sort(arrival, user(arrival.connection), now, limits) { return step }
         }
-        guard let arrival = turns.next(now: now, pace: { limits($0).pace }) else { return nil }
-        count(arrival, -1)
+        guard let arrival = desk.queue.next(now: now, pace: { limits($0).pace }) else { return nil }
+        end(arrival)
         return step(arrival)
     }
 
@@ -218,21 +197,21 @@ struct Arrivals<Call> {
                 asked = arrival
                 return .identify(arrival.connection)
             }
-            count(arrival, -1)
+            end(arrival)
             if case .call(let call, _) = arrival.event { return .refuseUnknown(call) }
             return nil
         }
         if arrival.user == nil, case .call(let call, _) = arrival.event {
-            count(arrival, -1)
+            end(arrival)
             arrival.user = user
             let limit = limits(user).waiting
             guard hasRoom(for: arrival.bytes, of: arrival.connection, user, limit) else { return .refuse(call) }
-            count(arrival, 1)
+            begin(arrival)
         }
         guard isGathering, case .call(_, .report) = arrival.event else { return enqueue(arrival, user, now, limits) }
         withdrawRegistrations(of: arrival.connection)
         settle(arrival.connection)
-        count(arrival, -1)
+        end(arrival)
         return step(arrival)
     }
 
@@ -248,17 +227,18 @@ struct Arrivals<Call> {
         } else if let user {
             guard case .departure = arrival.event else {
                 // Most often nothing else waits.
-                if arrivals.isEmpty, turns.pass(of: user, now: now, pace: limits(user).pace) {
-                    count(arrival, -1)
+                let pace = limits(user).pace
+                if arrivals.isEmpty, desk.queue.pass(of: user, now: now, pace: pace) {
+                    end(arrival)
                     return step(arrival)
                 }
-                turns.append(arrival, of: user)
+                desk.queue.append(arrival, of: user, pace: pace)
                 return nil
             }
             // Its place is behind what its user has asked for before, as long as that is no flood of connections that come and go: these count for
             // no limit.
-            guard turns.count(of: user) < Self.longestLine else { return step(arrival) }
-            turns.append(arrival, of: user, isFree: true)
+            guard desk.queue.count(of: user) < Self.longestLine else { return step(arrival) }
+            desk.queue.append(arrival, of: user, isFree: true, pace: limits(user).pace)
         } else {
             return step(arrival)
         }
@@ -271,7 +251,7 @@ struct Arrivals<Call> {
             return arrival.connection == connection
         }
         for arrival in withdrawn {
-            count(arrival, -1)
+            end(arrival)
             if case .call(let call, _) = arrival.event { superseded.append(call) }
         }
     }

@@ -10,12 +10,12 @@ extension DaemonService: CallScheduler {
     private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
 
     /// A report of a caller that nobody has asked about is not kept from this size on. The caller reports again when it is known.
-    private static let largeReport = WaitingCalls.limitOfStrangers.bytes
+    private static let largeReport = CallAmount.ofStranger.bytes
 
-    package nonisolated func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission {
+    package nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {
         guard let sender = call.sender else { return .drop }
+        let bytes = call.bytes
         let wantsAnswer = call.expectsReply
-        // Asked for large ones alone, because it makes a string.
         let isReport = bytes > Self.largeReport && call.member == NotifydProtocol.Method.report.rawValue
         return assumeIsolated { $0.admit(from: sender, bytes, wantsAnswer: wantsAnswer, isLargeReport: isReport) }
     }
@@ -28,7 +28,7 @@ extension DaemonService: CallScheduler {
             unread.dropped(sender)
             return .drop
         }
-        let limit = user.map { state.limits(ofUser: $0).waiting } ?? .limitOfStrangers
+        let limit = user.map { state.limits(ofUser: $0).waiting } ?? .ofStranger
         guard arrivals.hasRoom(for: bytes, of: sender, user, limit) else {
             if isLargeReport, user == nil { arrivals.reportedTooMuch(sender) }
             guard wantsAnswer else {

@@ -18,22 +18,23 @@ extension DaemonService {
         proceedRounds()
     }
 
-    /// Carries out the next steps and sends the next relayed posts, of each one more than there are users who wait; then the thread reads
-    /// again. Returns the time of the next turn; `nil` where nothing waits.
+    /// Carries out steps and sends relayed posts for a moment. Returns the time of the next turn; `nil` where nothing waits.
     func proceed() -> ContinuousClock.Instant? {
-        let now = ContinuousClock.now
-        for _ in 0...arrivals.waitingUsers {
+        var now = work { now in
             let step = arrivals.next(now: now, user: { user(of: $0) }, limits: { state.limits(ofUser: $0) })
-            guard let step else { break }
+            guard let step else { return false }
             carryOut(step)
+            return true
         }
-        for _ in 0...posts.users {
-            guard let (post, receiver) = posts.next(now: now, pace: { state.limits(ofUser: $0).pace }) else { break }
+        now = work(since: now) { now in
+            guard let (post, receiver) = posts.next(now: now, pace: { state.limits(ofUser: $0).pace }) else {
+                return false
+            }
             send(post, to: receiver)
+            return true
         }
         let times = [
-            arrivals.timeOfNext(now: now) { state.limits(ofUser: $0) },
-            posts.timeOfNext(now: now) { state.limits(ofUser: $0).pace },
+            arrivals.timeOfNext(now: now), posts.timeOfNext(now: now),
             unread.askBus { Diagnostics.write("\($0); notifyd ends, and who needs it starts it anew") },
         ]
         return times.compactMap(\.self).min()

@@ -92,8 +92,9 @@ extension DaemonService {
     /// of the Darwin center, whose observers hear at least one post after the last.
     private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
         guard state.clients[receiver] != nil else { return }
-        if reads(receiver), posts.hasRoom(for: post.bytes, of: user, within: state.limits(ofUser: user).waiting) {
-            return posts.append(post, bytes: post.bytes, to: receiver, of: user)
+        let limits = state.limits(ofUser: user)
+        if reads(receiver), posts.hasRoom(for: post.bytes, of: user, within: limits.waiting) {
+            return posts.append(post, bytes: post.bytes, to: receiver, of: user, pace: limits.pace)
         }
         figures.dropped += 1
         let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
@@ -113,7 +114,7 @@ extension DaemonService {
         for pause in relays.pauses {
             guard let user = user(of: pause.connection), reads(pause.connection) else { continue }
             let limit = state.limits(ofUser: user).waiting
-            let half = WaitingCalls(calls: limit.calls / 2, bytes: limit.bytes / 2)
+            let half = CallAmount(calls: limit.calls / 2, bytes: limit.bytes / 2)
             guard posts.hasRoom(for: 0, of: user, within: half) else { continue }
             let owed = relays.owed(pause)
             let lease = connection.keepMatch(.posts(on: pause.interface), fallback: .allPosts) { _ in

@@ -12,7 +12,7 @@ package struct Limits: Sendable, Hashable {
     /// Lists that a user's connections may wait for at once.
     package var lists = 32
     /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.
-    var waiting = WaitingCalls(calls: 65_536, bytes: 24 << 20)
+    var waiting = CallAmount(calls: 65_536, bytes: 24 << 20)
     /// How fast a user's calls are carried out; `nil` for as fast as they come.
     var pace: CallPace?
     /// What a connection and its user may leave unread.

@@ -10,34 +10,27 @@ struct WaitingPosts<Post> {
         let user: UInt32
     }
 
-    private var turns = Turns<Waiting>()
-    private var uses: [UInt32: WaitingCalls] = [:]
-
-    /// How many users have posts that wait.
-    var users: Int { turns.userCount }
+    private var desk = ServiceFrontDesk<Waiting>(lap: 8)
 
     /// Whether a post of so many bytes may wait for a user.
-    func hasRoom(for bytes: Int, of user: UInt32, within limit: WaitingCalls) -> Bool {
-        (uses[user] ?? WaitingCalls()).hasRoom(for: bytes, within: limit)
+    func hasRoom(for bytes: Int, of user: UInt32, within limit: CallAmount) -> Bool {
+        desk.users[user].hasRoom(for: bytes, within: limit)
     }
 
-    mutating func append(_ post: Post, bytes: Int, to receiver: String, of user: UInt32) {
-        uses[user, default: WaitingCalls()].calls += 1
-        uses[user]?.bytes += bytes
-        turns.append(Waiting(post: post, bytes: bytes, receiver: receiver, user: user), of: user)
+    mutating func append(_ post: Post, bytes: Int, to receiver: String, of user: UInt32, pace: CallPace?) {
+        desk.users.begin(bytes, of: user)
+        desk.queue.append(Waiting(post: post, bytes: bytes, receiver: receiver, user: user), of: user, pace: pace)
     }
 
     /// When the next turn is; `now` at the earliest, and `nil` if nothing waits.
-    func timeOfNext(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> ContinuousClock.Instant? {
-        turns.timeOfNext(now: now, pace: pace)
+    func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        desk.queue.timeOfNext(now: now)
     }
 
     /// The next post that has its turn by now, and its receiver.
     mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> (Post, to: String)? {
-        guard let next = turns.next(now: now, pace: pace) else { return nil }
-        uses[next.user]?.calls -= 1
-        uses[next.user]?.bytes -= next.bytes
-        if uses[next.user]?.calls == 0 { uses[next.user] = nil }
+        guard let next = desk.queue.next(now: now, pace: pace) else { return nil }
+        desk.users.end(next.bytes, of: next.user)
         return (next.post, to: next.receiver)
     }
 }

@@ -169,51 +169,6 @@ struct LogLimiterTests {
     }
 }
 
-@Suite("What calls of one user may be under way")
-struct UserBudgetTests {
-    @Test("so many calls, and no more until one has ended; another user's are not counted")
-    func calls() {
-        var budget = UserBudget()
-        let admitted = (0..<1000).count { _ in budget.begin(1, bytes: 1) }
-        let other = budget.begin(2, bytes: 1)
-        budget.end(1, bytes: 1)
-        let (next, more) = (budget.begin(1, bytes: 1), budget.begin(1, bytes: 1))
-        #expect(admitted == UserBudget.calls && other && next && !more)
-    }
-
-    // S4
-    @Test("so many bytes")
-    func bytes() {
-        var budget = UserBudget()
-        let (whole, more) = (budget.begin(1, bytes: UserBudget.bytes), budget.begin(1, bytes: 1))
-        budget.end(1, bytes: UserBudget.bytes)
-        let (tooLarge, small) = (budget.begin(1, bytes: UserBudget.bytes + 1), budget.begin(1, bytes: 1))
-        #expect([whole, more, tooLarge, small] == [true, false, false, true])
-    }
-
-    @Test("so many questions about the device, beside which there is room for other calls")
-    func questions() {
-        var budget = UserBudget()
-        let admitted = (0..<100).count { _ in budget.begin(1, bytes: 1, isQuestion: true) }
-        let (call, other) = (budget.begin(1, bytes: 1), budget.begin(2, bytes: 1, isQuestion: true))
-        #expect(admitted == UserBudget.questions && call && other)
-        // The end of another call makes no room for a question.
-        budget.end(1, bytes: 1)
-        let before = budget.begin(1, bytes: 1, isQuestion: true)
-        budget.end(1, bytes: 1, isQuestion: true)
-        let after = budget.begin(1, bytes: 1, isQuestion: true)
-        #expect(!before && after)
-    }
-
-    @Test("an end that never began gives nothing away")
-    func strayEnd() {
-        var budget = UserBudget()
-        for _ in 0..<10 { budget.end(1, bytes: 1000) }
-        let admitted = (0..<1000).count { _ in budget.begin(1, bytes: 1) }
-        #expect(admitted == UserBudget.calls)
-    }
-}
-
 @Suite("What other processes say, for the log")
 struct ForeignTextTests {
     @Test("one character of any length is cut, too")

@@ -322,9 +322,9 @@ struct CallersTests {
         var ends: [@Sendable () -> Void] = []
         while case .take(let ended?) = callers.admit(call(ends.count.isMultiple(of: 2) ? first.name : second.name)) {
             ends.append(ended)
-            try #require(ends.count <= UserBudget.calls)
+            try #require(ends.count <= Callers.limitOfUser.calls)
         }
-        #expect(ends.count == UserBudget.calls)
+        #expect(ends.count == Callers.limitOfUser.calls)
         #expect(!isTaken(callers.admit(call(second.name))))
         ends[0]()
         #expect(isTaken(callers.admit(call(second.name))) && !isTaken(callers.admit(call(second.name))))
@@ -356,11 +356,11 @@ struct CallersTests {
             }
         }
         try await eventually("the bus has told of all") { answers.withLock { $0.count } == 400 }
-        #expect(answers.withLock { $0.count { $0 } } == UserBudget.calls)
+        #expect(answers.withLock { $0.count { $0 } } == Callers.limitOfUser.calls)
         for ended in ends.withLock({ $0 }) { ended() }
         let last = try await peer()
         _ = try await identify(callers, last.name).get()
-        for _ in 0..<UserBudget.calls { #expect(isTaken(callers.admit(call(last.name)))) }
+        for _ in 0..<Callers.limitOfUser.calls { #expect(isTaken(callers.admit(call(last.name)))) }
         #expect(!isTaken(callers.admit(call(last.name))))
         withExtendedLifetime((peers, last.connection)) {}
     }
@@ -385,7 +385,7 @@ struct CallersTests {
             }
         }
         try await eventually("as many as one user may have are left") {
-            refused.withLock { $0 } == 320 - UserBudget.calls
+            refused.withLock { $0 } == 320 - Callers.limitOfUser.calls
         }
         for ended in ends.withLock({ $0 }) { ended() }
         for _ in 0..<20 { gate.signal() }

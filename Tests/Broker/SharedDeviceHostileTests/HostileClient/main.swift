@@ -1,4 +1,4 @@
-// A client that means harm, for tests that run it as another user: hostile-client BUS DEED. It writes “ready” when its first calls were
+// A client that means harm, for tests that run it as another user: hostile-client BUS DEED [NUMBER…]. It writes “ready” when its first calls were
 // answered, and a line that begins with LEAK for each answer that tells it what it must not know. It goes on until it is killed.
 import DBusTransport
 import Foundation
@@ -13,6 +13,8 @@ func say(_ text: String) {
 }
 
 let (address, deed) = (CommandLine.arguments[1], CommandLine.arguments[2])
+/// The numbers that follow the deed.
+let numbers = CommandLine.arguments.dropFirst(3).compactMap { UInt32($0) }
 let isReady = Locked(false)
 let knowsAccount = Locked(false)
 let parent = getppid()
@@ -85,7 +87,7 @@ func sayReady() {
     }
 }
 
-/// A connection to the bus that nothing reads.
+/// A connection to the bus that nothing reads, of the effective user.
 func rawConnection() -> CInt {
     let path = address.dropFirst("unix:path=".count).prefix { $0 != "," }
     let raw = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -97,7 +99,7 @@ func rawConnection() -> CInt {
             connect(raw, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
         }
     }
-    let identity = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
+    let identity = "\(geteuid())".utf8.map { String($0, radix: 16) }.joined()
     let bus = "org.freedesktop.DBus"
     let greeting = Array("\0AUTH EXTERNAL \(identity)\r\nBEGIN\r\n".utf8)
     let words = greeting + rawCall(1, bus, "/org/freedesktop/DBus", bus, "Hello")
@@ -341,6 +343,50 @@ case "silent", "silent-crowd":
                 let count = call[sent...].withUnsafeBytes { write(socket, $0.baseAddress, $0.count) }
                 if count < 0 { return say("the bus has hung up: \(errno)") }
                 sent = (sent + count) % call.count
+            }
+        }
+    }
+    while getppid() == parent { sleep(1) }
+case "crowd":
+    // Calls that want no answer, of so many users, with so many bytes each, as fast as the bus takes them. Started by root.
+    let (users, bytes) = (numbers[0], Int(numbers[1]))
+    // Together they weigh as much as two threads of other programs: systemd gives all users together as much of the processors as the services. A level
+    // of niceness takes a fifth off a thread's weight.
+    _ = nice(CInt(max(0, (log(Double(users) / 2) / log(1.25)).rounded(.up))))
+    // The kernel tells the bus the effective user of the time of the connection, which all threads of a process share.
+    let identity = Locked(())
+    let connection = { @Sendable (user: uid_t) in
+        identity.withLock { _ in
+            seteuid(20_000 + user)
+            defer { seteuid(0) }
+            return rawConnection()
+        }
+    }
+    let call = rawCall(
+        2,
+        BrokerProtocol.busName,
+        BrokerProtocol.path,
+        BrokerProtocol.interface,
+        BrokerProtocol.Method.getCurrentAccount.rawValue,
+        fields: ("application", String(repeating: "x", count: bytes)),
+        wantsAnswer: false
+    )
+    let sockets = (0..<users).map(connection)
+    say("ready")
+    for (user, first) in zip(0..<users, sockets) {
+        Thread.detachNewThread {
+            var (socket, sent) = (first, 0)
+            while getppid() == parent {
+                let count = call.withUnsafeBytes {
+                    send(socket, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
+                }
+                if count < 0 {
+                    // dbus-daemon hangs up on who sends more than it takes in one message.
+                    close(socket)
+                    (socket, sent) = (connection(user), 0)
+                } else {
+                    sent = (sent + count) % call.count
+                }
             }
         }
     }

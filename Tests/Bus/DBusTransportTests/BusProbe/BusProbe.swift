@@ -148,7 +148,7 @@ enum BusProbe {
 
     /// Takes all calls.
     private final class Scheduler: CallScheduler {
-        func admit(_ call: borrowing DBusMessage, bytes: Int) -> CallPermission { .take }
+        func admit(_ call: borrowing MessageHeader) -> CallPermission { .take }
         func answered(_ caller: String, bytes: Int) {}
         func carryOut() -> ContinuousClock.Instant? { nil }
     }

@@ -10,7 +10,7 @@ import Testing
     private var limits = Limits()
     private var now = ContinuousClock.now
 
-    init() { limits.waiting = WaitingCalls(calls: 3, bytes: 100) }
+    init() { limits.waiting = CallAmount(calls: 3, bytes: 100) }
 
     /// What is to be done, up to the first newcomer.
     private mutating func steps() -> [String] {
@@ -139,7 +139,7 @@ import Testing
         for number in 1...2 { arrivals.called("\(number)", .other, by: "b") }
         let steps = steps()
         let turns = steps.indices.filter { steps[$0].hasSuffix(" of b") }
-        #expect(turns == [Turns<String>.lap, Turns<String>.lap + 1])
+        #expect(turns == [Arrivals<String>.lap, Arrivals<String>.lap + 1])
         #expect(steps.count == 102)
     }
 
@@ -152,7 +152,7 @@ import Testing
         arrivals.called("7", .other, by: "b")
         let atOnce = steps()
         #expect(atOnce == ["1 of a", "2 of a", "3 of a", "7 of b"])
-        #expect(arrivals.timeOfNext(now: now) { _ in limits } == now + .milliseconds(1))
+        #expect(arrivals.timeOfNext(now: now) == now + .milliseconds(1))
         now += .microseconds(999)
         let early = steps()
         #expect(early.isEmpty)
@@ -164,7 +164,7 @@ import Testing
         for number in 8...10 { arrivals.called("\(number)", .other, by: "a") }
         let rested = steps()
         #expect(rested == ["6 of a", "8 of a", "9 of a"])
-        #expect(arrivals.timeOfNext(now: now) { _ in limits } == now + .milliseconds(1))
+        #expect(arrivals.timeOfNext(now: now) == now + .milliseconds(1))
     }
 
     @Test mutating func theEndOfAConnectionKeepsItsPlaceAndTakesNothingOfThePace() {
@@ -237,8 +237,8 @@ import Testing
             taken += 1
         }
         #expect(taken == 8)
-        #expect(!hasRoom(WaitingCalls.smallFirstCall + 1, "new"))
-        #expect(hasRoom(WaitingCalls.smallFirstCall, "new"))
+        #expect(!hasRoom(ServiceFrontDesk<String>.smallFirstCall + 1, "new"))
+        #expect(hasRoom(ServiceFrontDesk<String>.smallFirstCall, "new"))
         arrivals.called("first", .other, bytes: 100, by: "new")
         #expect(!hasRoom(100, "new"), "one call")
         #expect(hasRoom(large, "known", 7))

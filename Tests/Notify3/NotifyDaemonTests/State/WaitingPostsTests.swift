@@ -10,9 +10,8 @@ import Testing
     private mutating func next() -> String? { posts.next(now: now) { _ in nil }.map { "\($0.0) to \($0.to)" } }
 
     @Test mutating func usersTakeTurnsAndEachOnesPostsStayInOrder() {
-        for post in 0..<20 { posts.append(post, bytes: 1, to: ":1", of: 1) }
-        posts.append(20, bytes: 1, to: ":2", of: 2)
-        #expect(posts.users == 2)
+        for post in 0..<20 { posts.append(post, bytes: 1, to: ":1", of: 1, pace: nil) }
+        posts.append(20, bytes: 1, to: ":2", of: 2, pace: nil)
         var sent: [String] = []
         while let post = next() { sent.append(post) }
         #expect(sent.filter { $0.hasSuffix(":1") } == (0..<20).map { "\($0) to :1" })
@@ -20,11 +19,11 @@ import Testing
     }
 
     @Test mutating func aUserHasRoomAgainWhenItsPostsHaveHadTheirTurns() {
-        let limit = WaitingCalls(calls: 2, bytes: 100)
-        posts.append(0, bytes: 60, to: ":1", of: 1)
+        let limit = CallAmount(calls: 2, bytes: 100)
+        posts.append(0, bytes: 60, to: ":1", of: 1, pace: nil)
         #expect(!posts.hasRoom(for: 41, of: 1, within: limit) && posts.hasRoom(for: 40, of: 1, within: limit))
         #expect(posts.hasRoom(for: 100, of: 2, within: limit))
-        posts.append(1, bytes: 1, to: ":1", of: 1)
+        posts.append(1, bytes: 1, to: ":1", of: 1, pace: nil)
         #expect(!posts.hasRoom(for: 0, of: 1, within: limit))
         while next() != nil {}
         #expect(posts.hasRoom(for: 100, of: 1, within: limit))

@@ -167,6 +167,8 @@ struct BusQuestions {
     private var askedAt: SuspendingClock.Instant?
     private var isOpen = false
     private var lateSince: SuspendingClock.Instant?
+    /// What the bus had not read when it was last looked at, in bytes.
+    private var unread: Int?
     private let patience: Duration
     /// When to look once more: the service itself may have stood still, and the answer may have come meanwhile.
     private var secondLook: Duration { patience / 5 }
@@ -181,16 +183,23 @@ struct BusQuestions {
         return !hasSent
     }
 
-    mutating func next(now: SuspendingClock.Instant) -> Step {
+    /// - Parameter unread: about how many bytes the bus has not read, as the kernel says; `nil` where it does not say. A bus that reads is not held up,
+    ///   however late its answer: that may be behind many messages of other senders.
+    mutating func next(now: SuspendingClock.Instant, unread: Int?) -> Step {
         guard isOpen, let askedAt else {
             guard hasSent else { return .wait(nil) }
             if let askedAt, now - askedAt < Self.pause { return .wait(Self.pause - (now - askedAt)) }
-            (hasSent, isOpen, lateSince) = (false, true, nil)
+            (hasSent, isOpen, lateSince, self.unread) = (false, true, nil, nil)
             self.askedAt = now
             return .ask
         }
         guard !isProbing else { return .wait(nil) }
         guard now - askedAt >= patience else { return .wait(patience - (now - askedAt)) }
+        if let unread, unread < self.unread ?? 1 {
+            (self.askedAt, lateSince, self.unread) = (now, nil, nil)
+            return .wait(patience)
+        }
+        self.unread = unread
         guard let lateSince else {
             self.lateSince = now
             return .wait(secondLook)
@@ -277,7 +286,7 @@ package final class UnreadAnswerGuard: Sendable {
     /// - Parameter leaves: is told why, before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
     package func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
-        switch bus.withLock({ $0.next(now: .now) }) {
+        switch bus.withLock({ $0.next(now: .now, unread: connection?.unreadBytes) }) {
         case .wait(let time): return time.map { .now + $0 }
         case .ask:
             guard let connection, let question = try? DBusMessage.busCall("GetId") else {

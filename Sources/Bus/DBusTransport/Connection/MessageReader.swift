@@ -1,0 +1,374 @@
+import CDBus
+import Glibc
+
+/// Reads messages from a bus's socket: in large pieces, and with libdbus for those messages alone that somebody wants.
+///
+/// libdbus reads 2 KiB at a time and checks each message whole. A bus passes calls on faster than that, so that calls of a flood would queue in the
+/// bus before those of other callers. This reader looks at a header, and passes over the body of a call that is refused.
+///
+/// Unchecked: used by the thread that connects, and afterwards by the reading thread alone.
+final class MessageReader: @unchecked Sendable {
+    /// What becomes of a message whose header has arrived.
+    enum Verdict {
+        /// It is read, with the ticket that it got if it is a call.
+        case read(CallTicket?)
+        case passOver
+    }
+
+    struct Arrival: ~Copyable {
+        let message: DBusMessage
+        let ticket: CallTicket?
+    }
+
+    enum Filling { case done, ended }
+
+    private struct Frame {
+        let prefix: MessagePrefix
+        let descriptors: Int
+        let isAnswer: Bool
+        let ticket: CallTicket?
+    }
+
+    /// How much is read at once: more than a socket holds.
+    private static let pieceBytes = 256 * 1024
+
+    private var buffer: UnsafeMutableRawPointer?
+    private(set) var capacity = 0
+    private var start = 0
+    private var end = 0
+    /// Bytes of a message to pass over that have yet to arrive.
+    private var surplus = 0
+    /// The message whose header has arrived.
+    private var frame: Frame?
+    /// How many bytes from `start` on have to fit, so that something can be done with them.
+    private var wanted = 0
+    /// How many bytes have arrived before `start`, ever.
+    private var position: UInt64 = 0
+    /// Descriptors of messages that have yet to be handed on. The byte before `end` is one of the message that they came with: the kernel reads on
+    /// at the next call only.
+    private var descriptors: [(end: UInt64, number: CInt)] = []
+    /// Whether what arrives is no sequence of messages.
+    private(set) var isCorrupt = false
+
+    deinit {
+        free(buffer)
+        for (_, number) in descriptors { close(number) }
+    }
+
+    var isEmpty: Bool { start == end }
+
+    // MARK: Filling
+
+    /// Reads what has arrived, up to one piece, without waiting.
+    func fill(from socket: CInt) -> Filling {
+        guard makeRoom() else { return .ended }
+        // libdbus takes at most so many descriptors with a message, and the kernel a few more.
+        return withUnsafeTemporaryAllocation(byteCount: 16 + 256 * 4, alignment: 8) { control in
+            var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
+            return withUnsafeMutablePointer(to: &piece) { piece in
+                var message = msghdr()
+                message.msg_iov = piece
+                message.msg_iovlen = 1
+                message.msg_control = control.baseAddress
+                message.msg_controllen = control.count
+                while true {
+                    let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
+                    if count < 0, errno == EINTR { continue }
+                    guard count > 0 else { return count < 0 && errno == EAGAIN ? .done : .ended }
+                    end += count
+                    if message.msg_controllen > 0 { addDescriptors(control, Int(message.msg_controllen)) }
+                    passOverSurplus()
+                    return .done
+                }
+            }
+        }
+    }
+
+    /// - Returns: whether there is memory.
+    private func makeRoom() -> Bool {
+        if isEmpty { (start, end) = (0, 0) }
+        let wanted = max(Self.pieceBytes, wanted)
+        if start > 0, capacity - end < Self.pieceBytes / 2 || capacity - start < wanted {
+            memmove(buffer!, buffer! + start, end - start)
+            (start, end) = (0, end - start)
+        }
+        let room = end - start < wanted ? wanted : end - start + Self.pieceBytes
+        guard room > capacity || isEmpty && capacity > Self.pieceBytes else { return true }
+        // Memory that is not written costs nothing.
+        let size = max(isEmpty ? Self.pieceBytes : room, end)
+        guard let moved = realloc(buffer, size) else { return false }
+        (buffer, capacity) = (moved, size)
+        return true
+    }
+
+    private func passOverSurplus() {
+        guard surplus > 0 else { return }
+        let passed = min(surplus, end - start)
+        advance(passed)
+        surplus -= passed
+        for descriptor in takeDescriptors() { close(descriptor) }
+    }
+
+    private func advance(_ count: Int) {
+        start += count
+        position += UInt64(count)
+        wanted = 0
+    }
+
+    private func addDescriptors(_ control: UnsafeMutableRawBufferPointer, _ count: Int) {
+        var offset = 0
+        while offset + 16 <= count {
+            let length = control.loadUnaligned(fromByteOffset: offset, as: Int.self)
+            guard length >= 16, offset + length <= count else { return }
+            if control.loadUnaligned(fromByteOffset: offset + 8, as: CInt.self) == SOL_SOCKET,
+                control.loadUnaligned(fromByteOffset: offset + 12, as: CInt.self) == 1
+            {
+                for place in stride(from: offset + 16, to: offset + length - 3, by: 4) {
+                    let number = control.loadUnaligned(fromByteOffset: place, as: CInt.self)
+                    descriptors.append((position + UInt64(end - start), number))
+                }
+            }
+            offset += (length + 7) & ~7
+        }
+    }
+
+    // MARK: Messages
+
+    /// The next message that has arrived and is wanted.
+    ///
+    /// - Parameter judge: asked once about each message, when its header has arrived.
+    func next(_ judge: (borrowing MessageHeader) -> Verdict) -> Arrival? {
+        while !isCorrupt, let buffer {
+            if let frame {
+                guard end - start >= frame.prefix.bytes else { return nil }
+                self.frame = nil
+                let pointer = onLibdbus { dbus_message_demarshal(buffer + start, CInt(frame.prefix.bytes), nil) }
+                advance(frame.prefix.bytes)
+                let taken = takeDescriptors()
+                guard let pointer else {
+                    // dbus-broker passes on what is no message. It concerns its sender alone.
+                    for descriptor in taken { close(descriptor) }
+                    continue
+                }
+                let message = DBusMessage(adopting: pointer)
+                if frame.descriptors > 0 || !taken.isEmpty {
+                    message.attach(taken, areTaken: frame.isAnswer && taken.count == frame.descriptors)
+                }
+                return Arrival(message: message, ticket: frame.ticket)
+            }
+            let available = UnsafeMutableRawBufferPointer(start: buffer + start, count: end - start)
+            guard available.count >= MessagePrefix.size else { return nil }
+            guard let prefix = MessagePrefix(available) else {
+                isCorrupt = true
+                return nil
+            }
+            guard available.count >= prefix.headerBytes else {
+                wanted = prefix.headerBytes
+                return nil
+            }
+            let header = MessageHeader(prefix, available)
+            // libdbus does not know that the message came with descriptors.
+            if header.descriptors > 0, let place = header.placeOfDescriptors {
+                available.storeBytes(of: 0, toByteOffset: place, as: UInt32.self)
+            }
+            switch judge(header) {
+            case .read(let ticket):
+                wanted = prefix.bytes
+                frame = Frame(
+                    prefix: prefix,
+                    descriptors: header.descriptors,
+                    isAnswer: header.kind == .methodReturn,
+                    ticket: ticket
+                )
+            case .passOver:
+                surplus = prefix.bytes
+                passOverSurplus()
+            }
+        }
+        return nil
+    }
+
+    /// The descriptors that came before what is left.
+    private func takeDescriptors() -> [CInt] {
+        guard !descriptors.isEmpty else { return [] }
+        let taken = descriptors.prefix { $0.end <= position }.map(\.number)
+        descriptors.removeFirst(taken.count)
+        return taken
+    }
+}
+
+/// The first bytes of a message, which tell how long it is.
+struct MessagePrefix {
+    static let size = 16
+    private static let longest = 128 << 20
+    private static let longestFields = 64 << 20
+
+    let isBigEndian: Bool
+    let type: UInt8
+    let flags: UInt8
+    let bodyBytes: Int
+    let serial: UInt32
+    let fieldBytes: Int
+
+    var headerBytes: Int { (Self.size + fieldBytes + 7) & ~7 }
+    var bytes: Int { headerBytes + bodyBytes }
+    var expectsReply: Bool { flags & 1 == 0 }
+
+    /// - Returns: `nil` for what is no message.
+    init?(_ bytes: UnsafeMutableRawBufferPointer) {
+        guard [UInt8(ascii: "l"), UInt8(ascii: "B")].contains(bytes[0]), bytes[3] == 1 else { return nil }
+        isBigEndian = bytes[0] == UInt8(ascii: "B")
+        (type, flags) = (bytes[1], bytes[2])
+        func number(at place: Int) -> UInt32 {
+            let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
+            return bytes[0] == UInt8(ascii: "B") ? number.bigEndian : number.littleEndian
+        }
+        (bodyBytes, serial, fieldBytes) = (Int(number(at: 4)), number(at: 8), Int(number(at: 12)))
+        guard serial != 0, fieldBytes <= Self.longestFields, headerBytes + bodyBytes <= Self.longest else { return nil }
+    }
+}
+
+/// What a message says of itself before its body is read. Only the sender is to be trusted, for whom the bus vouches.
+///
+/// It refers to the reader's buffer, and is not kept. A flood is refused by its sender alone, so that the other texts are made only where somebody
+/// asks for them.
+package struct MessageHeader: ~Copyable {
+    let kind: DBusMessage.Kind
+    let serial: UInt32
+    /// Whether a call waits for an answer.
+    package let expectsReply: Bool
+    /// The unique name of the connection that sent it.
+    package private(set) var sender: String?
+    /// About how many bytes the body takes.
+    let bodyBytes: Int
+    fileprivate private(set) var descriptors = 0
+    fileprivate private(set) var placeOfDescriptors: Int?
+    private var texts: (path: Text?, interface: Text?, member: Text?, signature: Text?)
+
+    private typealias Text = UnsafeRawBufferPointer
+
+    /// About how many bytes the message takes.
+    package var bytes: Int { 256 + (texts.path?.count ?? 0) + bodyBytes }
+
+    var path: String? { Self.string(texts.path) }
+    var interface: String? { Self.string(texts.interface) }
+    package var member: String? { Self.string(texts.member) }
+    var signature: String { Self.string(texts.signature) ?? "" }
+
+    var hasDescriptors: Bool { descriptors > 0 }
+
+    /// Returns `nil` for what is longer than any name.
+    private static func string(_ text: Text?) -> String? {
+        guard let text, text.count <= ObjectTable.longestPath else { return nil }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The header at the beginning of these bytes. What it has in another form than the D-Bus specification gives it is left out; libdbus refuses
+    /// such a message.
+    fileprivate init(_ prefix: MessagePrefix, _ bytes: UnsafeMutableRawBufferPointer) {
+        kind =
+            switch prefix.type {
+            case 1: .methodCall
+            case 2: .methodReturn
+            case 3: .error
+            case 4: .signal
+            default: .unknown
+            }
+        (serial, expectsReply, bodyBytes) = (prefix.serial, prefix.expectsReply, prefix.bodyBytes)
+        let end = MessagePrefix.size + prefix.fieldBytes
+        var place = MessagePrefix.size
+        func number(at place: Int) -> UInt32 {
+            let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
+            return prefix.isBigEndian ? number.bigEndian : number.littleEndian
+        }
+        while true {
+            // A byte for the field, and the signature of its value, which is one letter.
+            place = (place + 7) & ~7
+            guard place + 5 <= end, bytes[place + 1] == 1 else { return }
+            let (field, type) = (bytes[place], bytes[place + 2])
+            place += 4
+            switch type {
+            case UInt8(ascii: "u"):
+                guard place + 4 <= end else { return }
+                if field == 9 { (descriptors, placeOfDescriptors) = (Int(number(at: place)), place) }
+                place += 4
+            case UInt8(ascii: "s"), UInt8(ascii: "o"), UInt8(ascii: "g"):
+                let isSignature = type == UInt8(ascii: "g")
+                let prefix = isSignature ? 1 : 4
+                guard place + prefix <= end else { return }
+                let length = isSignature ? Int(bytes[place]) : Int(number(at: place))
+                guard place + prefix + length < end else { return }
+                take(field, Text(rebasing: bytes[place + prefix..<place + prefix + length]))
+                place += prefix + length + 1
+            default: return
+            }
+        }
+    }
+
+    private mutating func take(_ field: UInt8, _ text: Text) {
+        // Only a call is judged by its header.
+        guard kind == .methodCall else { return }
+        switch field {
+        case 1: texts.path = text
+        case 2: texts.interface = text
+        case 3: texts.member = text
+        case 7: sender = Self.string(text)
+        case 8: texts.signature = text
+        default: break
+        }
+    }
+}
+
+extension DBusMessage {
+    /// A call with this serial number and sender, which an answer has. Its names are not those of the header: a bus may pass on names that libdbus
+    /// takes for a mistake of this program, and ends it.
+    static func call(_ header: borrowing MessageHeader) throws(DBusError) -> DBusMessage {
+        guard let pointer = onLibdbus({ dbus_message_new_method_call(nil, "/", nil, "Unknown") }) else {
+            throw outOfMemory("answer a call")
+        }
+        let call = DBusMessage(adopting: pointer)
+        dbus_message_set_serial(pointer, header.serial)
+        dbus_message_set_no_reply(pointer, header.expectsReply ? 0 : 1)
+        guard dbus_message_set_sender(pointer, header.sender) != 0 else { throw outOfMemory("answer a call") }
+        return call
+    }
+}
+
+// MARK: - Descriptors
+
+extension DBusMessage {
+    private final class Descriptors {
+        let numbers: [CInt]
+        init(_ numbers: [CInt]) { self.numbers = numbers }
+        deinit { for number in numbers { close(number) } }
+    }
+
+    /// Where a message has the descriptors that came with it.
+    private static let slot: dbus_int32_t = {
+        var slot: dbus_int32_t = -1
+        return onLibdbus { dbus_message_allocate_data_slot(&slot) != 0 } ? slot : -1
+    }()
+
+    /// Has the message own the descriptors that came with it, or closes them.
+    fileprivate func attach(_ numbers: [CInt], areTaken: Bool) {
+        let descriptors = Descriptors(numbers)
+        let kept = areTaken ? descriptors : Descriptors([])
+        guard Self.slot >= 0 else { return }
+        let retained = Unmanaged.passRetained(kept)
+        let isKept = onLibdbus {
+            dbus_message_set_data(pointer, Self.slot, retained.toOpaque()) { data in
+                if let data { Unmanaged<Descriptors>.fromOpaque(data).release() }
+            }
+        }
+        if isKept == 0 { retained.release() }
+    }
+
+    /// The descriptors that came with the message and were taken; `nil` where none came.
+    var descriptors: [CInt]? {
+        guard Self.slot >= 0, let data = onLibdbus({ dbus_message_get_data(pointer, Self.slot) }) else { return nil }
+        return Unmanaged<Descriptors>.fromOpaque(data).takeUnretainedValue().numbers
+    }
+
+    /// Whether file descriptors came with the message.
+    package var hasDescriptors: Bool { descriptors != nil || dbus_message_contains_unix_fds(pointer) != 0 }
+}

@@ -1,0 +1,112 @@
+// All of it is inlinable, as the fair queue is: services ask for each call.
+
+/// A number of calls, and the bytes of their messages.
+package struct CallAmount: Sendable, Hashable {
+    package var calls: Int
+    package var bytes: Int
+
+    @inlinable package init(calls: Int = 0, bytes: Int = 0) { (self.calls, self.bytes) = (calls, bytes) }
+
+    /// Whether one more call of so many bytes keeps the limit.
+    @inlinable package func hasRoom(for bytes: Int, within limit: CallAmount) -> Bool {
+        calls < limit.calls && bytes <= limit.bytes - self.bytes
+    }
+}
+
+/// What each of many parties has waiting or under way. It takes memory for those that have something. Pure.
+package struct Quotas<Party: Hashable> {
+    @usableFromInline var amounts: [Party: CallAmount] = [:]
+    /// Of all parties.
+    package private(set) var total = CallAmount()
+
+    package init() {}
+
+    @inlinable package subscript(party: Party) -> CallAmount { amounts[party] ?? CallAmount() }
+
+    /// How many parties have something.
+    @inlinable package var parties: Int { amounts.count }
+
+    /// Counts a call until ``end(_:of:)``.
+    package mutating func begin(_ bytes: Int, of party: Party) {
+        amounts[party, default: CallAmount()].calls += 1
+        amounts[party]?.bytes += bytes
+        total = CallAmount(calls: total.calls + 1, bytes: total.bytes + bytes)
+    }
+
+    /// Counts a call if the party has room for it.
+    package mutating func begin(_ bytes: Int, of party: Party, within limit: CallAmount) -> Bool {
+        guard self[party].hasRoom(for: bytes, within: limit) else { return false }
+        begin(bytes, of: party)
+        return true
+    }
+
+    /// A call has ended. Without effect for a party that has none.
+    package mutating func end(_ bytes: Int, of party: Party) {
+        guard var amount = amounts[party] else { return }
+        amount = CallAmount(calls: amount.calls - 1, bytes: amount.bytes - bytes)
+        amounts[party] = amount.calls > 0 ? amount : nil
+        total = CallAmount(calls: total.calls - 1, bytes: total.bytes - bytes)
+    }
+}
+
+/// The front desk of a service that many users call: what each of them may have there, and whose turn is next. Pure.
+///
+/// A call counts for its user; for its connection as long as the bus has not said who that is.
+package struct ServiceFrontDesk<Work> {
+    package var users = Quotas<UInt32>()
+    package var strangers = Quotas<String>()
+    package var queue: FairQueue<Work>
+
+    /// - Parameter lap: how many calls of one user have their turn before those of others.
+    @inlinable package init(lap: Int) { queue = FairQueue(lap: lap) }
+
+    /// The first call of a connection whose user is not known has room for as long as it is this small, so that a new process is not refused for
+    /// others.
+    package static var smallFirstCall: Int { 4 << 10 }
+
+    /// Whether there is room for a call of so many bytes.
+    ///
+    /// - Parameters:
+    ///   - limit: of the user, or of the connection.
+    ///   - limitOfStrangers: of all connections whose users are not known: one user may have hundreds of them.
+    package func hasRoom(
+        for bytes: Int,
+        of connection: String,
+        _ user: UInt32?,
+        within limit: CallAmount,
+        limitOfStrangers: CallAmount
+    ) -> Bool {
+        if let user { return users[user].hasRoom(for: bytes, within: limit) }
+        let own = strangers[connection]
+        guard own.hasRoom(for: bytes, within: limit) else { return false }
+        if own.calls == 0, bytes <= Self.smallFirstCall { return true }
+        return strangers.total.hasRoom(for: bytes, within: limitOfStrangers)
+    }
+
+    /// Counts a call until ``end(_:of:_:)``.
+    package mutating func begin(_ bytes: Int, of connection: String, _ user: UInt32?) {
+        if let user { users.begin(bytes, of: user) } else { strangers.begin(bytes, of: connection) }
+    }
+
+    package mutating func end(_ bytes: Int, of connection: String, _ user: UInt32?) {
+        if let user { users.end(bytes, of: user) } else { strangers.end(bytes, of: connection) }
+    }
+}
+
+extension CallScheduler {
+    /// How long a service works before it reads what has arrived meanwhile: it has to read faster than the bus writes, or calls wait in the bus.
+    package static var shift: Duration { .milliseconds(1) }
+
+    /// Works for a moment.
+    ///
+    /// - Parameter step: does the next piece of work. Returns false if there is none.
+    /// - Returns: the time of the end.
+    package func work(
+        since start: ContinuousClock.Instant = .now,
+        _ step: (ContinuousClock.Instant) -> Bool
+    ) -> ContinuousClock.Instant {
+        var now = start
+        while now - start < Self.shift, step(now) { now = .now }
+        return now
+    }
+}

@@ -1,0 +1,314 @@
+import CDBus
+import Glibc
+import Testing
+
+@testable import DBusTransport
+
+@Suite("Messages cut from a bus's socket")
+struct MessageReaderTests {
+    /// A method call in bytes, as a bus passes it on.
+    struct RawCall {
+        var isBigEndian = false
+        var version: UInt8 = 1
+        var type: UInt8 = 1
+        var serial: UInt32 = 7
+        var path = "/"
+        var member = "Store"
+        var text = "content"
+        var replySerial: UInt32?
+        var descriptors: UInt32?
+        /// Instead of the true lengths.
+        var bodyLength: UInt32?
+        var fieldsLength: UInt32?
+
+        var bytes: [UInt8] {
+            func number(_ value: UInt32) -> [UInt8] {
+                withUnsafeBytes(of: isBigEndian ? value.bigEndian : value.littleEndian, Array.init)
+            }
+            func aligned(_ bytes: [UInt8]) -> [UInt8] { bytes + Array(repeating: 0, count: -bytes.count & 7) }
+            var fields: [UInt8] = []
+            for (code, type, value) in [(1, "o", path), (3, "s", member), (7, "s", ":1.7")] as [(UInt8, String, String)]
+            {
+                fields = aligned(fields) + [code, 1] + Array(type.utf8) + [0]
+                fields += number(UInt32(value.utf8.count)) + Array(value.utf8) + [0]
+            }
+            fields = aligned(fields) + [8, 1] + Array("g".utf8) + [0, 1] + Array("s".utf8) + [0]
+            if let replySerial { fields = aligned(fields) + [5, 1] + Array("u".utf8) + [0] + number(replySerial) }
+            if let descriptors { fields = aligned(fields) + [9, 1] + Array("u".utf8) + [0] + number(descriptors) }
+            let body = number(UInt32(text.utf8.count)) + Array(text.utf8) + [0]
+            let start = [UInt8(ascii: isBigEndian ? "B" : "l"), type, 0, version]
+            let lengths = number(bodyLength ?? UInt32(body.count)) + number(serial)
+            return aligned(start + lengths + number(fieldsLength ?? UInt32(fields.count)) + fields) + body
+        }
+    }
+
+    /// The two ends of a connection, and what reads it.
+    final class Wire {
+        let reader = MessageReader()
+        let (bus, service): (CInt, CInt)
+
+        init() throws {
+            var ends: (CInt, CInt) = (-1, -1)
+            try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends.0) == 0)
+            (bus, service) = ends
+        }
+
+        deinit { for end in [bus, service] { close(end) } }
+
+        /// Has so much arrive as the socket holds.
+        func arrive(_ bytes: some Sequence<UInt8>) throws {
+            let bytes = Array(bytes)
+            try #require(write(bus, bytes, bytes.count) == bytes.count)
+            #expect(reader.fill(from: service) == .done)
+        }
+
+        /// Has a message arrive with descriptors.
+        func arrive(_ bytes: [UInt8], with descriptors: [CInt]) throws {
+            var control: [Int] = [16 + 4 * descriptors.count, Int(SOL_SOCKET) | 1 << 32]
+            control += Array(repeating: 0, count: (descriptors.count + 1) / 2)
+            control.withUnsafeMutableBytes { control in
+                for (index, descriptor) in descriptors.enumerated() {
+                    control.storeBytes(of: descriptor, toByteOffset: 16 + 4 * index, as: CInt.self)
+                }
+            }
+            let sent = bytes.withUnsafeBytes { bytes in
+                control.withUnsafeMutableBytes { control in
+                    var piece = iovec(iov_base: .init(mutating: bytes.baseAddress), iov_len: bytes.count)
+                    return withUnsafeMutablePointer(to: &piece) { piece in
+                        var message = msghdr()
+                        (message.msg_iov, message.msg_iovlen) = (piece, 1)
+                        (message.msg_control, message.msg_controllen) = (control.baseAddress, control.count)
+                        return sendmsg(bus, &message, 0)
+                    }
+                }
+            }
+            try #require(sent == bytes.count)
+            #expect(reader.fill(from: service) == .done)
+        }
+
+        /// The members of the messages that have arrived, each with its text.
+        func taken() -> [String] {
+            var taken: [String] = []
+            while let arrival = reader.next({ _ in .read(nil) }) {
+                taken.append("\(arrival.message.member ?? "-") \(arrival.message.firstString ?? "-")")
+            }
+            return taken
+        }
+    }
+
+    @Test("a message is handed on when its last byte has arrived, wherever it was cut", arguments: [false, true])
+    func halves(isBigEndian: Bool) throws {
+        let bytes = RawCall(isBigEndian: isBigEndian).bytes
+        let wire = try Wire()
+        for cut in 1..<bytes.count {
+            try wire.arrive(bytes[..<cut])
+            #expect(wire.taken() == [], "cut at \(cut)")
+            try wire.arrive(bytes[cut...])
+            #expect(wire.taken() == ["Store content"], "cut at \(cut)")
+            #expect(wire.reader.isEmpty)
+        }
+        for byte in bytes { try wire.arrive([byte]) }
+        #expect(wire.taken() == ["Store content"])
+    }
+
+    @Test("messages that arrive together are handed on in order, without those that are refused")
+    func order() throws {
+        let wire = try Wire()
+        let calls = (0..<9).map { RawCall(isBigEndian: $0 % 2 == 1, member: "M\($0)").bytes }
+        try wire.arrive(calls.joined())
+        var members: [String] = []
+        while let arrival = wire.reader.next({ $0.member == "M4" ? .passOver : .read(nil) }) {
+            members.append(arrival.message.member ?? "-")
+        }
+        #expect(members == [0, 1, 2, 3, 5, 6, 7, 8].map { "M\($0)" })
+    }
+
+    @Test("the judge sees who sends what to which path, and how much", arguments: [false, true])
+    func header(isBigEndian: Bool) throws {
+        let wire = try Wire()
+        let bytes = RawCall(isBigEndian: isBigEndian, path: "/org/example").bytes
+        // Without a byte of its body.
+        try wire.arrive(bytes.dropLast(12))
+        var seen: [String] = []
+        let whole = wire.reader.next { header in
+            seen.append("\(header.sender ?? "-") \(header.path ?? "-") \(header.member ?? "-") \(header.signature)")
+            seen.append("\(header.serial) \(header.bodyBytes) \(header.expectsReply)")
+            return .read(nil)
+        }
+        if whole != nil { Issue.record("a message without its body is handed on") }
+        #expect(seen == [":1.7 /org/example Store s", "7 12 true"])
+    }
+
+    /// What is no message: the bytes after it cannot be told apart either.
+    static let corruptions: [RawCall] = [
+        RawCall(version: 2), RawCall(serial: 0), RawCall(isBigEndian: true, serial: 0),
+        RawCall(fieldsLength: 64 << 20 + 1), RawCall(fieldsLength: .max), RawCall(bodyLength: .max),
+        RawCall(bodyLength: 128 << 20), RawCall(isBigEndian: true, bodyLength: .max, fieldsLength: .max),
+    ]
+
+    @Test("what cannot be a message ends the connection, and nothing is read of it", arguments: corruptions.indices)
+    func corrupt(index: Int) throws {
+        let wire = try Wire()
+        try wire.arrive(RawCall(member: "Before").bytes + Self.corruptions[index].bytes)
+        #expect(wire.taken() == ["Before content"])
+        #expect(wire.reader.isCorrupt)
+        try wire.arrive(RawCall().bytes)
+        #expect(wire.taken() == [])
+    }
+
+    @Test("neither does a byte order that there is not")
+    func byteOrder() throws {
+        let wire = try Wire()
+        try wire.arrive([UInt8(ascii: "x")] + RawCall().bytes.dropFirst())
+        #expect(wire.taken() == [] && wire.reader.isCorrupt)
+    }
+
+    @Test("the longest message that D-Bus has is a message, and one byte more is none")
+    func longest() throws {
+        func prefix(_ body: UInt32, _ fields: UInt32) -> MessagePrefix? {
+            var bytes = Array(RawCall(bodyLength: body, fieldsLength: fields).bytes.prefix(16))
+            return bytes.withUnsafeMutableBytes { MessagePrefix($0) }
+        }
+        #expect(prefix(128 << 20 - 16, 0)?.bytes == 128 << 20)
+        #expect(prefix(128 << 20 - 15, 0) == nil)
+        #expect(prefix(0, 64 << 20)?.headerBytes == 64 << 20 + 16)
+        #expect(prefix(0, 64 << 20 + 1) == nil)
+        #expect(prefix(64 << 20 - 16, 64 << 20)?.bytes == 128 << 20)
+        #expect(prefix(64 << 20 - 15, 64 << 20) == nil)
+    }
+
+    @Test("a message that libdbus refuses is left out, and the next one is handed on")
+    func malformed() throws {
+        let wire = try Wire()
+        // A path that is none; a body that is shorter than its text; a kind that nobody knows.
+        let calls = [
+            RawCall(path: "nowhere"), RawCall(member: "1"), RawCall(type: 0), RawCall(type: 9), RawCall(member: "Last"),
+        ]
+        try wire.arrive(calls.map(\.bytes).joined())
+        #expect(wire.taken().last == "Last content")
+        #expect(!wire.taken().contains { $0.hasPrefix("1") })
+        #expect(!wire.reader.isCorrupt)
+    }
+
+    /// Has one message of many megabytes arrive, and a small one behind it.
+    private func large(_ verdict: MessageReader.Verdict) throws -> (members: [String], wire: Wire) {
+        let wire = try Wire()
+        let size = 120 << 20
+        let small = RawCall(member: "Small").bytes
+        let head = RawCall(member: "Large", text: "", bodyLength: UInt32(size + 5)).bytes.dropLast(5)
+        let length = withUnsafeBytes(of: UInt32(size).littleEndian, Array.init)
+        let bytes = Array(head) + length + Array(repeating: UInt8(ascii: "x"), count: size) + [0] + small
+        fcntl(wire.bus, F_SETFL, O_NONBLOCK)
+        var sent = 0
+        var members: [String] = []
+        while members.last != "Small" {
+            let count = bytes.withUnsafeBytes { write(wire.bus, $0.baseAddress! + sent, bytes.count - sent) }
+            if count > 0 { sent += count }
+            try #require(wire.reader.fill(from: wire.service) == .done)
+            while let arrival = wire.reader.next({ $0.member == "Large" ? verdict : .read(nil) }) {
+                members.append(arrival.message.member ?? "-")
+                if members == ["Large"] { #expect(arrival.message.firstString?.utf8.count == size) }
+            }
+        }
+        return (members, wire)
+    }
+
+    @Test("of a call of 120 MB that is refused nothing is kept")
+    func largeRefused() throws {
+        let (members, wire) = try large(.passOver)
+        #expect(members == ["Small"])
+        #expect(wire.reader.capacity < 1 << 20)
+    }
+
+    @Test("a message of 120 MB is handed on, and its room is given back")
+    func largeRead() throws {
+        let (members, wire) = try large(.read(nil))
+        #expect(members == ["Large", "Small"])
+        try wire.arrive(RawCall().bytes)
+        #expect(wire.taken() == ["Store content"])
+        #expect(wire.reader.capacity < 1 << 20)
+    }
+
+    @Test("descriptors are closed with the message that they came with, read or not", arguments: [1, 2, 253])
+    func descriptors(count: Int) throws {
+        let wire = try Wire()
+        var pipeEnds: [CInt] = [-1, -1]
+        try #require(pipe(&pipeEnds) == 0)
+        defer { close(pipeEnds[0]) }
+        let call = RawCall(member: "Some", descriptors: UInt32(count)).bytes
+        for isRead in [true, false] {
+            try wire.arrive(call, with: Array(repeating: pipeEnds[1], count: count))
+            try wire.arrive(RawCall(member: "None").bytes)
+            var described: [String] = []
+            while let arrival = wire.reader.next({ !$0.hasDescriptors || isRead ? .read(nil) : .passOver }) {
+                described.append("\(arrival.message.member ?? "-") \(arrival.message.hasDescriptors)")
+            }
+            #expect(described == (isRead ? ["Some true", "None false"] : ["None false"]))
+        }
+        // Only this copy is left.
+        close(pipeEnds[1])
+        var byte: UInt8 = 0
+        fcntl(pipeEnds[0], F_SETFL, O_NONBLOCK)
+        #expect(read(pipeEnds[0], &byte, 1) == 0)
+    }
+
+    @Test("a header that promises other descriptors than came is handed on without any", arguments: [0, 2])
+    func wrongDescriptors(promised: UInt32) throws {
+        let wire = try Wire()
+        var pipeEnds: [CInt] = [-1, -1]
+        try #require(pipe(&pipeEnds) == 0)
+        defer { close(pipeEnds[0]) }
+        try wire.arrive(RawCall(type: 2, replySerial: 1, descriptors: promised).bytes, with: [pipeEnds[1]])
+        close(pipeEnds[1])
+        while let arrival = wire.reader.next({ _ in .read(nil) }) {
+            #expect(arrival.message.descriptors?.isEmpty ?? true)
+        }
+        var byte: UInt8 = 0
+        fcntl(pipeEnds[0], F_SETFL, O_NONBLOCK)
+        #expect(read(pipeEnds[0], &byte, 1) == 0)
+    }
+
+    @Test("the end of a connection is told")
+    func end() throws {
+        let wire = try Wire()
+        #expect(wire.reader.fill(from: wire.service) == .done, "nothing has arrived")
+        shutdown(wire.bus, CInt(SHUT_WR))
+        #expect(wire.reader.fill(from: wire.service) == .ended)
+    }
+
+    // Which bytes do not matter: nothing may trap.
+    @Test("bytes that were changed at random neither trap nor loop", arguments: 0..<8)
+    func random(seed: UInt64) throws {
+        var random = Random(state: seed)
+        for _ in 0..<500 {
+            let wire = try Wire()
+            var bytes = (0..<3).flatMap { number in
+                RawCall(isBigEndian: random.next() % 2 == 0, member: "M\(number)", descriptors: number == 1 ? 1 : nil)
+                    .bytes
+            }
+            for _ in 0..<(1 + random.next() % 6) {
+                bytes[Int(random.next() % UInt64(bytes.count))] = UInt8(truncatingIfNeeded: random.next())
+            }
+            let cut = Int(random.next() % UInt64(bytes.count))
+            for part in [bytes[..<cut], bytes[cut...]] where !part.isEmpty {
+                try wire.arrive(part)
+                while let arrival = wire.reader.next({ $0.serial % 2 == 0 ? .passOver : .read(nil) }) {
+                    _ = try? arrival.message.arguments()
+                }
+            }
+        }
+    }
+
+    /// SplitMix64.
+    private struct Random {
+        var state: UInt64
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var value = state
+            value = (value ^ value >> 30) &* 0xBF58_476D_1CE4_E5B9
+            value = (value ^ value >> 27) &* 0x94D0_49BB_1331_11EB
+            return value ^ value >> 31
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import Testing
+
+@testable import DBusTransport
+
+@Suite("What each caller of a service may have there")
+struct QuotaTests {
+    private let limit = CallAmount(calls: 3, bytes: 100)
+
+    @Test("a party has so many calls and bytes, and an end makes room; another party's are not counted")
+    func limits() {
+        var quotas = Quotas<UInt32>()
+        let first = (0..<5).map { _ in quotas.begin(10, of: 1, within: limit) }
+        #expect(first == [true, true, true, false, false])
+        let others = [101, 100, 1].map { quotas.begin($0, of: 2, within: limit) }
+        #expect(others == [false, true, false])
+        quotas.end(10, of: 1)
+        let next = (0..<2).map { _ in quotas.begin(80, of: 1, within: limit) }
+        #expect(next == [true, false])
+        #expect(quotas.total == CallAmount(calls: 4, bytes: 200) && quotas.parties == 2)
+    }
+
+    @Test("an end that never began gives nothing away, and what has ended takes no memory")
+    func strayEnd() {
+        var quotas = Quotas<UInt32>()
+        for _ in 0..<10 { quotas.end(1000, of: 1) }
+        quotas.begin(1, of: 1)
+        quotas.end(1, of: 1)
+        quotas.end(1, of: 1)
+        #expect(quotas.parties == 0 && quotas.total == CallAmount())
+    }
+
+    @Test("connections whose users are not known share a limit, beyond which each has room for a small first call")
+    func strangers() {
+        var desk = ServiceFrontDesk<Int>(lap: 1)
+        func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32? = nil) -> Bool {
+            let all = CallAmount(calls: 4, bytes: 1 << 20)
+            return desk.hasRoom(for: bytes, of: connection, user, within: limit, limitOfStrangers: all)
+        }
+        for connection in ["a", "a", "b", "b"] { desk.begin(10, of: connection, nil) }
+        #expect(!hasRoom(1, "a") && hasRoom(1, "c") && hasRoom(1, "a", 7))
+        desk.end(10, of: "a", nil)
+        #expect(hasRoom(1, "b") && !hasRoom(81, "b"))
+    }
+}
+
+@Suite("Turns of users")
+struct FairQueueTests {
+    private var queue = FairQueue<String>(lap: 1)
+    private var now = ContinuousClock.now
+    private let pace = CallPace(atOnce: 2, interval: .milliseconds(10))
+
+    private mutating func add(_ count: Int, of user: UInt32, pace: CallPace? = nil) {
+        for number in 0..<count { queue.append("\(user).\(number)", of: user, pace: pace) }
+    }
+
+    private mutating func taken(pace: CallPace? = nil) -> [String] {
+        var taken: [String] = []
+        while let next = queue.next(now: now, pace: { _ in pace }) { taken.append(next) }
+        return taken
+    }
+
+    @Test("a user who comes late waits for one call of each other user")
+    mutating func late() {
+        for user in 1...100 as ClosedRange<UInt32> { add(50, of: user) }
+        for _ in 0..<150 { _ = queue.next(now: now) { _ in nil } }
+        add(1, of: 200)
+        let before = taken().prefix { $0 != "200.0" }
+        #expect(before.count <= 100)
+    }
+
+    @Test("of each user everything has its turn, in order")
+    mutating func order() {
+        for user in 1...3 as ClosedRange<UInt32> { add(4, of: user) }
+        let taken = taken()
+        #expect(taken.prefix(3) == ["1.0", "2.0", "3.0"])
+        for user in 1...3 { #expect(taken.filter { $0.hasPrefix("\(user).") } == (0..<4).map { "\(user).\($0)" }) }
+        #expect(queue.isEmpty && queue.timeOfNext(now: now) == nil)
+    }
+
+    @Test("beyond its pace a user waits, and another does not")
+    mutating func paced() {
+        add(3, of: 1, pace: pace)
+        #expect(taken(pace: pace) == ["1.0", "1.1"])
+        #expect(queue.timeOfNext(now: now) == now + .milliseconds(10))
+        add(1, of: 2, pace: pace)
+        #expect(taken(pace: pace) == ["2.0"])
+        now += .milliseconds(10)
+        #expect(taken(pace: pace) == ["1.2"])
+    }
+
+    @Test(
+        "a crowd at its pace has no more of the service than eight users, however large it is",
+        arguments: [8, 100, 1000]
+    )
+    mutating func crowd(users: UInt32) {
+        for user in 1...users { add(12, of: user, pace: pace) }
+        // What each may do at once, and the first that waits for its pace.
+        _ = taken(pace: pace)
+        for _ in 0..<500 {
+            now += .milliseconds(10)
+            _ = taken(pace: pace)
+            for user in 1...users where queue.count(of: user) < 4 { add(8, of: user, pace: pace) }
+        }
+        var count = 0
+        for _ in 0..<1000 {
+            now += .milliseconds(10)
+            count += taken(pace: pace).count
+            for user in 1...users where queue.count(of: user) < 4 { add(8, of: user, pace: pace) }
+        }
+        // 1000 intervals.
+        #expect((7000...10_000).contains(count))
+    }
+}
