@@ -135,7 +135,6 @@ class WireTests(unittest.TestCase):
                 _connection.sockets(address)
 
 
-@needs_programs
 class AccessTests(unittest.TestCase):
     def test_the_longest_prefix_of_the_configuration_decides_whether_a_name_is_reserved(self) -> None:
         lines = [
@@ -160,6 +159,7 @@ class AccessTests(unittest.TestCase):
             self.assertIn(file.name, str(raised.exception))
 
 
+@needs_programs
 class CenterTests(unittest.IsolatedAsyncioTestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()

@@ -137,7 +137,10 @@ private final class BusOpening: Sendable {
                 return before
             }
             switch before {
-            case .opened(let connection): return .success(connection.pointer)
+            case .opened(let connection):
+                if isWanted { return .success(connection.pointer) }
+                BusSocket.discard(connection.pointer)
+                throw .closed(attempted)
             case .failed(let error): return .failure(error)
             case .over: return nil
             case .underWay, .abandoned: break

@@ -55,6 +55,7 @@ package enum ForkedChild {
         if !isPrepared.exchange(true, ordering: .acquiringAndReleasing) {
             prepare()
             ProcessExit.prepare()
+            ForkedPoster.rehearse()
         }
         sockets.replace(.none, with: socket)
     }

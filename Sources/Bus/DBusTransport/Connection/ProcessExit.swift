@@ -6,8 +6,8 @@ import Synchronization
 /// The kernel tells the bus of unread data in a socket that closes as an error, and dbus-daemon then drops what it has not read. So the
 /// end waits until the kernel has nothing left that the bus has not read.
 ///
-/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So nothing here takes a lock or
-/// memory, and nothing waits for a thread that may need them, but for ``timeout`` at most.
+/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So nothing here takes
+/// a lock or memory, except on a reading thread, which blocks all signals; and every wait ends with ``timeout``.
 enum ProcessExit {
     /// How long the end of the process, or of a connection, waits for the bus to read what was sent.
     static let timeout: Duration = .seconds(2)
@@ -33,6 +33,7 @@ enum ProcessExit {
     }
 
     private static func waitForBus() {
+        ForkedChild.notice()
         let deadline = ContinuousClock.now + timeout
         // A handler on the reading thread ends the process.
         if let core = pthread_getspecific(readConnection) {
@@ -49,10 +50,35 @@ enum ProcessExit {
 
     private static var hasBusReadAll: Bool {
         unsentSockets.load(ordering: .relaxed) <= 0
-            && ForkedChild.allSockets { socket in
-                var unread: CInt = 0
-                // Of what is no socket of the library any more, and where the kernel does not tell, nothing is known.
-                return !socket.isIntact || ioctl(socket.number, UInt(TIOCOUTQ), &unread) != 0 || unread == 0
+            // Of what is no socket of the library any more, and where the kernel does not tell, nothing is known.
+            && ForkedChild.allSockets { !$0.isIntact || hasPeerReadAll($0.number) }
+    }
+
+    private static func hasPeerReadAll(_ socket: CInt) -> Bool {
+        var unread: CInt = 0
+        guard ioctl(socket, UInt(TIOCOUTQ), &unread) == 0 else { return true }
+        var state = pollfd(fd: socket, events: 0, revents: 0)
+        let isBroken = poll(&state, 1, 0) > 0 && state.revents & CShort(POLLERR | POLLHUP) != 0
+        if isBroken { return true }
+        guard unread == 0 else { return false }
+        return isLocal(socket) || hasPeerEnded(socket)
+    }
+
+    private static func isLocal(_ socket: CInt) -> Bool {
+        var domain: CInt = 0
+        var size = socklen_t(MemoryLayout<CInt>.size)
+        return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX
+    }
+
+    /// Over TCP the kernel knows only what the bus's machine has. So the bus is told of the end in order, and reads all
+    /// before it answers with its own.
+    private static func hasPeerEnded(_ socket: CInt) -> Bool {
+        shutdown(socket, CInt(SHUT_WR))
+        return withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
+            while true {
+                let count = recv(socket, buffer.baseAddress, buffer.count, CInt(MSG_DONTWAIT))
+                if count <= 0 { return count == 0 || (errno != EAGAIN && errno != EINTR) }
             }
+        }
     }
 }

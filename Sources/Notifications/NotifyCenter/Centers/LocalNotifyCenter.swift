@@ -108,7 +108,7 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
         handler: @escaping Handler
     ) -> NotificationObservation {
         let observer = Observer(handler)
-        let observation = NotificationObservation { observer.counts }
+        let observation = NotificationObservation(isLocal: true) { observer.counts }
         known(observation)
         let key = registry.withLock { $0.add(observer, name: name, object: object) }
         observation.begin { [weak self] in

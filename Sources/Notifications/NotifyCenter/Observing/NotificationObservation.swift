@@ -11,12 +11,19 @@ public final class NotificationObservation: Sendable {
     }
 
     private let state = Locked(State())
-    private let process = ForkedChild.Process()
+    /// The process that observes a bus; `nil` of the local center, which a forked child goes on using.
+    private let process: ForkedChild.Process?
     private let count: @Sendable () -> DeliveryCounts
 
     /// Makes an observation before its observer is in place, so that whoever may cancel it has it before the first notification arrives.
     /// ``begin(remove:)`` follows.
-    init(counts: @escaping @Sendable () -> DeliveryCounts) { count = counts }
+    init(isLocal: Bool = false, counts: @escaping @Sendable () -> DeliveryCounts) {
+        process = isLocal ? nil : ForkedChild.Process()
+        count = counts
+    }
+
+    /// False in a forked child: another thread of the parent's may have held the lock.
+    private var isUsable: Bool { process?.isCurrent ?? true }
 
     deinit { cancel() }
 
@@ -39,8 +46,7 @@ public final class NotificationObservation: Sendable {
     /// After the return no call of the handler begins, with one exception: another thread that has already taken its notification still makes
     /// that one call. This does not wait for such a call, nor for one under way (CF-R7). A second `cancel()` has no effect (CF-R5).
     public func cancel() {
-        // In a forked child another thread of the parent's may have held the lock.
-        guard process.isCurrent else { return }
+        guard isUsable else { return }
         let before = state.withLock { state in
             defer { state = State(isCancelled: true) }
             return state
@@ -51,5 +57,5 @@ public final class NotificationObservation: Sendable {
     }
 
     /// How many notifications this observer got, and how many it lost.
-    public var counts: DeliveryCounts { process.isCurrent ? count() : DeliveryCounts() }
+    public var counts: DeliveryCounts { isUsable ? count() : DeliveryCounts() }
 }
