@@ -22,18 +22,18 @@ static Gate gates[] = {
 };
 enum { GATES = sizeof gates / sizeof gates[0] };
 
-static _Thread_local struct {
-    // How often this thread has entered, whether it holds the lock meanwhile, and whether its fork has the gate closed.
-    unsigned depth;
-    bool is_holding, is_closed;
-} here[GATES];
+// How often this thread has entered a gate.
+_Thread_local unsigned CLinux_depths[GATES];
+// Whether this thread holds the lock meanwhile, and whether its fork has the gate closed.
+static _Thread_local bool is_holding[GATES], is_closed[GATES];
 // A signal handler may fork while its thread prepares to.
 static _Thread_local unsigned forks;
 
-static _Atomic bool is_used, is_torn;
+int CLinux_isUsed;
+unsigned long CLinux_generation;
+static _Atomic bool is_torn;
 // How many threads are inside libdbus without the lock.
 static _Atomic int strays;
-static _Atomic unsigned long generation;
 static _Atomic pid_t process;
 
 static struct timespec in_milliseconds(long milliseconds) {
@@ -47,25 +47,18 @@ static struct timespec in_milliseconds(long milliseconds) {
 
 // A thread that forks may wait for a lock that this one holds, in a handler which the program added before the library
 // was loaded. So this wait is bounded, too.
-static bool enter(Gate *gate) {
-    if (pthread_rwlock_tryrdlock(&gate->lock) == 0) return true;
-    struct timespec end = in_milliseconds(2 * gate->patience);
-    return pthread_rwlock_clockrdlock(&gate->lock, CLOCK_MONOTONIC, &end) == 0;
+void CLinux_enter(int gate) {
+    pthread_rwlock_t *lock = &gates[gate].lock;
+    is_holding[gate] = pthread_rwlock_tryrdlock(lock) == 0;
+    if (is_holding[gate]) return;
+    struct timespec end = in_milliseconds(2 * gates[gate].patience);
+    is_holding[gate] = pthread_rwlock_clockrdlock(lock, CLOCK_MONOTONIC, &end) == 0;
+    if (!is_holding[gate]) atomic_fetch_add(&strays, 1);
 }
 
-void CLinux_holdOffFork(int gate) {
-    if (here[gate].depth++ > 0) return;
-    here[gate].is_holding = enter(&gates[gate]);
-    if (!here[gate].is_holding) atomic_fetch_add(&strays, 1);
-}
-
-void CLinux_allowFork(int gate) {
-    // Left first: a fork in a signal handler in between waits for nothing.
-    if (here[gate].depth == 1) {
-        if (here[gate].is_holding) pthread_rwlock_unlock(&gates[gate].lock);
-        else atomic_fetch_sub(&strays, 1);
-    }
-    here[gate].depth--;
+void CLinux_leave(int gate) {
+    if (is_holding[gate]) pthread_rwlock_unlock(&gates[gate].lock);
+    else atomic_fetch_sub(&strays, 1);
 }
 
 static bool close_gate(Gate *gate) {
@@ -77,15 +70,15 @@ static void before_fork(void) {
     if (forks++ > 0) return;
     int code = errno;
     // The connections first, so that no other call waits meanwhile. A thread does not wait for itself.
-    for (int i = GATES - 1; i >= 0; i--) here[i].is_closed = here[i].depth == 0 && close_gate(&gates[i]);
+    for (int i = GATES - 1; i >= 0; i--) is_closed[i] = CLinux_depths[i] == 0 && close_gate(&gates[i]);
     errno = code;
 }
 
 static void in_parent(void) {
     if (--forks > 0) return;
     for (int i = 0; i < GATES; i++) {
-        if (here[i].is_closed) pthread_rwlock_unlock(&gates[i].lock);
-        here[i].is_closed = false;
+        if (is_closed[i]) pthread_rwlock_unlock(&gates[i].lock);
+        is_closed[i] = false;
     }
 }
 
@@ -93,14 +86,14 @@ static void in_child(void) {
     static const pthread_rwlock_t open = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     if (forks > 0) forks--;
     atomic_store(&process, getpid());
-    if (atomic_load(&is_used)) atomic_fetch_add(&generation, 1);
+    if (CLinux_isUsed) __atomic_fetch_add(&CLinux_generation, 1, __ATOMIC_SEQ_CST);
     int mine = 0;
     for (int i = 0; i < GATES; i++) {
-        if (!here[i].is_closed || atomic_load(&strays) > 0) atomic_store(&is_torn, true);
+        if (!is_closed[i] || atomic_load(&strays) > 0) atomic_store(&is_torn, true);
         gates[i].lock = open;
-        here[i].is_holding = here[i].is_closed = false;
+        is_holding[i] = is_closed[i] = false;
         // What this thread was in before the fork, it leaves without a lock.
-        mine += here[i].depth > 0;
+        mine += CLinux_depths[i] > 0;
     }
     atomic_store(&strays, mine);
 }
@@ -112,19 +105,13 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-unsigned long CLinux_useBus(void) {
-    if (!atomic_load_explicit(&is_used, memory_order_relaxed)) atomic_store(&is_used, true);
-    return CLinux_forkGeneration();
-}
-
-unsigned long CLinux_forkGeneration(void) { return atomic_load_explicit(&generation, memory_order_relaxed); }
-
 int CLinux_isForkTorn(void) { return atomic_load(&is_torn) && CLinux_forkGeneration() > 0; }
 
 int CLinux_noticeFork(void) {
     if (atomic_load(&process) == getpid()) return 0;
     // Nothing has waited for other threads.
-    for (int i = 0; i < GATES; i++) here[i].is_closed = false;
+    for (int i = 0; i < GATES; i++) is_closed[i] = false;
+    forks = 0;
     in_child();
     return 1;
 }

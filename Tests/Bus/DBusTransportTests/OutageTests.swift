@@ -183,6 +183,38 @@ struct OutageTests {
         }
     }
 
+    @Test(
+        "a rule that is requested in order is in force for what its thread sends next, while other threads request rules"
+    )
+    func rulesInOrder() async throws {
+        let bus = try PrivateBus()
+        let connection = try DBusConnection.open(bus.bus)
+        try await connection.flush()
+        let arrived = Noted<String?>()
+        let handler = connection.onSignal { arrived.note($0.interface) }
+        let (failures, over) = (Noted<DBusError>(), Noted<Bool>())
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for thread in 0..<3 {
+                group.addTask {
+                    let rule = MatchRule(path: "/a", interface: "org.example.Other\(thread)")
+                    while over.all.isEmpty { _ = try await connection.addMatch(rule) }
+                }
+            }
+            for number in 0..<1000 {
+                let interface = "org.example.InOrder\(number)"
+                let lease = try connection.addMatchInOrder(MatchRule(interface: interface)) { failures.note($0) }
+                try connection.send(try .signal(path: "/a", interface: interface, member: "Ping"))
+                withExtendedLifetime(lease) {}
+            }
+            over.note(true)
+            try await group.waitForAll()
+        }
+        try await connection.flush()
+        #expect(failures.all.isEmpty)
+        #expect(arrived.all.count { $0?.hasPrefix("org.example.InOrder") == true } == 1000)
+        withExtendedLifetime(handler) {}
+    }
+
     @Test("a connection whose rules become few again receives only what it asked for")
     func fewerRules() async throws {
         let bus = try PrivateBus(.init(matchRulesPerConnection: 20))

@@ -87,14 +87,14 @@ int CLinux_readNetworkEvents(int socket);
 
 /// Has the forks of other threads wait until CLinux_allowFork: 1 second at most, 50 milliseconds for CLINUX_CONNECT.
 /// Calls may be nested.
-void CLinux_holdOffFork(int gate);
-void CLinux_allowFork(int gate);
+static inline void CLinux_holdOffFork(int gate);
+static inline void CLinux_allowFork(int gate);
 
 /// Notes that this process uses a bus: what forks from here on are its children. Returns CLinux_forkGeneration.
-unsigned long CLinux_useBus(void);
+static inline unsigned long CLinux_useBus(void);
 
 /// How many forks there are between this process and the one that has used a bus first; 0 in that one.
-unsigned long CLinux_forkGeneration(void);
+static inline unsigned long CLinux_forkGeneration(void);
 
 /// Whether a thread was inside libdbus when this process, or one that it comes from, was forked: its locks may be held
 /// for ever.
@@ -103,5 +103,31 @@ int CLinux_isForkTorn(void);
 /// Does what happens in a forked child by itself, for a child that was made without fork(3). Returns whether this
 /// process is one.
 int CLinux_noticeFork(void);
+
+// Of the four functions above, which each post calls several times.
+extern _Thread_local unsigned CLinux_depths[2] __attribute__((tls_model("initial-exec")));
+extern unsigned long CLinux_generation;
+extern int CLinux_isUsed;
+void CLinux_enter(int gate);
+void CLinux_leave(int gate);
+
+static inline void CLinux_holdOffFork(int gate) {
+    if (CLinux_depths[gate]++ == 0) CLinux_enter(gate);
+}
+
+static inline void CLinux_allowFork(int gate) {
+    // Unlocked first: a fork in a signal handler in between waits for nothing.
+    if (CLinux_depths[gate] == 1) CLinux_leave(gate);
+    CLinux_depths[gate]--;
+}
+
+static inline unsigned long CLinux_forkGeneration(void) {
+    return __atomic_load_n(&CLinux_generation, __ATOMIC_RELAXED);
+}
+
+static inline unsigned long CLinux_useBus(void) {
+    if (!__atomic_load_n(&CLinux_isUsed, __ATOMIC_RELAXED)) __atomic_store_n(&CLinux_isUsed, 1, __ATOMIC_SEQ_CST);
+    return CLinux_forkGeneration();
+}
 
 #endif

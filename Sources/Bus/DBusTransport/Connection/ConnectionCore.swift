@@ -75,7 +75,7 @@ final class ConnectionCore: Sendable {
 
     let bus: Bus
     /// The bus's address once it is known. Without a lock, because a forked child reads it.
-    private let address = AtomicLazyReference<Address>()
+    private let address = StoredOnce<Address>()
     let opener = BusOpener()
     let state: Locked<State>
     /// Held while the table of rules decides, and while that is sent: a place that a rule gave up must go to the rule that it was given up

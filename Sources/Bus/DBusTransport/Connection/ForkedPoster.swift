@@ -6,7 +6,7 @@ import Synchronization
 /// the child may end at once.
 package enum ForkedPoster {
     /// How long a post waits for the bus, and for other threads' posts.
-    package static let patience: Duration = .seconds(10)
+    static let patience: Duration = .seconds(10)
 
     private struct Entry: Sendable {
         let address: String

@@ -81,6 +81,39 @@ package final class PerProcess<Value: Sendable>: Sendable {
     }
 }
 
+/// A reference that is stored once, and read without a lock, also in a forked child. `AtomicLazyReference` looks up
+/// metadata at each load, which costs more than a lock.
+package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
+    /// The address of the object, which has a reference to it; 0 before.
+    @usableFromInline let address = Atomic<UInt>(0)
+
+    package init() {}
+
+    deinit {
+        let address = UnsafeRawPointer(bitPattern: address.load(ordering: .acquiring))
+        if let address { Unmanaged<Object>.fromOpaque(address).release() }
+    }
+
+    @inlinable package func load() -> Object? {
+        UnsafeRawPointer(bitPattern: address.load(ordering: .acquiring)).map {
+            Unmanaged<Object>.fromOpaque($0).takeUnretainedValue()
+        }
+    }
+
+    /// - Returns: what is stored: the object, or another one that was stored before.
+    @inlinable package func storeIfNil(_ object: Object) -> Object {
+        let fresh = Unmanaged.passRetained(object)
+        let result = address.compareExchange(
+            expected: 0,
+            desired: UInt(bitPattern: fresh.toOpaque()),
+            ordering: .acquiringAndReleasing
+        )
+        if result.exchanged { return object }
+        fresh.release()
+        return load() ?? object
+    }
+}
+
 // MARK: - Threads
 
 /// Starts threads with all signals blocked, so that those to the process reach the app's own threads (architecture,

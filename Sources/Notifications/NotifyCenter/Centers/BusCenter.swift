@@ -35,7 +35,7 @@ final class BusCenter: Sendable {
     private let kind: WireKind
     private let source: Source
     /// There from the first use on. Without a lock, because a forked child reads it.
-    private let madeLink = AtomicLazyReference<Link>()
+    private let madeLink = StoredOnce<Link>()
     private let state = Locked(State())
 
     /// Where the connection comes from.

@@ -1,6 +1,5 @@
 import DBusTransport
 import Glibc
-import Synchronization
 
 /// Finds and reads `notify.conf`.
 package enum ConfigurationFile {
@@ -130,7 +129,7 @@ package final class MachineRules: Sendable {
     }
 
     /// Without a lock, because a forked child reads it.
-    private let held = AtomicLazyReference<Held>()
+    private let held = StoredOnce<Held>()
     private let path: String
 
     package init(path: String = ConfigurationFile.ofMachine) { self.path = path }

@@ -228,7 +228,7 @@ import Testing
 
     @Test mutating func newConnectionsTogetherLeaveRoomForKnownUsersAndForTheFirstCallOfANewProcess() {
         func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32? = nil) -> Bool {
-            arrivals.hasRoom(for: bytes, of: connection, user, .limitOfStrangers)
+            arrivals.hasRoom(for: bytes, of: connection, user, .ofStranger)
         }
         let large = 2 << 20
         var taken = 0
