@@ -116,7 +116,7 @@ test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
 # a wait of 25 s that C programs cannot shorten, ten thousand forks, and of Firefox what is tested with Chromium too.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
 LONG_TESTS := $(LONG_TESTS)|NotifyTests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
-HOSTILE_TESTS := (SharedDevice|Notifyd)HostileTests
+HOSTILE_TESTS := (SharedDevice|Notifyd|Logout)HostileTests
 build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
 	$(DEBUG_BUILD) --build-tests
@@ -148,7 +148,7 @@ test-long: setup-tests build-tests
 	SCHEDULES=20000 SEED=1 $(SIMULATE)
 	MUTANTS=yes SCHEDULES=20000 SEED=1 $(SIMULATE)
 	$(SWIFT) test --skip-build --disable-xctest --filter '$(LONG_TESTS)'
-	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests
+	$(SWIFT) test --skip-build --disable-xctest --filter '(SharedDevice|Logout)HostileTests'
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
 	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest

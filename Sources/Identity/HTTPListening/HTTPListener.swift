@@ -9,7 +9,7 @@ import Synchronization
 package final class HTTPListener: Sendable {
     /// The bounds of one listener.
     package struct Limits: Sendable {
-        /// Connections at a time. If all places are taken, a client that has no request yet gives its place to the next one.
+        /// Connections at a time. If all places are taken, a client that has no request yet, or has hung up, gives its place to the next one.
         package var connections = 32
         /// How long a request may take to arrive, and its response to be taken.
         package var patience: Duration = .seconds(5)
@@ -159,11 +159,16 @@ private struct ListenerLoop {
         let peer: Peer
         var phase: Phase
         var deadline: ContinuousClock.Instant?
+        /// POLLRDHUP (poll(2)), which Swift's Glibc lacks.
+        private static let endOfInput: Int16 = 0x2000
+        /// Whether the client sends nothing more, while its request is handled.
+        var hasHungUp = false
 
-        /// Whether the next client may have its place, and in which order: nothing is lost if the response is sent.
+        /// Whether the next client may have its place, and in which order: nothing is lost if the response is sent, or if no client waits for it.
         var yields: Int? {
             switch phase {
-            case .draining: 1
+            case .draining: 2
+            case .handling where hasHungUp: 1
             case .reading: 0
             case .handling, .writing: nil
             }
@@ -173,8 +178,7 @@ private struct ListenerLoop {
             switch phase {
             case .reading, .draining: pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             case .writing: pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-            // Even a client that has hung up keeps its place until the handler returns, so that the places bound the handlers.
-            case .handling: pollfd(fd: -1, events: 0, revents: 0)
+            case .handling: pollfd(fd: hasHungUp ? -1 : descriptor, events: Self.endOfInput, revents: 0)
             }
         }
     }
@@ -190,6 +194,10 @@ private struct ListenerLoop {
     private let mailbox: Mailbox
     private let handler: HTTPListener.Handler
     private var connections: [UInt64: Connection] = [:]
+    /// The number of connections of each peer.
+    private var places: [Peer: Int] = [:]
+    /// The connections without a place whose handlers, although cancelled, have not returned.
+    private var abandoned: Set<UInt64> = []
     private var lastNumber: UInt64 = 0
     private var pausedUntil: ContinuousClock.Instant?
     private var hasToldShortage = false
@@ -216,6 +224,8 @@ private struct ListenerLoop {
             let news = mailbox.take()
             for (number, response) in news.responses {
                 if let response { write(response, to: number) } else { end(number) }
+                // Also if the connection has just ended: its handler has returned.
+                abandoned.remove(number)
             }
             if news.isClosing, listener >= 0 { stopAccepting() }
         }
@@ -249,7 +259,9 @@ private struct ListenerLoop {
         watched += numbers.compactMap { connections[$0]?.watched }
         let deadline = (connections.values.map(\.deadline) + [pausedUntil]).compactMap { $0 }.min()
         guard poll(&watched, nfds_t(watched.count), deadline.map(milliseconds(until:)) ?? -1) >= 0 else { return }
-        for (number, look) in zip(numbers, watched.dropFirst(2)) where look.revents != 0 { proceed(number) }
+        for (number, look) in zip(numbers, watched.dropFirst(2)) where look.revents != 0 {
+            if case .handling? = connections[number]?.phase { hangUp(number, look.revents) } else { proceed(number) }
+        }
         let now = ContinuousClock.now
         for (number, connection) in connections where connection.deadline.map({ $0 <= now }) == true {
             if case .reading = connection.phase { write(ListenerResponse(408), to: number) } else { end(number) }
@@ -257,19 +269,23 @@ private struct ListenerLoop {
         if watched[1].revents != 0 { for _ in 0..<acceptedAtOnce where !accept() { break } }
     }
 
-    /// Whether there is a place for another client, or one that is given to it.
+    /// Whether there is a place for another client, or one that is given to it. The handlers are at most twice as many as the places.
     private var isOpen: Bool {
-        connections.count < limits.connections || connections.values.contains { $0.yields != nil }
+        guard abandoned.count < limits.connections else { return false }
+        return connections.count < limits.connections || connections.values.contains { $0.yields != nil }
     }
 
     /// The connection that gives its place to the next client: of the peer with the most places, so that a flood from one address takes no place of
     /// another one; the oldest of those.
     private var firstToGo: UInt64? {
-        let places = connections.values.reduce(into: [:]) { $0[$1.peer, default: 0] += 1 }
-        return connections.compactMap { number, connection in
-            connection.yields.map { (number, places[connection.peer] ?? 0, $0) }
+        var first: (places: Int, order: Int, number: UInt64)?
+        for (number, connection) in connections {
+            guard let order = connection.yields else { continue }
+            let places = places[connection.peer] ?? 0
+            if let first, (places, order, first.number) < (first.places, first.order, number) { continue }
+            first = (places, order, number)
         }
-        .max { ($0.1, $0.2, $1.0) < ($1.1, $1.2, $0.0) }?.0
+        return first?.number
     }
 
     /// - Returns: whether there may be further connections.
@@ -296,9 +312,11 @@ private struct ListenerLoop {
             if connections[first]?.yields != nil { end(first) }
         }
         lastNumber += 1
+        let peer = Peer(storage)
+        places[peer, default: 0] += 1
         connections[lastNumber] = Connection(
             descriptor: descriptor,
-            peer: Peer(storage),
+            peer: peer,
             phase: .reading(RequestParser()),
             deadline: .now + limits.patience
         )
@@ -334,6 +352,11 @@ private struct ListenerLoop {
             guard count > 0, left > count else { return end(number) }
             connections[number]?.phase = .draining(left: left - count)
         }
+    }
+
+    /// The client may still wait for the response if it has ended its own direction alone.
+    private mutating func hangUp(_ number: UInt64, _ events: Int16) {
+        if events & Int16(POLLHUP | POLLERR) != 0 { end(number) } else { connections[number]?.hasHungUp = true }
     }
 
     private mutating func handle(_ request: ReceivedRequest, _ number: UInt64) {
@@ -372,8 +395,12 @@ private struct ListenerLoop {
 
     private mutating func end(_ number: UInt64) {
         guard let connection = connections.removeValue(forKey: number) else { return }
+        let rest = (places[connection.peer] ?? 1) - 1
+        places[connection.peer] = rest > 0 ? rest : nil
         switch connection.phase {
-        case .handling(let task): task.cancel()
+        case .handling(let task):
+            task.cancel()
+            abandoned.insert(number)
         case .draining(let left):
             for _ in 0...(left / buffer.count) where (read(connection.descriptor) ?? 0) == 0 { break }
         case .reading, .writing: break

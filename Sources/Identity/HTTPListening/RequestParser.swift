@@ -1,3 +1,5 @@
+import Glibc
+
 /// A request of a client.
 package struct ReceivedRequest: Sendable, Hashable {
     package let method: String
@@ -115,10 +117,17 @@ package struct RequestParser: Sendable {
         }
     }
 
+    /// - Returns: where the empty line begins that ends the header.
     private func endOfHeader(from start: Int) -> Int? {
-        guard bytes.count >= start + 4 else { return nil }
-        return (start...bytes.count - 4).first {
-            bytes[$0] == 13 && bytes[$0 + 1] == 10 && bytes[$0 + 2] == 13 && bytes[$0 + 3] == 10
+        bytes.withUnsafeBytes { bytes in
+            var next = start + 3
+            // Strangers send as much as they like: line feeds alone are looked at.
+            while next < bytes.count, let found = memchr(bytes.baseAddress! + next, 10, bytes.count - next) {
+                let end = UnsafeRawPointer(found) - bytes.baseAddress!
+                if bytes[end - 1] == 13, bytes[end - 2] == 10, bytes[end - 3] == 13 { return end - 3 }
+                next = end + 1
+            }
+            return nil
         }
     }
 

@@ -56,14 +56,18 @@ final class LogoutDevice: Sendable {
         try device.configure(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: Self.key(address))
     }
 
+    /// A form as it is posted.
+    static func request(_ body: String, type: String = "application/x-www-form-urlencoded") -> String {
+        "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+    }
+
     /// Posts a form, and returns the whole answer.
     func post(
         _ body: String,
         type: String = "application/x-www-form-urlencoded",
         to path: String? = nil
     ) async throws -> String {
-        let text =
-            "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        let text = Self.request(body, type: type)
         guard let path else { return try await send(text) }
         return try await aside {
             let client = try StreamSocket(AF_UNIX)
@@ -122,11 +126,35 @@ final class StreamSocket: Sendable {
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
         let isBound = withUnsafeMutablePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
+                Glibc.bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
             }
         }
         guard isBound else { throw NoAddress() }
         return UInt16(bigEndian: address.sin_port)
+    }
+
+    /// Connects from this address of the loopback network.
+    func bind(to host: String) throws {
+        let descriptor = descriptor
+        var address = Self.loopback(0, host)
+        let isBound = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Glibc.bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
+        guard isBound else { throw NoAddress() }
+    }
+
+    /// Has the kernel reset the connection when it is closed, so that its port is free at once.
+    func resetWhenClosed() {
+        var abort = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &abort, socklen_t(MemoryLayout<linger>.size))
+    }
+
+    /// Whether the other end has responded or hung up.
+    var hasNews: Bool {
+        var look = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return poll(&look, 1, 0) != 0
     }
 
     /// Nobody else listens at its address from now on.
@@ -136,6 +164,9 @@ final class StreamSocket: Sendable {
 
     /// Ends it before its time.
     func shut() { shutdown(descriptor, CInt(SHUT_RDWR)) }
+
+    /// Sends nothing more.
+    func endOutput() { shutdown(descriptor, CInt(SHUT_WR)) }
 
     func connect(to path: String) throws {
         var address = sockaddr_un()

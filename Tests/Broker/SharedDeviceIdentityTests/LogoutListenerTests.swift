@@ -144,6 +144,103 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
+    /// The handlers of a listener that have been called, and how many of them have run at a time.
+    private final class Handlers: Sendable {
+        /// Whether those that wait for it end.
+        let isOpen = Locked(false)
+        let calls = Locked((all: 0, running: 0, most: 0))
+
+        func run(_ body: () async -> Void) async {
+            calls.withLock { calls in
+                calls.all += 1
+                calls.running += 1
+                calls.most = max(calls.most, calls.running)
+            }
+            await body()
+            calls.withLock { $0.running -= 1 }
+        }
+    }
+
+    /// A listener with places for four; the handler of `/wait` does `wait` before it responds.
+    private func listener(
+        at path: String,
+        _ handlers: Handlers,
+        wait: @escaping @Sendable () async -> Void
+    ) throws -> HTTPListener {
+        var limits = HTTPListener.Limits()
+        limits.connections = 4
+        limits.patience = .seconds(600)
+        limits.handling = nil
+        return try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { request in
+            if request.path == "/wait" { await handlers.run(wait) }
+            return ListenerResponse(200)
+        }
+    }
+
+    private func client(_ path: String, asks target: String) throws -> StreamSocket {
+        let client = try StreamSocket(AF_UNIX)
+        try client.connect(to: path)
+        client.send("GET \(target) HTTP/1.1\r\n\r\n")
+        return client
+    }
+
+    @Test("clients that hang up while their requests are handled give their places to the next ones")
+    func hungUp() async throws {
+        let directory = try TemporaryDirectory("hung-up")
+        let path = directory.path + "/logout.socket"
+        let handlers = Handlers()
+        let listener = try listener(at: path, handlers) { try? await Task.sleep(for: .seconds(600)) }
+        for round in 1...3 {
+            let clients = try (0..<4).map { _ in try client(path, asks: "/wait") }
+            try await eventually("they are handled") { handlers.calls.withLock { $0.all } == 4 * round }
+            withExtendedLifetime(clients) {}
+        }
+        let last = try client(path, asks: "/now")
+        let response = try await aside { last.readToEnd() }
+        #expect(response.hasPrefix("HTTP/1.1 200"), "\(response)")
+        await listener.close()
+    }
+
+    @Test("a client that has ended its own direction gets the response")
+    func halfClosed() async throws {
+        let directory = try TemporaryDirectory("half-closed")
+        let path = directory.path + "/logout.socket"
+        let (gate, opened) = AsyncStream.makeStream(of: Void.self)
+        let handlers = Handlers()
+        let listener = try listener(at: path, handlers) { for await _ in gate {} }
+        let client = try client(path, asks: "/wait")
+        client.endOutput()
+        try await eventually("it is handled") { handlers.calls.withLock { $0.all } == 1 }
+        let other = try self.client(path, asks: "/now")
+        #expect(try await aside { other.readToEnd() }.hasPrefix("HTTP/1.1 200"))
+        opened.finish()
+        #expect(try await aside { client.readToEnd() }.hasPrefix("HTTP/1.1 200"))
+        await listener.close()
+    }
+
+    @Test("handlers that go on without their clients are at most twice as many as there are places")
+    func stubbornHandlers() async throws {
+        let directory = try TemporaryDirectory("stubborn")
+        let path = directory.path + "/logout.socket"
+        let handlers = Handlers()
+        let listener = try listener(at: path, handlers) {
+            // Whether it is cancelled or not.
+            await Task { try? await eventually("it is let go") { handlers.isOpen.withLock { $0 } } }.value
+        }
+        for number in 1...20 {
+            let client = try client(path, asks: "/wait")
+            if number <= 4 {
+                try await eventually("it is handled") { handlers.calls.withLock { $0.all } == number }
+            }
+            client.shut()
+        }
+        handlers.isOpen.withLock { $0 = true }
+        let last = try client(path, asks: "/now")
+        #expect(try await aside { last.readToEnd() }.hasPrefix("HTTP/1.1 200"))
+        #expect(handlers.calls.withLock { $0.most } <= 8)
+        await listener.close()
+    }
+
     @Test("a client that says nothing in its time gets status 408")
     func late() async throws {
         let directory = try TemporaryDirectory("late")

@@ -3,6 +3,7 @@ import FoundationEssentials
 import HTTPClient
 import HTTPListening
 import Identity
+import NotifyCenterTestKit
 import OpenIDConnect
 import StrictJSON
 import Synchronization
@@ -32,6 +33,25 @@ struct BackChannelLogoutTests {
         let date = try #require(events.withLock { $0.first?.date })
         // The provider's clock counts whole seconds.
         #expect((asked.addingTimeInterval(-91)...Date().addingTimeInterval(-90)).contains(date), "\(date)")
+    }
+
+    @Test("a logout is reported to its end, also if the provider hangs up meanwhile")
+    func hangUp() async throws {
+        let test = try await FaultyProvider.shared.value.client("backchannel-none.hang-up")
+        let (gate, opened) = AsyncStream.makeStream(of: Void.self)
+        let report = Locked((hasBegun: false, isCancelled: true))
+        let logout = BackChannelLogout(test.client) { _ in
+            report.withLock { $0.hasBegun = true }
+            for await _ in gate {}
+            report.withLock { $0.isCancelled = Task.isCancelled }
+        }
+        let request = request(try await test.page("logout-token"))
+        let answer = Task { await logout.answer(request) }
+        try await eventually("the report has begun") { report.withLock { $0.hasBegun } }
+        answer.cancel()
+        opened.finish()
+        #expect(await answer.value.status == 200)
+        #expect(!report.withLock { $0.isCancelled })
     }
 
     @Test("tokens of strangers, however many, do not keep a genuine logout from being accepted")

@@ -69,7 +69,8 @@ package final class BackChannelLogout: Sendable {
             date: logout.date
         )
         do {
-            try await report(event)
+            // The session has ended, even if the provider does not wait for the response.
+            try await Task { [report] in try await report(event) }.value
             return ListenerResponse(200)
         } catch {
             // It counts when it comes again.
