@@ -194,10 +194,11 @@ package final class ServiceLock: Sendable {
         guard descriptor >= 0 else {
             throw PrivateFiles.failure(errno, attempted: attempted, otherwise: .failed)
         }
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+        var lock = Self.wholeFile
+        guard fcntl(descriptor, Self.take, &lock) == 0 else {
             let code = errno
             close(descriptor)
-            guard code == EWOULDBLOCK else {
+            guard code == EAGAIN || code == EACCES else {
                 throw PrivateFiles.failure(code, attempted: attempted, otherwise: .failed)
             }
             throw StoreError(
@@ -212,12 +213,20 @@ package final class ServiceLock: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Whether a broker uses this directory at the moment.
+    /// Whether a broker uses this directory at the moment. Takes no lock itself, which would keep out a broker that starts.
     package static func isHeld(in directory: String) -> Bool {
         let descriptor = open(path(in: directory), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
-        return flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK
+        var lock = wholeFile
+        return fcntl(descriptor, ask, &lock) == 0 && lock.l_type != Int16(F_UNLCK)
+    }
+
+    /// F_OFD_SETLK and F_OFD_GETLK (fcntl(2)), which Swift's Glibc lacks. flock(2) cannot ask without taking.
+    private static let (take, ask): (CInt, CInt) = (37, 36)
+
+    private static var wholeFile: flock {
+        flock(l_type: Int16(F_WRLCK), l_whence: Int16(SEEK_SET), l_start: 0, l_len: 0, l_pid: 0)
     }
 
     private static func path(in directory: String) -> String { "\(directory)/shared-device-broker.lock" }
