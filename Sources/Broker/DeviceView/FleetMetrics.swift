@@ -27,9 +27,9 @@ package struct FleetMetrics {
     package var (foreign, old): (UInt64, UInt64) = (0, 0)
     /// Whether the disk does not take reports.
     package var hasStoreProblem = false
-    /// When the controller's certificate ends, and the first of the listed devices', in seconds since 1970.
+    /// When the controller's certificate ends, and the first end to come of the listed devices', in seconds since 1970.
     package var (certificateEnd, devicesCertificateEnd): (Double?, Double?) = (nil, nil)
-    /// How many certificates of listed devices end within 30 days.
+    /// How many certificates of listed devices end within 30 days or have ended.
     package var certificatesEnding: UInt64 = 0
     /// `nil` before the first one.
     package var order: Order?
@@ -59,13 +59,13 @@ package struct FleetMetrics {
         if !ends.isEmpty {
             metrics.add(
                 "certificate_end_seconds",
-                "When the controller's certificate ends, and the first of the listed devices', in seconds since 1970.",
+                "When the controller's certificate ends, and the first end to come of the devices', in seconds since 1970.",
                 ends
             )
         }
         metrics.add(
             "certificates_ending",
-            "Listed devices whose certificates end within 30 days.",
+            "Listed devices whose certificates end within 30 days or have ended.",
             Double(fleet.certificatesEnding)
         )
         guard let order = fleet.order else { return metrics.whole }

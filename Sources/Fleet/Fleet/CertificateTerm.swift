@@ -92,6 +92,42 @@ package enum CertificateTerm {
     }
 }
 
+/// When the certificates of a fleet's devices end, as each device says. Those that have ended are counted apart, so that a device that reports an end
+/// in the past hides no other device's.
+package struct CertificateEnds: Sendable {
+    /// The first end that is still to come, in seconds since 1970.
+    package private(set) var next: Double?
+    /// How many end within ``CertificateTerm/warningDays``.
+    package private(set) var near: UInt64 = 0
+    package private(set) var ended: UInt64 = 0
+
+    package init() {}
+
+    package mutating func add(_ end: Double, now: Double) {
+        guard end > now else {
+            ended += 1
+            return
+        }
+        next = min(next ?? end, end)
+        if CertificateTerm.isNear(end, now: now) { near += 1 }
+    }
+
+    /// What an operator has to know; `nil` if all hold for longer.
+    package func warning(now: Double) -> String? {
+        var parts: [String] = []
+        if ended > 0 { parts.append("certificates of \(Self.devices(ended)) have ended") }
+        if near > 0, let next {
+            parts.append(
+                "certificates of \(Self.devices(near)) end within \(CertificateTerm.warningDays) days, and the first "
+                    + CertificateTerm.words(next, now: now)
+            )
+        }
+        return parts.isEmpty ? nil : parts.joined(separator: ", ") + "; enrol them again"
+    }
+
+    private static func devices(_ count: UInt64) -> String { count == 1 ? "1 device" : "\(count) devices" }
+}
+
 /// Reads one element of DER after the other.
 private struct DERReader {
     private var bytes: ArraySlice<UInt8>

@@ -25,8 +25,8 @@ package enum FleetProtocol {
         case getOrders = "GetOrders"
         /// `after`: a name; `limit` → `devices` in the order of their names, and how the controller is. With `order` each of them that it is for says
         /// its `state`. With `changedAfter`, a revision, only those that have changed since; `wait` waits for a change. Where a device was forgotten
-        /// since, all of them come, and `isWhole` says so. As in `GetOrder`: `certificateEnd` of the controller, `devicesCertificateEnd`, the first of the
-        /// listed devices', `certificatesEnding`, how many of these end soon, and `warning`, in words.
+        /// since, all of them come, and `isWhole` says so. As in `GetOrder`: `certificateEnd` of the controller, `devicesCertificateEnd`, the first
+        /// end to come of the listed devices', `certificatesEnding`, how many of these end soon or have ended, and `warning`, in words.
         case getDevices = "GetDevices"
         /// `device`; `order` → what `GetDevices` says of it, and its `rounds`: each as the device's broker answers to its own `GetRound`, as far as the
         /// device has reported it.

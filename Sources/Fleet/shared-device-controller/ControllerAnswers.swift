@@ -29,10 +29,7 @@ final class ControllerAnswers: Sendable {
     private struct Terms {
         /// When they were looked at, by the uptime; and what was known then.
         var (begin, revision): (Double, UInt64) = (-.infinity, .max)
-        /// When the first one ends, in seconds since 1970.
-        var firstEnd: Double?
-        /// How many end soon.
-        var near: UInt64 = 0
+        var ends = CertificateEnds()
     }
 
     /// The last look at the devices' certificates.
@@ -119,8 +116,7 @@ final class ControllerAnswers: Sendable {
                 let listed = some.lazy.compactMap { state.devices[$0] }.filter(\.isListed)
                 return (Array(listed.compactMap { $0.report?.certificateEnd }), some.last)
             }
-            found.firstEnd = ([found.firstEnd].compactMap(\.self) + ends).min()
-            found.near += UInt64(ends.count { CertificateTerm.isNear($0, now: ControllerService.wall) })
+            for end in ends { found.ends.add(end, now: ControllerService.wall) }
             guard let next else { break }
             last = next
         }
@@ -130,19 +126,12 @@ final class ControllerAnswers: Sendable {
 
     /// On the queue: until when certificates hold, and what there is to say of it.
     private func certificateFields() -> Fields {
-        let (terms, own) = (currentTerms(), service.certificateEnd)
-        var fields: Fields = ["certificatesEnding": .uint64(terms.near)]
+        let (ends, own) = (currentTerms().ends, service.certificateEnd)
+        var fields: Fields = ["certificatesEnding": .uint64(ends.ended + ends.near)]
         if let own { fields["certificateEnd"] = .double(own) }
-        if let end = terms.firstEnd { fields["devicesCertificateEnd"] = .double(end) }
-        var warnings = [ControllerService.certificateWarning(own)].compactMap(\.self)
-        if terms.near > 0, let end = terms.firstEnd {
-            let devices = terms.near == 1 ? "1 device" : "\(terms.near) devices"
-            let words = CertificateTerm.words(end, now: ControllerService.wall)
-            warnings.append(
-                "certificates of \(devices) end within \(CertificateTerm.warningDays) days, and the first \(words); "
-                    + "enrol them again"
-            )
-        }
+        if let end = ends.next { fields["devicesCertificateEnd"] = .double(end) }
+        let warnings = [ControllerService.certificateWarning(own), ends.warning(now: ControllerService.wall)]
+            .compactMap(\.self)
         if !warnings.isEmpty { fields["warning"] = .string(warnings.joined(separator: "; ")) }
         return fields
     }

@@ -49,6 +49,21 @@ struct CertificateTermTests {
         )
     }
 
+    @Test("a device that reports an end in the past or in a far future hides no other device's end")
+    func masked() {
+        let (now, day) = (1_800_000_000.0, 86400.0)
+        var ends = CertificateEnds()
+        for end in [0, now + 400 * day, now + 19.5 * day, 253_402_300_799] { ends.add(end, now: now) }
+        #expect(ends.next == now + 19.5 * day)
+        #expect(
+            ends.warning(now: now) == "certificates of 1 device have ended, "
+                + "certificates of 1 device end within 30 days, and the first ends in 19 days; enrol them again"
+        )
+        var sound = CertificateEnds()
+        sound.add(now + 400 * day, now: now)
+        #expect(sound.warning(now: now) == nil)
+    }
+
     @Test("an agent warns from 30 days before the end on, until the certificate is renewed")
     func agent() {
         var agent = AgentState(policy: .init(), memory: AgentMemory(), now: .at(0))
