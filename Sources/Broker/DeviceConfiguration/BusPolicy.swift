@@ -9,8 +9,8 @@ import StrictJSON
 package enum BusPolicy: Sendable, Equatable {
     /// Every user, for this reason.
     case everyone(String)
-    /// These users, and the members of these groups.
-    case only(users: [String], groups: [String])
+    /// These users, and the members of these groups. Operators whom the system does not know, groups with a “%”, have no rule yet.
+    case only(users: [String], groups: [String], unknown: [String] = [])
 
     /// The system's databases of users and groups.
     package struct Names: Sendable {
@@ -74,12 +74,15 @@ package enum BusPolicy: Sendable, Equatable {
         }
         for name in Self.services where try names.isUser(name) { users.insert(name) }
         for name in Self.administrators where try names.isGroup(name) { groups.insert(name) }
+        var unknown: Set<String> = []
         for name in configuration.operators.names {
-            if name.first == "%" {
-                let group = String(name.dropFirst())
-                if try names.isGroup(group) { groups.insert(group) }
-            } else if try names.isUser(name) {
+            let group = name.first == "%" ? String(name.dropFirst()) : nil
+            if let group, try names.isGroup(group) {
+                groups.insert(group)
+            } else if group == nil, try names.isUser(name) {
                 users.insert(name)
+            } else {
+                unknown.insert(name)
             }
         }
         guard users.count + groups.count <= Self.mostNames else {
@@ -90,28 +93,51 @@ package enum BusPolicy: Sendable, Equatable {
             self = .everyone("the name of a user or group has characters that no XML file may have")
             return
         }
-        self = .only(users: users.sorted(), groups: groups.sorted())
+        self = .only(users: users.sorted(), groups: groups.sorted(), unknown: unknown.sorted())
     }
 
     /// The file that the bus includes, in the bus's own XML.
-    package var xml: String {
-        var lines = [
+    package var xml: String { xml(rules) }
+
+    /// The policy and its file while a manifest is bad. The rules of the former file stay in it, because the broker goes on admitting an app whose
+    /// manifest has become bad. Any user may call if the former file lets any, because the app's user is not known then.
+    ///
+    /// - Parameters:
+    ///   - manifest: the path of the bad one.
+    ///   - former: what the file says; `nil` if there is none.
+    package func beside(badManifest manifest: String, former: String?) -> (policy: BusPolicy, xml: String) {
+        let lines = former.map { $0.split(separator: "\n").map(String.init) } ?? []
+        guard case .only = self, lines.contains(Self.refusal) else {
+            let open: BusPolicy =
+                if case .only = self { .everyone("the user of \(manifest) is not known") } else { self }
+            return (open, open.xml)
+        }
+        let kept = lines.filter { $0.hasPrefix(#"  <policy user=""#) || $0.hasPrefix(#"  <policy group=""#) }
+        return (self, xml(rules + kept.filter { !rules.contains($0) }))
+    }
+
+    private static let destination = #"send_destination="org.notifycenter.SharedDevice1""#
+    private static let refusal = #"  <policy context="default"><deny \#(destination)/></policy>"#
+
+    /// A rule a line; none if any user may call.
+    private var rules: [String] {
+        guard case .only(let users, let groups, _) = self else { return [] }
+        let names = groups.map { ("group", $0) } + users.map { ("user", $0) }
+        return [Self.refusal]
+            + names.map { kind, name in
+                #"  <policy \#(kind)="\#(name.escapedForXML)"><allow \#(Self.destination)/></policy>"#
+            }
+    }
+
+    private func xml(_ rules: [String]) -> String {
+        let lines = [
             #"<?xml version="1.0" encoding="UTF-8"?>"#,
             #"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN""#,
             #" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">"#,
             "<!-- Written by shared-device bus-policy. Changes are overwritten: rules of your own go into /etc/dbus-1/system.d. -->",
             "<busconfig>",
         ]
-        if case .only(let users, let groups) = self {
-            let destination = #"send_destination="org.notifycenter.SharedDevice1""#
-            lines.append(#"  <policy context="default"><deny \#(destination)/></policy>"#)
-            for (kind, names) in [("group", groups), ("user", users)] {
-                for name in names {
-                    lines.append(#"  <policy \#(kind)="\#(name.escapedForXML)"><allow \#(destination)/></policy>"#)
-                }
-            }
-        }
-        return (lines + ["</busconfig>", ""]).joined(separator: "\n")
+        return (lines + rules + ["</busconfig>", ""]).joined(separator: "\n")
     }
 }
 
@@ -119,8 +145,10 @@ extension BusPolicy: CustomStringConvertible {
     package var description: String {
         switch self {
         case .everyone(let reason): "any user may call the broker: \(reason)"
-        case .only(let users, let groups):
+        case .only(let users, let groups, let unknown):
             "only these may call the broker: \((users + groups.map { "%\($0)" }).joined(separator: ", "))"
+                + (unknown.isEmpty
+                    ? "" : "; the system does not know these operators yet: \(unknown.joined(separator: ", "))")
         }
     }
 }

@@ -12,8 +12,10 @@ struct BusPolicyCommand: ParsableCommand {
             Prints a policy in the bus's XML, made of the configuration and of the apps' manifests: root, the broker's services, the \
             groups sudo and wheel, the operators and the users of the manifests may call, and no other user. Where the device is \
             personal, “requiresEnrolment” is false, or a manifest that counts has no “user”, any user may. shared-device-bus-policy.service \
-            runs it with --output. The apps' manifests are in apps, beside the configuration.
-            Exit status: 0 done; 65 the configuration or a manifest is bad, and the former policy stays.
+            runs it with --output. The apps' manifests are in apps, beside the configuration. An operator whom the system does not know \
+            is named, and may call when the command has run again.
+            Exit status: 0 done; 65 the configuration is bad, and the former policy stays, or a manifest is bad: the policy has the other \
+            apps, and the rules of the former policy stay in it.
             """
     )
 
@@ -39,34 +41,44 @@ struct BusPolicyCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            var policy = try policy()
-            guard let output else { return try emit(String(policy.xml.dropLast())) }
+            var (policy, problem) = try policy()
+            guard let output else {
+                try emit(String(policy.xml.dropLast()))
+                if let problem { throw problem }
+                return
+            }
             // What changes meanwhile starts no second run of the service.
-            for _ in 0..<Self.mostRepetitions {
-                try write(policy, to: output)
+            for repetition in 1...Self.mostRepetitions {
+                let former = try? String(contentsOfFile: output, encoding: .utf8)
+                let written =
+                    problem.map { policy.beside(badManifest: $0.file, former: former) }
+                    ?? (policy: policy, xml: policy.xml)
+                try write(written.xml, to: output)
                 try reload()
                 let next = try self.policy()
-                if next == policy { break }
-                policy = next
+                guard next != (policy, problem), repetition < Self.mostRepetitions else {
+                    try emit(Terminal.printable("\(written.policy)"))
+                    break
+                }
+                (policy, problem) = next
             }
-            try emit(Terminal.printable("\(policy)"))
+            if let problem { throw problem }
         }
     }
 
     private static let mostRepetitions = 5
 
-    private func policy() throws -> BusPolicy {
+    /// - Returns: the policy of the manifests that can be used, and what is wrong with another one.
+    private func policy() throws -> (BusPolicy, ManagedConfigurationError?) {
         let source = ManagedConfigurationFile(path: file)
         let content = try source.load()
         let manifests = AppManifestDirectory(path: source.appManifestDirectory).load()
-        // The policy of before admits the app that a bad manifest is about.
-        if let problem = manifests.problems.first { throw problem }
-        return try BusPolicy(content, manifests.manifests)
+        return (try BusPolicy(content, manifests.manifests), manifests.problems.first)
     }
 
-    private func write(_ policy: BusPolicy, to output: String) throws {
+    private func write(_ xml: String, to output: String) throws {
         do {
-            try replaceFile(output, by: policy.xml)
+            try replaceFile(output, by: xml)
         } catch {
             throw CommandFailure(status: EX_CANTCREAT, description: "cannot write \(output): \(systemReason(error))")
         }

@@ -32,7 +32,8 @@ struct BusPolicyTests {
             .init(executable: "/usr/bin/shared-device-sign-in")
         )
         let users = ["orders", "root", "shared-device", "shared-device-agent", "shared-device-identity"]
-        #expect(policy == .only(users: users, groups: ["helpdesk", "sudo"]))
+        #expect(policy == .only(users: users, groups: ["helpdesk", "sudo"], unknown: ["%gone", "gone"]))
+        #expect("\(policy)".hasSuffix("the system does not know these operators yet: %gone, gone"))
         #expect(policy.xml.contains(#"<deny send_destination="org.notifycenter.SharedDevice1"/>"#))
         for user in users { #expect(policy.xml.contains(#"<policy user="\#(user)"><allow "#), "\(user)") }
         #expect(policy.xml.contains(#"<policy group="helpdesk"><allow "#))
@@ -55,6 +56,26 @@ struct BusPolicyTests {
             return
         }
         #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"))
+    }
+
+    @Test("beside a bad manifest, the rules of the former policy stay")
+    func kept() throws {
+        let former = BusPolicy.only(users: ["root", "a<b"], groups: ["sudo"]).xml
+        let next = BusPolicy.only(users: ["root", "orders"], groups: ["sudo"])
+        func rules(_ xml: String) -> Set<Substring> {
+            Set(xml.split(separator: "\n").filter { $0.contains("<policy") })
+        }
+        #expect(
+            rules(next.beside(badManifest: "a.json", former: former).xml)
+                == rules(BusPolicy.only(users: ["root", "orders", "a<b"], groups: ["sudo"]).xml)
+        )
+        let open = BusPolicy.everyone("the device is personal")
+        #expect(open.beside(badManifest: "a.json", former: former) == (open, open.xml))
+        // No rule is known for the app of the bad manifest.
+        for former in [open.xml, nil] {
+            let opened = next.beside(badManifest: "a.json", former: former)
+            #expect(opened == (.everyone("the user of a.json is not known"), open.xml))
+        }
     }
 
     @Test("any user may call a device that is personal or has no configuration")
