@@ -19,11 +19,15 @@ final class PostRoute: Sendable {
         var uses: [String: Int] = [:]
         /// notifyd's connection, while it relays.
         var relay: String?
+        /// How often notifyd or the bus has gone or come: what was asked before is out of date afterwards.
+        var changes = 0
         /// Keeps this informed of the bus.
         var events: Observation?
         /// Whether a thread registers everything anew, and whether it has to begin again afterwards.
         var isRestoring = false
         var isRestorationWanted = false
+        /// Until the next attempt, if notifyd has no room for one.
+        var pause = PostRoute.shortestPause
         /// Keeps this informed of notifyd.
         var owners: (signals: Observation, lease: MatchRuleLease)?
     }
@@ -35,6 +39,8 @@ final class PostRoute: Sendable {
     private let mayRelay = Atomic(false)
     /// Finds out whether the bus is filtered, once for all tasks that register at the same time.
     private let finding = Locked<Task<Result<Bool, DBusError>, Never>?>(nil)
+    /// The same for threads, of which one asks and the others wait.
+    private let turn = DispatchSemaphore(value: 1)
 
     private init(_ connection: DBusConnection) {
         self.connection = connection
@@ -114,9 +120,10 @@ final class PostRoute: Sendable {
         guard isFiltered, !isNamed else { return PostLease(lease) }
         let use = use(interface)
         do throws(DBusError) {
+            let changes = changes
             _ = try await connection.callUncancelled(Self.call([interface]), timeout: deadline - .now)
             let owner = try await connection.callUncancelled(Self.ownerQuestion(), timeout: deadline - .now)
-            relays(owner)
+            relays(owner, asOf: changes)
         } catch {
             throw explained(error)
         }
@@ -183,7 +190,8 @@ final class PostRoute: Sendable {
     func checkNotifyd(_ connection: DBusConnection, by deadline: ContinuousClock.Instant) throws(DBusError) {
         guard try isFiltered(connection, by: deadline) else { return }
         do throws(DBusError) {
-            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now))
+            let changes = changes
+            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now), asOf: changes)
         } catch {
             throw explained(error)
         }
@@ -193,6 +201,15 @@ final class PostRoute: Sendable {
         _ connection: DBusConnection,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
+        if let known = state.withLock({ $0.isFiltered }) { return known }
+        guard turn.wait(timeout: .now() + Self.interval(deadline - .now)) == .success else {
+            throw DBusError(
+                .timedOut,
+                message: "another thread asks the bus already, and has no answer",
+                attempted: "find out whether a proxy filters the bus"
+            )
+        }
+        defer { turn.signal() }
         if let known = state.withLock({ $0.isFiltered }) { return known }
         let isOwn = try isOwn(connection, by: deadline)
         let isFiltered = isOwn ? false : try dropsBroadcasts(by: deadline)
@@ -285,8 +302,9 @@ final class PostRoute: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) {
         do throws(DBusError) {
+            let changes = changes
             _ = try connection.callAndWait(taking: Self.call(interfaces), timeout: deadline - .now)
-            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now))
+            relays(try connection.callAndWait(taking: Self.ownerQuestion(), timeout: deadline - .now), asOf: changes)
         } catch {
             throw explained(error)
         }
@@ -300,7 +318,20 @@ final class PostRoute: Sendable {
         try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
     }
 
-    private func relays(_ owner: [DBusValue]) { state.withLock { $0.relay = owner.first?.stringValue } }
+    private var changes: Int { state.withLock { $0.changes } }
+
+    /// Not if another notifyd has come since the question: its restoration asks again.
+    private func relays(_ owner: [DBusValue], asOf changes: Int) {
+        state.withLock { if $0.changes == changes { $0.relay = owner.first?.stringValue } }
+    }
+
+    /// notifyd, or the bus, has gone or come.
+    private func noteChange() {
+        state.withLock { state in
+            state.relay = nil
+            state.changes += 1
+        }
+    }
 
     /// The error of a call to notifyd, with the remedy if the bus, or the proxy in its place, says that there is none.
     private func explained(_ error: DBusError) -> DBusError {
@@ -322,7 +353,7 @@ final class PostRoute: Sendable {
         guard state.withLock({ $0.events == nil }) else { return }
         let events = try? connection.onEvent { [weak self] event in
             switch event {
-            case .lost: self?.state.withLock { $0.relay = nil }
+            case .lost: self?.noteChange()
             case .restored: self?.restore()
             }
         }
@@ -341,7 +372,7 @@ final class PostRoute: Sendable {
         guard message.isBusSignal("NameOwnerChanged"), let arguments = try? message.arguments(),
             arguments.count == 3, arguments[0].stringValue == NotifydProtocol.busName
         else { return }
-        state.withLock { $0.relay = nil }
+        noteChange()
         // Also when it goes: the call starts it again.
         restore()
     }
@@ -386,17 +417,39 @@ final class PostRoute: Sendable {
                     for interface in some { try relayAlone(interface, connection) }
                 }
             }
+            state.withLock { $0.pause = Self.shortestPause }
         } catch {
             // The next restoration, or the next notifyd, is asked again.
             guard error.code != .disconnected, error.code != .closed, error.code != .noBus else { return }
-            UnthrownFailures.report(error, in: "registering anew with notifyd")
+            let isFirst = state.withLock { $0.pause == Self.shortestPause }
+            if isFirst { UnthrownFailures.report(error, in: "registering anew with notifyd") }
+            if Self.mayPass(error) { restoreLater() }
         }
+    }
+
+    /// Whether the same request may succeed a moment later: other processes of the user take notifyd's time and room, too.
+    private static func mayPass(_ error: DBusError) -> Bool {
+        error.code == .timedOut || NotifydProtocol.refusal(error) == .limitsExceeded
+    }
+
+    private func restoreLater() {
+        let pause = state.withLock { state in
+            defer { state.pause = min(state.pause * 2, Self.longestPause) }
+            return state.pause
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + Self.interval(pause)) { [weak self] in self?.restore() }
+    }
+
+    private static let (shortestPause, longestPause): (Duration, Duration) = (.milliseconds(250), .seconds(32))
+
+    private static func interval(_ duration: Duration) -> DispatchTimeInterval {
+        .milliseconds(max(0, Int(duration / .milliseconds(1))))
     }
 
     private func relayAlone(_ interface: String, _ connection: DBusConnection) throws(DBusError) {
         do throws(DBusError) {
             try relay([interface], connection, by: .now + Self.patience)
-        } catch  where error.code == .refused && !NotifydProtocol.isAbsent(error) {
+        } catch  where error.code == .refused && !NotifydProtocol.isAbsent(error) && !Self.mayPass(error) {
             UnthrownFailures.report(error, in: "registering \(interface) anew with notifyd")
         }
     }

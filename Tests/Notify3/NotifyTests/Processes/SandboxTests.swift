@@ -195,6 +195,112 @@ struct SandboxTests {
         withExtendedLifetime((observation, second, failures)) {}
     }
 
+    /// In notifyd's place: takes the registrations for posts, and refuses those that it is told to.
+    private final class Relay: Sendable {
+        final class Calls: Sendable { let all = Locked<[[String]]>([]) }
+
+        let connection: DBusConnection
+        let calls = Calls()
+        private let object = Locked<Observation?>(nil)
+
+        /// - Parameter refusal: of a call that registers these interfaces; `calls` has it already.
+        init(_ bus: Bus, refusal: @escaping @Sendable ([String], Int) -> NotifydProtocol.ErrorName?) throws {
+            connection = try DBusConnection.open(bus)
+            let method = DBusInterface.Method("Relay", in: [.init("interfaces", "as")], out: []) { [calls] call in
+                let interfaces = call.arguments.first?.elementsValue?.compactMap(\.stringValue) ?? []
+                let count = calls.all.withLock { calls in
+                    calls.append(interfaces)
+                    return calls.count
+                }
+                guard let error = refusal(interfaces, count) else { return [] }
+                throw MethodFailure(name: NotifydProtocol.errorPrefix + error.rawValue, message: "no")
+            }
+            let token = try connection.export(
+                [DBusInterface(NotifydProtocol.interface, methods: [method])],
+                at: NotifydProtocol.path
+            )
+            object.withLock { $0 = token }
+        }
+
+        /// Another notifyd comes, to which everything is registered anew.
+        func begin() async throws {
+            calls.all.withLock { $0 = [] }
+            try await connection.requestName(NotifydProtocol.busName)
+        }
+    }
+
+    @Test func aNameThatTheNextNotifydRefusesKeepsNoOtherOneAway() async throws {
+        let filtered = try await ProxiedBus(bus, Self.permission)
+        let isNext = Locked(false)
+        let relay = try Relay(bus.bus) { interfaces, _ in
+            isNext.withLock { $0 } && interfaces.contains { $0.hasSuffix(".bad") } ? .notAuthorized : nil
+        }
+        try await relay.begin()
+        let failures = Heard()
+        let observer = UnthrownFailures.observe { failures.add("\($0)") }
+        let inside = DarwinNotifyCenter(bus: filtered.bus)
+        let observations = [
+            try await inside.observe("n.good", delivery: .immediate) { _ in },
+            try await inside.observe("n.bad", delivery: .immediate) { _ in },
+        ]
+        try await relay.connection.releaseName(NotifydProtocol.busName)
+        isNext.withLock { $0 = true }
+        try await relay.begin()
+        let prefix = RelayedCenter.darwin.rawValue
+        try await eventually("each is asked for alone") {
+            Set(relay.calls.all.withLock { $0 }).isSuperset(of: [["\(prefix).n.good"], ["\(prefix).n.bad"]])
+        }
+        try await eventually("the refusal is told") { failures.all.contains { $0.contains("n.bad") } }
+        #expect(!failures.all.contains { $0.contains("n.good") })
+        withExtendedLifetime((observations, observer)) {}
+    }
+
+    @Test func aNotifydWithoutRoomIsAskedAgain() async throws {
+        let filtered = try await ProxiedBus(bus, Self.permission)
+        let refusals = Locked(0)
+        // The first call of all interfaces, and the one of the first interface alone.
+        let relay = try Relay(bus.bus) { _, _ in
+            refusals.withLock { refusals in
+                refusals -= 1
+                return refusals >= 0 ? .limitsExceeded : nil
+            }
+        }
+        try await relay.begin()
+        let observer = UnthrownFailures.observe { _ in }
+        let inside = DarwinNotifyCenter(bus: filtered.bus)
+        let observation = try await inside.observe("a.b", delivery: .immediate) { _ in }
+        try await relay.connection.releaseName(NotifydProtocol.busName)
+        refusals.withLock { $0 = 2 }
+        try await relay.begin()
+        try await eventually("it is registered") { refusals.withLock { $0 } < 0 }
+        withExtendedLifetime((observation, observer)) {}
+    }
+
+    @Test func threadsThatRegisterAtTheSameTimeFindOutOnceWhetherTheBusIsFiltered() async throws {
+        let notifyd = try await startNotifyd(on: bus)
+        let filtered = try await ProxiedBus(bus, Self.permission)
+        let outside = try DBusConnection.open(bus.bus)
+        let probes = Locked(0)
+        let probe = MatchRule(interface: "org.notifycenter.Probe1")
+        let token = outside.onSignal { if $0.interface == "org.notifycenter.Probe1" { probes.withLock { $0 += 1 } } }
+        let lease: MatchRuleLease = try await outside.addMatch(probe)
+        let inside = DarwinNotifyCenter(bus: filtered.bus)
+        let observations = Locked<[NotificationObservation]>([])
+        for number in 0..<4 {
+            Thread.detachNewThread {
+                guard let observation = try? inside.observe("n.\(number)", delivery: .immediate, handler: { _ in })
+                else {
+                    return
+                }
+                observations.withLock { $0.append(observation) }
+            }
+        }
+        try await eventually("all are registered") { observations.withLock { $0.count } == 4 }
+        try await outside.flush()
+        #expect(probes.withLock { $0 } == 1)
+        withExtendedLifetime((token, lease, notifyd)) {}
+    }
+
     // Anybody may send to a process in a sandbox.
     @Test func onlyNotifydRelays() async throws {
         let notifyd = try await startNotifyd(on: bus)
