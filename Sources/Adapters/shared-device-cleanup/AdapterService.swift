@@ -59,6 +59,9 @@ struct AdapterService {
 
     // MARK: Earlier manifests
 
+    /// Between two attempts: a person may be mending the cause just now.
+    private static let (shortestPause, longestPause): (Duration, Duration) = (.milliseconds(250), .seconds(10))
+
     /// Stops and deletes what earlier manifests named, and notes what this one names. Tries until it succeeds, or the task is cancelled; until then
     /// there is no receipt, and the broker is told why.
     ///
@@ -68,6 +71,7 @@ struct AdapterService {
         let reason = Reason()
         var refusal: Task<Void, Never>?
         var isSettled = false
+        var pause = Self.shortestPause
         while !isSettled, !Task.isCancelled {
             do throws(AdapterFailure) {
                 isSettled = try await retire(named, for: cleanup, directory)
@@ -77,7 +81,8 @@ struct AdapterService {
                 reason.set(text)
                 // Without a manifest nobody expects a receipt.
                 if refusal == nil, cleanup != nil { refusal = Task { await refuse(reason, directory) } }
-                try? await Task.sleep(for: .seconds(10))
+                try? await Task.sleep(for: pause)
+                pause = min(pause * 2, Self.longestPause)
             }
         }
         // The record of the app is for one at a time.
