@@ -163,19 +163,13 @@ test-smoke:
 	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
 
-# What takes seconds of the hostile tests, with notifyd as Tests/Notify3/install-check has built it, and the broker built beside it: only what is
-# optimized reads faster than a bus writes.
+# What takes seconds of the hostile tests, with notifyd as Tests/Notify3/install-check has built it.
 HOSTILE_SMOKE := NotifydHostileTests\..*/(floods|deceives)|SharedDeviceHostileTests\..*/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
-HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|fullDisk|frozenDisk|stuckRoot|crowd)
+HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
 RELEASE_CHECK_SCRATCH ?= .build-release-check
-test-hostile-smoke: export NOTIFY_CENTER_TEST_NOTIFYD = $(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd
-test-hostile-smoke: export NOTIFY_CENTER_TEST_BROKER = $(abspath $(RELEASE_CHECK_SCRATCH))/static/release/shared-device-broker
-test-hostile-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH = 1
 test-hostile-smoke:
-	$(MAKE) --no-print-directory shared-device-broker STATIC_SCRATCH='$(RELEASE_CHECK_SCRATCH)/static'
-	$(SWIFT) test --skip-build --disable-xctest --filter '$(HOSTILE_SMOKE)'
-	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
-	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter 'SharedDeviceHostileTests\..*/[cC]rowd'
+	NOTIFY_CENTER_TEST_NOTIFYD=$(abspath $(RELEASE_CHECK_SCRATCH))/static/release/notifyd SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
+		$(SWIFT) test --skip-build --disable-xctest --filter '$(HOSTILE_SMOKE)'
 
 test-dbus-broker: build-tests
 	@$(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \

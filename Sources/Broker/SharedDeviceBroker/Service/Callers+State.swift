@@ -68,6 +68,8 @@ extension Callers.State {
 
     /// Whether not even a small call of the connection would be admitted.
     func isFull(_ sender: String) -> Bool {
+        // The object refuses more of one connection, and takes several times as long to say so.
+        if let caller = known[sender], waiting[caller.connection] ?? 0 >= Callers.callsOfConnection { return true }
         if let user = known[sender]?.user ?? users[sender],
             !desk.users[user].hasRoom(for: 1, within: Callers.limitOfUser)
         {

@@ -66,7 +66,7 @@ final class Callers: Sendable {
     static var limits: CallLimits {
         var limits = CallLimits()
         limits.bodyBytes = 32 * 1024
-        limits.callsOfSender = 64
+        limits.callsOfSender = callsOfConnection
         limits.bytesOfSender = 128 * 1024
         limits.calls = 8192
         limits.bytes = 32 << 20
@@ -116,6 +116,9 @@ final class Callers: Sendable {
 
     /// What a connection may have under way before its user is known: little, so that all connections of one user leave room for others.
     static let firstCalls = CallAmount(calls: 16, bytes: 24 * 1024)
+
+    /// How many calls one connection may have under way.
+    static let callsOfConnection = 64
 
     /// What all connections of one user may have under way. The object bounds each of them.
     static let limitOfUser = CallAmount(calls: 256, bytes: 512 * 1024)

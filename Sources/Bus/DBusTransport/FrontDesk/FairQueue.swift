@@ -172,16 +172,17 @@ package struct TurnOrder {
             _ = paused.popFirst()
             place(pause.user)
         }
-        guard let place = ready.popFirst(), var line = lines[place.user], let first = line.numbers.popFirst() else {
-            return nil
-        }
+        // Taken out, because a copy of the line would copy all of it.
+        guard let place = ready.popFirst(), var line = lines.removeValue(forKey: place.user),
+            let first = line.numbers.popFirst()
+        else { return nil }
         let (user, pace) = (place.user, pace(place.user))
         currentLap = max(currentLap, place.lap)
-        note(first.isFree ? nil : pace, of: user, now)
         if line.lap < place.lap { (line.lap, line.turnsOfLap) = (place.lap, 0) }
         line.turnsOfLap += 1
         if line.turnsOfLap >= turnsOfLap { (line.lap, line.turnsOfLap) = (place.lap + 1, 0) }
-        lines[user] = line.numbers.isEmpty ? nil : line
+        if !line.numbers.isEmpty { lines[user] = line }
+        note(first.isFree ? nil : pace, of: user, now)
         queue(user, pace)
         return user
     }
