@@ -291,7 +291,7 @@ private final class WatchList: @unchecked Sendable {
     }
 
     /// Reads what has arrived already, up to a limit, and writes what the socket takes. libdbus has read the greeting
-    /// alone, and is told of the end.
+    /// alone. It is told of the end when nothing is left to read.
     func transfer(_ ready: CShort, _ reader: MessageReader) {
         defer { noteUnsentMessages() }
         let hasArrived = ready & CShort(POLLIN) != 0
@@ -311,6 +311,9 @@ private final class WatchList: @unchecked Sendable {
     }
 
     // MARK: Connecting, before anybody else uses the connection
+
+    /// The longest answer to Hello: a name, or an error's text.
+    private static let longestGreeting = 64 << 10
 
     /// Waits until the bus knows this process's user.
     func authenticate(
@@ -342,7 +345,7 @@ private final class WatchList: @unchecked Sendable {
             throw DBusMessage.outOfMemory(attempted)
         }
         while true {
-            while let arrival = reader.next({ _ in .read(nil) }) {
+            while let arrival = reader.next({ $0.bodyBytes <= Self.longestGreeting ? .read(nil) : .passOver }) {
                 let answer = arrival.message.sharedReference()
                 // Nothing else can come so early: nobody knows the connection's name.
                 guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }

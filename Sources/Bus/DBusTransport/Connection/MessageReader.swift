@@ -32,7 +32,7 @@ final class MessageReader: @unchecked Sendable {
     /// How much is read at once: more than a socket holds.
     private static let pieceBytes = 256 * 1024
 
-    private var buffer: UnsafeMutableRawPointer?
+    private(set) var buffer: UnsafeMutableRawPointer?
     private(set) var capacity = 0
     private var start = 0
     private var end = 0
@@ -47,11 +47,11 @@ final class MessageReader: @unchecked Sendable {
     /// Descriptors of messages that have yet to be handed on. The byte before `end` is one of the message that they came with: the kernel reads on
     /// at the next call only.
     private var descriptors: [(end: UInt64, number: CInt)] = []
-    /// Whether what arrives is no sequence of messages.
+    /// Whether the connection has to end: what arrives is no sequence of messages, or cannot be read.
     private(set) var isCorrupt = false
 
     deinit {
-        free(buffer)
+        release()
         for (_, number) in descriptors { close(number) }
     }
 
@@ -60,8 +60,14 @@ final class MessageReader: @unchecked Sendable {
     // MARK: Filling
 
     /// Reads what has arrived, up to one piece, without waiting.
+    ///
+    /// - Returns: `ended` if nothing more can arrive. A failure to read makes the connection corrupt.
     func fill(from socket: CInt) -> Filling {
-        guard makeRoom() else { return .ended }
+        if isCorrupt { return discard(from: socket) }
+        guard makeRoom() else {
+            fail()
+            return .done
+        }
         // libdbus takes at most so many descriptors with a message, and the kernel a few more.
         return withUnsafeTemporaryAllocation(byteCount: 16 + 256 * 4, alignment: 8) { control in
             var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
@@ -74,7 +80,11 @@ final class MessageReader: @unchecked Sendable {
                 while true {
                     let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
                     if count < 0, errno == EINTR { continue }
-                    guard count > 0 else { return count < 0 && errno == EAGAIN ? .done : .ended }
+                    guard count > 0 else {
+                        if count == 0 || errno == ECONNRESET { return .ended }
+                        if errno != EAGAIN { fail() }
+                        return .done
+                    }
                     end += count
                     if message.msg_controllen > 0 { addDescriptors(control, Int(message.msg_controllen)) }
                     passOverSurplus()
@@ -84,26 +94,66 @@ final class MessageReader: @unchecked Sendable {
         }
     }
 
+    /// libdbus learns of the end only when nothing is left that it could read.
+    private func discard(from socket: CInt) -> Filling {
+        withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { piece in
+            while true {
+                let count = recv(socket, piece.baseAddress, piece.count, CInt(MSG_DONTWAIT))
+                if count == 0 || count < 0 && errno == ECONNRESET { return .ended }
+                if count < 0, errno != EINTR { return .done }
+            }
+        }
+    }
+
+    /// The connection cannot be read any more.
+    private func fail() {
+        isCorrupt = true
+        frame = nil
+        release()
+    }
+
+    /// Wipes what has yet to be handed on.
+    private func release() {
+        if let buffer { explicit_bzero(buffer + start, end - start) }
+        free(buffer)
+        (buffer, capacity, start, end) = (nil, 0, 0, 0)
+    }
+
     /// - Returns: whether there is memory.
     private func makeRoom() -> Bool {
         if isEmpty { (start, end) = (0, 0) }
         let wanted = max(Self.pieceBytes, wanted)
         if start > 0, capacity - end < Self.pieceBytes / 2 || capacity - start < wanted {
-            memmove(buffer!, buffer! + start, end - start)
-            (start, end) = (0, end - start)
+            let (oldEnd, count) = (end, end - start)
+            memmove(buffer!, buffer! + start, count)
+            (start, end) = (0, count)
+            explicit_bzero(buffer! + count, oldEnd - count)
         }
-        let room = end - start < wanted ? wanted : end - start + Self.pieceBytes
-        guard room > capacity || isEmpty && capacity > Self.pieceBytes else { return true }
-        // Memory that is not written costs nothing.
-        let size = max(isEmpty ? Self.pieceBytes : room, end)
-        guard let moved = realloc(buffer, size) else { return false }
-        (buffer, capacity) = (moved, size)
+        let count = end - start
+        let needed = count < wanted ? wanted : count + Self.pieceBytes / 2
+        return needed <= capacity || move(to: count < wanted ? wanted : count + Self.pieceBytes)
+    }
+
+    /// Has what is there in a buffer of this size. `realloc` would leave a copy behind.
+    ///
+    /// - Returns: whether there is memory. Memory that is not written costs nothing.
+    private func move(to size: Int) -> Bool {
+        guard let moved = malloc(size) else { return false }
+        let count = end - start
+        if let buffer {
+            memcpy(moved, buffer + start, count)
+            explicit_bzero(buffer + start, count)
+            free(buffer)
+        }
+        (buffer, capacity, start, end) = (moved, size, 0, count)
         return true
     }
 
     private func passOverSurplus() {
-        guard surplus > 0 else { return }
+        guard surplus > 0, let buffer else { return }
         let passed = min(surplus, end - start)
+        // A call that is refused may have a password in it.
+        explicit_bzero(buffer + start, passed)
         advance(passed)
         surplus -= passed
         for descriptor in takeDescriptors() { close(descriptor) }
@@ -136,14 +186,15 @@ final class MessageReader: @unchecked Sendable {
 
     /// The next message that has arrived and is wanted.
     ///
-    /// - Parameter judge: asked once about each message, when its header has arrived.
+    /// - Parameter judge: asked once about each message, when its header has arrived. One whose header is too long is passed over whatever the
+    ///   judge says, which sees what has arrived of the header.
     func next(_ judge: (borrowing MessageHeader) -> Verdict) -> Arrival? {
         while !isCorrupt, let buffer {
             if let frame {
                 guard end - start >= frame.prefix.bytes else { return nil }
                 self.frame = nil
                 let pointer = onLibdbus { dbus_message_demarshal(buffer + start, CInt(frame.prefix.bytes), nil) }
-                advance(frame.prefix.bytes)
+                take(frame)
                 let taken = takeDescriptors()
                 guard let pointer else {
                     // dbus-broker passes on what is no message. It concerns its sender alone.
@@ -159,8 +210,17 @@ final class MessageReader: @unchecked Sendable {
             let available = UnsafeMutableRawBufferPointer(start: buffer + start, count: end - start)
             guard available.count >= MessagePrefix.size else { return nil }
             guard let prefix = MessagePrefix(available) else {
-                isCorrupt = true
+                fail()
                 return nil
+            }
+            guard prefix.isMessage else {
+                passOver(prefix)
+                continue
+            }
+            guard !prefix.isHeaderTooLong else {
+                _ = judge(MessageHeader(prefix, available))
+                passOver(prefix)
+                continue
             }
             guard available.count >= prefix.headerBytes else {
                 wanted = prefix.headerBytes
@@ -180,12 +240,23 @@ final class MessageReader: @unchecked Sendable {
                     isAnswer: header.kind == .methodReturn,
                     ticket: ticket
                 )
-            case .passOver:
-                surplus = prefix.bytes
-                passOverSurplus()
+            case .passOver: passOver(prefix)
             }
         }
         return nil
+    }
+
+    /// libdbus has a copy of the message.
+    private func take(_ frame: Frame) {
+        if frame.ticket != nil, let buffer { explicit_bzero(buffer + start, frame.prefix.bytes) }
+        advance(frame.prefix.bytes)
+        // Without memory for the smaller buffer, the larger one stays.
+        if frame.prefix.bytes > Self.pieceBytes { _ = move(to: max(Self.pieceBytes, end - start)) }
+    }
+
+    private func passOver(_ prefix: MessagePrefix) {
+        surplus = prefix.bytes
+        passOverSurplus()
     }
 
     /// The descriptors that came before what is left.
@@ -202,6 +273,8 @@ struct MessagePrefix {
     static let size = 16
     private static let longest = 128 << 20
     private static let longestFields = 64 << 20
+    /// More than any message has whose texts are names. A path alone has no limit of its own.
+    static let mostFieldBytes = 16 << 10
 
     let isBigEndian: Bool
     let type: UInt8
@@ -214,7 +287,12 @@ struct MessagePrefix {
     var bytes: Int { headerBytes + bodyBytes }
     var expectsReply: Bool { flags & 1 == 0 }
 
-    /// - Returns: `nil` for what is no message.
+    /// Whether D-Bus permits a message like this. Its length counts in any case: dbus-broker adds the sender to a message of the greatest
+    /// length, and checks no serial number.
+    var isMessage: Bool { serial != 0 && fieldBytes <= Self.longestFields && bytes <= Self.longest }
+    var isHeaderTooLong: Bool { fieldBytes > Self.mostFieldBytes }
+
+    /// - Returns: `nil` for what has no length that could be read.
     init?(_ bytes: UnsafeMutableRawBufferPointer) {
         guard [UInt8(ascii: "l"), UInt8(ascii: "B")].contains(bytes[0]), bytes[3] == 1 else { return nil }
         isBigEndian = bytes[0] == UInt8(ascii: "B")
@@ -224,7 +302,6 @@ struct MessagePrefix {
             return bytes[0] == UInt8(ascii: "B") ? number.bigEndian : number.littleEndian
         }
         (bodyBytes, serial, fieldBytes) = (Int(number(at: 4)), number(at: 8), Int(number(at: 12)))
-        guard serial != 0, fieldBytes <= Self.longestFields, headerBytes + bodyBytes <= Self.longest else { return nil }
     }
 }
 
@@ -239,16 +316,21 @@ package struct MessageHeader: ~Copyable {
     package let expectsReply: Bool
     /// The unique name of the connection that sent it.
     package private(set) var sender: String?
-    /// About how many bytes the body takes.
+    /// How many bytes the body takes.
     let bodyBytes: Int
+    /// How many bytes the message takes.
+    package let bytes: Int
+    /// Whether the header is longer than that of any message that is read. Then it may lack what has yet to arrive.
+    let isTooLong: Bool
+    /// The serial of the call that this answers; 0 where it answers none.
+    private(set) var replySerial: UInt32 = 0
+    /// Whether it is for one connection alone.
+    private(set) var isDirected = false
     fileprivate private(set) var descriptors = 0
     fileprivate private(set) var placeOfDescriptors: Int?
     private var texts: (path: Text?, interface: Text?, member: Text?, signature: Text?)
 
     private typealias Text = UnsafeRawBufferPointer
-
-    /// About how many bytes the message takes.
-    package var bytes: Int { 256 + (texts.path?.count ?? 0) + bodyBytes }
 
     var path: String? { Self.string(texts.path) }
     var interface: String? { Self.string(texts.interface) }
@@ -275,7 +357,8 @@ package struct MessageHeader: ~Copyable {
             default: .unknown
             }
         (serial, expectsReply, bodyBytes) = (prefix.serial, prefix.expectsReply, prefix.bodyBytes)
-        let end = MessagePrefix.size + prefix.fieldBytes
+        (self.bytes, isTooLong) = (prefix.bytes, prefix.isHeaderTooLong)
+        let end = min(MessagePrefix.size + prefix.fieldBytes, bytes.count)
         var place = MessagePrefix.size
         func number(at place: Int) -> UInt32 {
             let number = bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self)
@@ -290,6 +373,7 @@ package struct MessageHeader: ~Copyable {
             switch type {
             case UInt8(ascii: "u"):
                 guard place + 4 <= end else { return }
+                if field == 5 { replySerial = number(at: place) }
                 if field == 9 { (descriptors, placeOfDescriptors) = (Int(number(at: place)), place) }
                 place += 4
             case UInt8(ascii: "s"), UInt8(ascii: "o"), UInt8(ascii: "g"):
@@ -300,18 +384,23 @@ package struct MessageHeader: ~Copyable {
                 guard place + prefix + length < end else { return }
                 take(field, Text(rebasing: bytes[place + prefix..<place + prefix + length]))
                 place += prefix + length + 1
+            // Fields that this version does not know.
+            case UInt8(ascii: "y"): place += 1
+            case UInt8(ascii: "n"), UInt8(ascii: "q"): place += 2
+            case UInt8(ascii: "b"), UInt8(ascii: "i"): place += 4
+            // These begin at a multiple of eight.
+            case UInt8(ascii: "x"), UInt8(ascii: "t"), UInt8(ascii: "d"): place += 12
             default: return
             }
         }
     }
 
     private mutating func take(_ field: UInt8, _ text: Text) {
-        // Only a call is judged by its header.
-        guard kind == .methodCall else { return }
         switch field {
         case 1: texts.path = text
         case 2: texts.interface = text
         case 3: texts.member = text
+        case 6: isDirected = true
         case 7: sender = Self.string(text)
         case 8: texts.signature = text
         default: break
