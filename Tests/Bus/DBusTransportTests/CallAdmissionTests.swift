@@ -199,13 +199,28 @@ struct CallAdmissionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a path of megabytes is refused without being repeated")
+    @Test("a path of megabytes is not read, and calls after it are carried out")
+    func overlongPath() async throws {
+        let object = try server.export(interface(Gate()), at: "/object")
+        let message = try DBusMessage.methodCall(
+            destination: try #require(server.uniqueName),
+            path: "/" + String(repeating: "a", count: 5_000_000),
+            interface: "org.example.Object",
+            member: "Take"
+        )
+        client.call(message) { _ in }
+        #expect(await refusal(try call("Take", [.array([], of: "v")]), of: client) == nil)
+        #expect(handled.all.count == 1)
+        withExtendedLifetime(object) {}
+    }
+
+    @Test("a long path is refused without being repeated")
     func largePath() async throws {
         let object = try server.export(interface(Gate()), at: "/object")
         for interface in ["org.example.Object", "org.freedesktop.DBus.Introspectable"] {
             let message = try DBusMessage.methodCall(
                 destination: try #require(server.uniqueName),
-                path: "/" + String(repeating: "a", count: 5_000_000),
+                path: "/" + String(repeating: "a", count: 15_000),
                 interface: interface,
                 member: interface.hasSuffix("Object") ? "Wait" : "Introspect"
             )

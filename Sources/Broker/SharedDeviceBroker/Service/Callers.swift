@@ -76,7 +76,7 @@ final class Callers: Sendable {
     /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little, and its user has to answer
     /// for that as soon as it is known.
     func admit(_ call: CallHeader) -> CallAdmission {
-        let bytes = call.bodyBytes
+        let bytes = call.bytes
         let number = state.withLock { state -> UInt64? in
             state.calls += 1
             let number = state.calls

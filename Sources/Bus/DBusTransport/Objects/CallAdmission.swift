@@ -31,8 +31,10 @@ public struct CallHeader: Sendable, Hashable {
     public let member: String
     /// The body's signature, which is the method's.
     public let signature: String
-    /// About how many bytes the body takes.
+    /// How many bytes the body takes.
     public let bodyBytes: Int
+    /// How many bytes the message takes.
+    public let bytes: Int
 }
 
 /// Whether an object takes a call.
@@ -113,7 +115,7 @@ struct CallBudget {
 final class AdmittedCall: Sendable {
     private let object: ServedObject
     private let sender: String
-    /// About how many bytes the message takes.
+    /// How many bytes the message takes.
     let bytes: Int
     /// `nil` once the call has ended.
     private let ended: Locked<(@Sendable () -> Void)?>
@@ -188,7 +190,8 @@ final class ServedObject: Sendable {
             interface: interface,
             member: method.name,
             signature: call.signature,
-            bodyBytes: bytes
+            bodyBytes: bytes,
+            bytes: size
         )
         switch decide(header) {
         case .take(let ended): return AdmittedCall(self, sender, size, ended)

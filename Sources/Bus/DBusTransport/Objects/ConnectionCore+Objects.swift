@@ -13,6 +13,9 @@ extension ConnectionCore {
             case .refuse(let failure): throw failure
             case .take: break
             }
+            guard !call.isTooLong else {
+                throw .standard("LimitsExceeded", "a header may have \(MessagePrefix.mostFieldBytes) bytes")
+            }
             // Descriptors stay open as long as their message: a call that brings some would use up this process's.
             guard !call.hasDescriptors else {
                 throw .standard("InvalidArgs", "nothing here takes file descriptors")
@@ -53,7 +56,8 @@ extension ConnectionCore {
         _ result: Result<[DBusValue], MethodFailure>,
         on socket: BusSocket
     ) {
-        guard call.expectsReply, let message = try? DBusMessage.call(call) else { return }
+        // What has arrived of a header that is too long may not tell the sender.
+        guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
         answer(HeldMessage(message), result, on: socket)
     }
 

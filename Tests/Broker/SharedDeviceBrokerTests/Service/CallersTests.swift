@@ -50,7 +50,7 @@ struct CallersTests {
     }
 
     private func call(_ sender: String, bytes: Int = 100) -> CallHeader {
-        CallHeader(sender: sender, interface: "i.i", member: "M", signature: "a{sv}", bodyBytes: bytes)
+        CallHeader(sender: sender, interface: "i.i", member: "M", signature: "a{sv}", bodyBytes: bytes, bytes: bytes)
     }
 
     private func isTaken(_ admission: CallAdmission) -> Bool {
