@@ -151,13 +151,22 @@ public final class DBusConnection: Sendable {
 
     /// Calls a method; `answered` is told on the reading thread what became of it, in the bus's order with what else arrives. Where the
     /// call cannot be sent, it is told so at once, on this thread.
+    ///
+    /// - Parameter largestAnswer: the largest body of an answer, in bytes. A larger one is not read, and fails with
+    ///   ``DBusError/Code/limitsExceeded``. 32 MiB by default.
     package func call(
         _ message: consuming DBusMessage,
         timeout: Duration? = .seconds(25),
+        largestAnswer: Int? = nil,
         answered: @escaping @Sendable (Result<[DBusValue], DBusError>) -> Void
     ) {
         do throws(DBusError) {
-            let call = PendingCall(try message.unsent(), deadline: timeout.map { .now + $0 }, waiter: answered)
+            let call = PendingCall(
+                try message.unsent(),
+                deadline: timeout.map { .now + $0 },
+                largestAnswer: largestAnswer ?? PendingCall.largestAnswer,
+                waiter: answered
+            )
             core.startCall(call, serial: core.takeSerial())
         } catch {
             answered(.failure(error))
@@ -204,7 +213,8 @@ public final class DBusConnection: Sendable {
     }
 
     /// Calls `handler` for every signal that arrives, in the bus's order, on the reading thread. The match rules decide which signals
-    /// arrive (``addMatch(_:fallback:timeout:)``); a handler sees those of all rules of the connection.
+    /// arrive (``addMatch(_:fallback:timeout:)``); a handler sees those of all rules of the connection. A signal of over 8 MiB is not read,
+    /// nor is one of over 64 KiB that is for this connection alone, unless the bus sends it or the library expects it.
     public func onSignal(_ handler: @escaping @Sendable (borrowing DBusMessage) -> Void) -> Observation {
         let core = core
         guard !core.isForeign else { return Observation {} }
@@ -219,6 +229,16 @@ public final class DBusConnection: Sendable {
                 defer { state.signalHandlers.removeAll { $0.id == id } }
                 return state.signalHandlers
             }
+        }
+    }
+
+    /// Has large signals of this connection read that are for this one alone, until the bus is lost. The latest four count.
+    package func expectSignals(from sender: String) {
+        guard !core.isForeign else { return }
+        core.state.withLock { state in
+            state.signalSenders.removeAll { $0 == sender }
+            state.signalSenders.append(sender)
+            state.signalSenders = state.signalSenders.suffix(4)
         }
     }
 

@@ -115,6 +115,22 @@ import Testing
         }
     }
 
+    @Test("the kernel is asked what is unread only when the answer is late")
+    mutating func kernelIsAskedLate() {
+        var looks = 0
+        func unread() -> Int? {
+            looks += 1
+            return 1
+        }
+        let start = SuspendingClock.now
+        _ = bus.sent()
+        _ = bus.next(now: start, unread: unread())
+        _ = bus.next(now: start + .seconds(9), unread: unread())
+        #expect(looks == 0)
+        _ = bus.next(now: start + .seconds(10), unread: unread())
+        #expect(looks == 1)
+    }
+
     @Test mutating func theBusIsAskedOnceASecondAndOnlyAfterSomethingWasSent() {
         var steps = [step(0)]
         let isFirst = bus.sent()

@@ -10,17 +10,26 @@ final class PendingCall: Sendable {
     let deadline: ContinuousClock.Instant?
     /// Whether an answer after the deadline still counts. Then the waiter is called at the deadline, and again with the answer.
     let outlivesDeadline: Bool
+    /// The largest body of an answer that is read. An error may have a text in any case.
+    let largestAnswer: Int
     let waiter: Waiter
+
+    /// Twice what this library sends by its own estimate, which leaves out most of the padding.
+    static let largestAnswer = 2 * DBusValueLimits.bodyBytes
+    /// The largest body of an error that is read.
+    static let largestError = 64 << 10
 
     init(
         _ message: consuming DBusMessage,
         deadline: ContinuousClock.Instant?,
         outlivesDeadline: Bool = false,
+        largestAnswer: Int = PendingCall.largestAnswer,
         waiter: @escaping Waiter
     ) {
         self.message = message
         self.deadline = deadline
         self.outlivesDeadline = outlivesDeadline
+        self.largestAnswer = largestAnswer
         self.waiter = waiter
     }
 
@@ -48,6 +57,21 @@ struct PendingCalls {
         let serial = reply.replySerial
         guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
         return remove(serial)
+    }
+
+    enum AnswerVerdict {
+        case awaited, notAwaited
+        /// The call ends without it.
+        case tooLarge(PendingCall)
+    }
+
+    /// Judges an answer by its header, before its body arrives.
+    mutating func judge(_ answer: borrowing MessageHeader) -> AnswerVerdict {
+        let serial = answer.replySerial
+        guard let call = calls[serial], call.message.mayBeAnswered(by: answer.sender) else { return .notAwaited }
+        let limit = answer.kind == .error ? PendingCall.largestError : call.largestAnswer
+        guard answer.isTooLong || answer.bodyBytes > limit else { return .awaited }
+        return remove(serial).map { .tooLarge($0) } ?? .notAwaited
     }
 
     mutating func remove(_ serial: UInt32) -> PendingCall? {

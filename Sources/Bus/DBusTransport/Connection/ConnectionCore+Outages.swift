@@ -47,6 +47,8 @@ extension ConnectionCore {
             state.backoff.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
+            // The next bus gives these names to others.
+            state.signalSenders = []
             _ = state.calls.removeAll()
             return (before, ruleWaiters)
         }

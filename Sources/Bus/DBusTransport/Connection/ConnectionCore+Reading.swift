@@ -132,13 +132,43 @@ extension ConnectionCore {
         }
     }
 
-    /// Has a call that is refused passed over, before its body is read.
+    /// Has a message that is not wanted passed over, before its body is read.
     private func judge(_ header: borrowing MessageHeader, from socket: BusSocket) -> MessageReader.Verdict {
         switch header.kind {
         case .methodCall: admit(header, from: socket).map { .read($0) } ?? .passOver
         case .unknown: .passOver
-        case .methodReturn, .error, .signal: .read(nil)
+        case .methodReturn, .error: isAwaited(header) ? .read(nil) : .passOver
+        case .signal: isHeard(header) ? .read(nil) : .passOver
         }
+    }
+
+    /// Whether the answer is to be read. One that is too large ends the wait of its call.
+    private func isAwaited(_ header: borrowing MessageHeader) -> Bool {
+        switch state.withLock({ state in state.calls.judge(header) }) {
+        case .awaited: return true
+        case .notAwaited: return false
+        case .tooLarge(let call):
+            let error = DBusError(
+                .limitsExceeded,
+                message: "the answer has \(header.bytes) bytes, more than this call permits",
+                attempted: call.attempted
+            )
+            call.waiter(.failure(error))
+            return false
+        }
+    }
+
+    /// The largest body of a signal. A notification has at most 1 MiB, and those somewhat above that are counted.
+    static let largestSignal = 8 << 20
+    /// The largest signal to this connection alone, whoever sends it.
+    static let largestDirectedSignal = 64 << 10
+
+    private func isHeard(_ header: borrowing MessageHeader) -> Bool {
+        guard !header.isTooLong, header.bodyBytes <= Self.largestSignal else { return false }
+        // Match rules keep other signals away, but anybody may send one to this connection alone.
+        guard header.isDirected, header.bytes > Self.largestDirectedSignal else { return true }
+        guard let sender = header.sender else { return false }
+        return sender == DBusMessage.busName || state.withLock { $0.signalSenders.contains(sender) }
     }
 
     private func handle(

@@ -42,6 +42,8 @@ final class ConnectionCore: Sendable {
         /// Its owner keeps it, and often this connection with it.
         weak var scheduler: (any CallScheduler)?
         var signalHandlers: [Listener] = []
+        /// The latest connections that may send this one large signals.
+        var signalSenders: [String] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
         /// What the reading thread is to do between messages.
         var jobs: [Job] = []

@@ -57,6 +57,15 @@ final class MessageReader: @unchecked Sendable {
 
     var isEmpty: Bool { start == end }
 
+    /// Wipes libdbus's copy of a call, which it has just freed: the allocator gives the same memory to the next who asks for as
+    /// much. If it does not, the copy lasts until that memory is used again.
+    private static func wipeFreed(_ bytes: Int) {
+        // libdbus asks for eight bytes more.
+        guard let memory = malloc(bytes + 8) else { return }
+        explicit_bzero(memory, bytes + 8)
+        free(memory)
+    }
+
     // MARK: Filling
 
     /// Reads what has arrived, up to one piece, without waiting.
@@ -194,6 +203,7 @@ final class MessageReader: @unchecked Sendable {
                 guard end - start >= frame.prefix.bytes else { return nil }
                 self.frame = nil
                 let pointer = onLibdbus { dbus_message_demarshal(buffer + start, CInt(frame.prefix.bytes), nil) }
+                if frame.ticket != nil { Self.wipeFreed(frame.prefix.bytes) }
                 take(frame)
                 let taken = takeDescriptors()
                 guard let pointer else {

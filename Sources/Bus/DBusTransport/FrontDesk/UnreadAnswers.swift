@@ -183,9 +183,9 @@ struct BusQuestions {
         return !hasSent
     }
 
-    /// - Parameter unread: about how many bytes the bus has not read, as the kernel says; `nil` where it does not say. A bus that reads is not held up,
+    /// - Parameter unread: about how many bytes the bus has not read, as the kernel says; `nil` where it does not say. Asked when the answer is late. A bus that reads is not held up,
     ///   however late its answer: that may be behind many messages of other senders.
-    mutating func next(now: SuspendingClock.Instant, unread: Int?) -> Step {
+    mutating func next(now: SuspendingClock.Instant, unread: @autoclosure () -> Int?) -> Step {
         guard isOpen, let askedAt else {
             guard hasSent else { return .wait(nil) }
             if let askedAt, now - askedAt < Self.pause { return .wait(Self.pause - (now - askedAt)) }
@@ -195,6 +195,7 @@ struct BusQuestions {
         }
         guard !isProbing else { return .wait(nil) }
         guard now - askedAt >= patience else { return .wait(patience - (now - askedAt)) }
+        let unread = unread()
         if let unread, unread < self.unread ?? 1 {
             (self.askedAt, lateSince, self.unread) = (now, nil, nil)
             return .wait(patience)
@@ -286,7 +287,7 @@ package final class UnreadAnswerGuard: Sendable {
     /// - Parameter leaves: is told why, before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
     package func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
-        switch bus.withLock({ $0.next(now: .now, unread: connection?.unreadBytes) }) {
+        switch bus.withLock({ [connection] bus in bus.next(now: .now, unread: connection?.unreadBytes) }) {
         case .wait(let time): return time.map { .now + $0 }
         case .ask:
             guard let connection, let question = try? DBusMessage.busCall("GetId") else {
@@ -318,7 +319,7 @@ package final class UnreadAnswerGuard: Sendable {
         )
         // Only memory can fail here, and there is no connection only at the service's end.
         guard let ping, let connection else { return unread.withLock { $0.failedToAsk(name) } }
-        connection.call(ping, timeout: nil) { [weak self] answer in self?.answered(name, answer) }
+        connection.call(ping, timeout: nil, largestAnswer: 0) { [weak self] answer in self?.answered(name, answer) }
     }
 
     private func answered(_ name: String, _ answer: Result<[DBusValue], DBusError>) {

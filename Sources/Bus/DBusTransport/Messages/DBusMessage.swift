@@ -317,6 +317,16 @@ extension DBusMessage {
         return message
     }
 
+    /// Whether a reply to this call may come from this sender, as far as the names tell.
+    func mayBeAnswered(by sender: String?) -> Bool {
+        guard let destination = dbus_message_get_destination(pointer) else { return true }
+        guard destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0 else {
+            return true
+        }
+        guard let sender else { return false }
+        return sender == Self.busName || strcmp(destination, sender) == 0
+    }
+
     /// Whether this reply comes from whom the call went to, as far as the names tell.
     func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
         guard let destination = dbus_message_get_destination(call.pointer) else { return true }

@@ -322,6 +322,7 @@ final class PostRoute: Sendable {
 
     /// Not if another notifyd has come since the question: its restoration asks again.
     private func relays(_ owner: [DBusValue], asOf changes: Int) {
+        if let relay = owner.first?.stringValue { connection?.expectSignals(from: relay) }
         state.withLock { if $0.changes == changes { $0.relay = owner.first?.stringValue } }
     }
 

@@ -200,6 +200,7 @@ final class NotifydLink: Sendable {
         case .success(let values): found = values.first?.stringValue.map(NotifydPresence.Value.present) ?? .unknown
         case .failure(let error): found = error.code == .refused ? .absent : .unknown
         }
+        if case .present(let owner) = found { connection?.expectSignals(from: owner) }
         let isNews = state.withLock { $0.presence.learn(found, answering: question) }
         if isNews, case .present = found { report(0, isDetailed: false, client) }
     }
@@ -239,6 +240,8 @@ final class NotifydLink: Sendable {
         guard let arguments = try? message.arguments(), arguments.count == 3,
             arguments[0].stringValue == NotifydProtocol.busName, let owner = arguments[2].stringValue
         else { return }
+        // notifyd may have this process keep the states of many names.
+        if !owner.isEmpty { connection?.expectSignals(from: owner) }
         state.withLock { $0.presence.learn(owner.isEmpty ? .absent : .present(owner)) }
         if !owner.isEmpty { report(0, isDetailed: false, client) }
     }
