@@ -126,18 +126,15 @@ private struct MessageInput {
 /// What a bus writes, in pieces of a length that the first byte gives: it may cut a message anywhere.
 @Sendable func fuzzFrames(_ input: [UInt8]) {
     guard let length = input.first.map({ Int($0) + 1 }) else { return }
-    var ends: (CInt, CInt) = (-1, -1)
-    guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends.0) == 0 else { return }
-    defer {
-        close(ends.0)
-        close(ends.1)
-    }
+    var ends: [CInt] = [-1, -1]
+    guard socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0 else { return }
+    defer { for end in ends { close(end) } }
     let reader = MessageReader()
     var rest = input.dropFirst()
     while !rest.isEmpty, !reader.isCorrupt {
         let piece = Array(rest.prefix(length))
         rest = rest.dropFirst(length)
-        guard write(ends.0, piece, piece.count) == piece.count, reader.fill(from: ends.1) == .done else { return }
+        guard write(ends[0], piece, piece.count) == piece.count, reader.fill(from: ends[1]) == .done else { return }
         while let arrival = reader.next({ $0.serial % 3 == 0 ? .passOver : .read(nil) }) {
             _ = try? arrival.message.arguments()
         }

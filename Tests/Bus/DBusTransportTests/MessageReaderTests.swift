@@ -61,9 +61,9 @@ struct MessageReaderTests {
         let (bus, service): (CInt, CInt)
 
         init() throws {
-            var ends: (CInt, CInt) = (-1, -1)
-            try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends.0) == 0)
-            (bus, service) = ends
+            var ends: [CInt] = [-1, -1]
+            try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+            (bus, service) = (ends[0], ends[1])
         }
 
         deinit { for end in [bus, service] { close(end) } }
