@@ -213,7 +213,7 @@ struct NotifydHostileTests {
         arguments: [
             ("systemd-system/notifyd", 3), ("systemd-user/notifyd", 7), ("systemd-system/shared-device-broker", 9),
             ("systemd-system/shared-device-identity", 11), ("systemd-system/shared-device-enforcement", 27),
-            ("systemd-system/shared-device-cleanup@", 73),
+            ("systemd-system/shared-device-cleanup@", 77),
         ]
     )
     func rights(unit: String, limit: Int) async throws {
