@@ -86,6 +86,7 @@ final class MessageReader: @unchecked Sendable {
                 message.msg_iovlen = 1
                 message.msg_control = control.baseAddress
                 message.msg_controllen = control.count
+                // The second flag is MSG_CMSG_CLOEXEC.
                 while true {
                     let count = recvmsg(socket, &message, CInt(MSG_DONTWAIT) | CInt(bitPattern: 0x4000_0000))
                     if count < 0, errno == EINTR { continue }
@@ -179,6 +180,7 @@ final class MessageReader: @unchecked Sendable {
         while offset + 16 <= count {
             let length = control.loadUnaligned(fromByteOffset: offset, as: Int.self)
             guard length >= 16, offset + length <= count else { return }
+            // The type of descriptors, SCM_RIGHTS, is 1.
             if control.loadUnaligned(fromByteOffset: offset + 8, as: CInt.self) == SOL_SOCKET,
                 control.loadUnaligned(fromByteOffset: offset + 12, as: CInt.self) == 1
             {
