@@ -3,27 +3,31 @@ public import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 
-/// What a center calls for a notification (CF-T5, CF-D6), with
+/// The function that a center calls for a notification (CF-T5, CF-D6). Its arguments are:
 ///
-/// 1. the center that it was registered with;
-/// 2. the pointer that it was registered with;
-/// 3. the posted name, also where it was registered for any name;
-/// 4. the posted object: from the local center the very pointer; from the distributed one a `CFString`, to be read by
+/// 1. the center of the registration;
+/// 2. the observer pointer of the registration;
+/// 3. the posted name, even if the observer registered for any name;
+/// 4. the posted object. The local center passes the posted pointer itself. The distributed center passes a `CFString`:
+///   read it with `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`. The Darwin center passes `nil`;
+/// 5. the posted userInfo. The local center passes the posted dictionary itself, the distributed center a copy of its
+///   values, and the Darwin center `nil`.
 ///    `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`; from the Darwin one `nil`;
-/// 5. the posted userInfo: from the local center the very dictionary; from the distributed one its values; from the Darwin one
-///    `nil`.
-///
+/// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the
+/// post returns. The others call on the main queue (CF-D1, CF-D2). A running main run loop, `dispatchMain()` and an
+/// `async` main serve that queue. On Linux, `Thread.isMainThread` is false in the latter two.
 /// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the post returns; the
-/// others call on the main queue (CF-D1, CF-D2). A running main run loop, `dispatchMain()` and an `async` main serve that queue; on Linux
-/// `Thread.isMainThread` is false in the latter two.
+/// On Apple the type is a C function pointer, which captures nothing. Here it is a closure. Functions, static functions
+/// and closure literals work as they do on Apple. Captured values live until the registration is removed. They must be
+/// safe to use on the thread of delivery; the compiler does not check that.
 ///
-/// On Apple it is a C function pointer, which captures nothing. Here it is a closure. Functions, static functions and closure literals
-/// serve as they do there. What a closure captures lives until the registration is removed, and must be safe to use on the thread of
+/// Two things do not compile: a parameter `callback: CFNotificationCallback` without `@escaping`, and `@convention(c)`
+/// in front of the type. The page “Porting guide” of the module NotifyCenter quotes the compiler's messages.
 /// delivery; the compiler does not check that. Two things do not compile, and the page “Porting guide” of the module NotifyCenter has the
-/// compiler's words for them: a parameter `callback: CFNotificationCallback` without `@escaping`, and `@convention(c)` in front of the
-/// type.
-///
-/// In Swift 6 mode a closure literal in code of the main actor, which includes top-level code, belongs to that actor, and traps where
+/// In Swift 6 mode, a closure literal in code of the main actor belongs to that actor. This includes top-level code.
+/// Such a closure traps if another thread calls it. Only the local center can cause that, when another thread posts to
+/// it. Outside of functions and isolated types, declare a constant of this type as `nonisolated(unsafe) let`, or write
+/// a function: unlike a C function pointer, a closure is not known to be `Sendable`.
 /// another thread calls it. Only the local center does that, where another thread posts to it. Outside of functions and isolated types,
 /// write a constant of this type as `nonisolated(unsafe) let`, or write a function: a closure is not known to be `Sendable`, as a C
 /// function pointer is.
@@ -37,25 +41,26 @@ public typealias CFNotificationCallback = (
 
 // MARK: Functions
 
-/// Registers a callback. The registration is in force on return: the callback gets what any process posts from then on (CF-A11). For
-/// that, the Darwin and the distributed center wait for the bus to confirm it. Equal registrations stand side by side (CF-A5).
-/// Earlier posts are not delivered (CF-A6).
+/// Registers a callback. The registration is in force on return: the callback gets every matching post that any process
+/// makes from then on (CF-A11). To ensure this, the Darwin and the distributed center wait for the bus to confirm the
+/// match rule. Equal registrations coexist (CF-A5). Earlier posts are not delivered (CF-A6).
 ///
 /// - Parameters:
-///   - center: without one, nothing happens.
-///   - observer: what the callback gets, and what removes the registration. It is not followed, and not retained (CF-A2), except for a
-///     string that `Unmanaged.passUnretained(_:)` gave out: that lives as long as the registration. A registration with `nil` cannot be
-///     removed (CF-A1).
-///   - callBack: what the center calls; without one, nothing happens (CF-A3).
+/// - center: the center; with `nil`, nothing happens.
+/// - observer: the pointer that the callback gets and by which the registration is removed. It is neither dereferenced
+///   nor retained (CF-A2), except for a string from `Unmanaged.passUnretained(_:)`: the center keeps that string as
+///   long as the registration exists. A registration with `nil` cannot be removed (CF-A1).
+/// - callBack: the function to call; with `nil`, nothing happens (CF-A3).
 ///   - name: `nil` for any (CF-A4). The Darwin center never calls an observer of any name (CF-A8).
-///   - object: `nil` for any. To the local center it is an address, which is not followed (CF-M5). To the distributed center it is a
-///     `CFString`, read during this call and compared as text (CF-M4): `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string
-///     whose pointer was made in another way must be kept until this returns. The Darwin center ignores it (CF-M6).
+/// - object: `nil` for any. The local center compares the address and does not dereference it (CF-M5). The distributed
+///   center reads a `CFString` during this call and compares it as text (CF-M4): `Unmanaged.passUnretained("…" as
+///   CFString).toOpaque()`. If you make the pointer in another way, keep the string until this function returns. The
+///   Darwin center ignores the object (CF-M6).
 ///   - suspensionBehavior: what happens while the distributed center is suspended.
 ///
-/// The function reports to `UnthrownFailures` when the bus cannot be reached or refuses the match rule. The center keeps the observer all the
-/// same: the callback gets what is posted once the bus is there and has accepted the rule. If the object is not a `CFString`, it reports
-/// that, and registers nothing.
+/// The function reports to `UnthrownFailures` if the bus cannot be reached or refuses the match rule. The center keeps
+/// the observer anyway: the callback gets the posts made after the bus is there and has accepted the rule. If the
+/// object is not a `CFString`, the function reports that and registers nothing.
 public func CFNotificationCenterAddObserver(
     _ center: CFNotificationCenter!,
     _ observer: UnsafeRawPointer!,
@@ -76,17 +81,18 @@ public func CFNotificationCenterAddObserver(
     }
 }
 
-/// Removes the observer's registrations for this name and object. After the return no call of theirs begins, and what waited for them is
-/// dropped; a call that another thread has begun goes on (CF-R7). Where nothing is registered, nothing happens (CF-R5).
+/// Removes the observer's registrations for this name and object. After the return no further call begins, and pending
+/// notifications are dropped. A call that has already begun on another thread continues (CF-R7). If nothing matches,
+/// nothing happens (CF-R5).
 ///
 /// - Parameters:
-///   - center: without one, nothing happens.
-///   - observer: the pointer that was registered; without one, the function reports that to `UnthrownFailures` and
-///     removes nothing (CF-R1).
-///   - name: `nil` means any (CF-R2). A given name does not meet a registration for any name (CF-R3).
-///   - object: `nil` means any (CF-R2). A given object does not meet a registration for any object (CF-R3). The distributed center
-///     compares it as text (CF-R8), and it must be a `CFString`, as it must in ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The
-///     Darwin center ignores it (CF-R6).
+/// - center: the center; with `nil`, nothing happens.
+/// - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and removes
+///   nothing (CF-R1).
+/// - name: `nil` means any (CF-R2). A given name does not match a registration for any name (CF-R3).
+/// - object: `nil` means any (CF-R2). A given object does not match a registration for any object (CF-R3). The
+///   distributed center compares it as text (CF-R8); it must be a `CFString`, as in
+///   ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The Darwin center ignores it (CF-R6).
 ///
 /// If the object is not a `CFString`, the function reports that to `UnthrownFailures` and removes nothing.
 public func CFNotificationCenterRemoveObserver(
@@ -106,13 +112,13 @@ public func CFNotificationCenterRemoveObserver(
     }
 }
 
-/// Removes all of the observer's registrations with this center, and nobody else's (CF-R4); otherwise as
-/// ``CFNotificationCenterRemoveObserver(_:_:_:_:)``.
+/// Removes all of this observer's registrations with this center, and no other observer's (CF-R4). Otherwise it behaves
+/// as ``CFNotificationCenterRemoveObserver(_:_:_:_:)``.
 ///
 /// - Parameters:
-///   - center: without one, nothing happens.
-///   - observer: the pointer that was registered; without one, the function reports that to `UnthrownFailures` and
-///     removes nothing (CF-R1).
+/// - center: the center; with `nil`, nothing happens.
+/// - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and removes
+///   nothing (CF-R1).
 public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCenter!, _ observer: UnsafeRawPointer!) {
     guard let center else { return }
     guard let observer else {
@@ -125,14 +131,15 @@ public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCent
 // MARK: Calls
 
 extension CFNotificationCenter {
-    /// The callback in the form that the centers call. It keeps these strings as long as it lives.
+    /// Wraps the callback in the form that the centers call. The handler keeps `strings` alive.
     fileprivate func handler(
         _ callback: @escaping CFNotificationCallback,
         observer: UnsafeRawPointer?,
         keeping strings: [KeptString]
     ) -> CallbackCenter.Handler {
         let observer = observer.map { UInt(bitPattern: $0) }
-        // A C function on Apple, which any thread may call; see `CFNotificationCallback`.
+        // Unsafe for the compiler: on Apple this is a C function, which any thread may call; see
+        // `CFNotificationCallback`.
         nonisolated(unsafe) let callback = callback
         return { notification in
             let observer = observer.flatMap { UnsafeMutableRawPointer(bitPattern: $0) }
@@ -141,7 +148,7 @@ extension CFNotificationCenter {
             if let text = notification.object?.text {
                 let object = text as CFString
                 withExtendedLifetime(object) {
-                    // Passed as AnyObject, because the function for CFString would keep this string and displace a client's.
+                    // Passed as AnyObject: the function for CFString would keep this string and displace a client's.
                     callback(self, observer, name, Unmanaged<AnyObject>.passUnretained(object).toOpaque(), userInfo)
                 }
             } else {

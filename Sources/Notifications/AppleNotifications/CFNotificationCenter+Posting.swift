@@ -3,8 +3,8 @@ public import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 
-/// Posts; the same as ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)`` with ``kCFNotificationDeliverImmediately``, or
-/// with no option (CF-P6).
+/// Posts a notification. Equivalent to ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)`` with
+/// ``kCFNotificationDeliverImmediately`` or with no option (CF-P6).
 public func CFNotificationCenterPostNotification(
     _ center: CFNotificationCenter!,
     _ name: CFNotificationName!,
@@ -22,24 +22,25 @@ public func CFNotificationCenterPostNotification(
     }
 }
 
-/// Posts. The local center calls its observers before this returns (CF-D1). The others never call within the post (CF-P10): on return
-/// the kernel has the notification, and nobody reports who receives it (CF-P11).
+/// Posts a notification. The local center calls its observers before this returns (CF-D1). The others never call
+/// observers within the post (CF-P10): on return the kernel has the notification, and no report tells who receives it
+/// (CF-P11).
 ///
 /// - Parameters:
-///   - center: without one, nothing happens.
-///   - name: without one, the function reports that to `UnthrownFailures` and posts nothing (CF-P1).
-///   - object: `nil` reaches only the observers of any object (CF-P2). To the local center it is an address, which it hands on and does
-///     not follow (CF-P3). To the distributed center it is a `CFString`, copied during this call:
-///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. A string whose pointer was made in another way must be kept until this
-///     returns. The Darwin center ignores it (CF-W1).
-///   - userInfo: the local center hands on the very object, whatever it holds (CF-U3). To the distributed center it is a property list,
-///     copied (CF-U1, CF-P12): at most 1 MiB in all (CF-U9) and 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as
-///     `nil` (CF-U6). The Darwin center ignores it (CF-U4).
-///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the distributed center
-///     looks at them (CF-P8, CF-W1).
+/// - center: the center; with `nil`, nothing happens.
+/// - name: the name; with `nil`, the function reports that to `UnthrownFailures` and posts nothing (CF-P1).
+/// - object: `nil` reaches only the observers of any object (CF-P2). The local center hands the address on and does not
+///   dereference it (CF-P3). The distributed center copies a `CFString` during this call: `Unmanaged.passUnretained("…"
+///   as CFString).toOpaque()`. If you make the pointer in another way, keep the string until this function returns. The
+///   Darwin center ignores the object (CF-W1).
+/// - userInfo: the local center hands on the object itself, whatever it holds (CF-U3). The distributed center copies a
+///   property list (CF-U1, CF-P12) of at most 1 MiB in all (CF-U9) and at most 20 levels of arrays and dictionaries. An
+///   empty one arrives as empty, and `nil` as `nil` (CF-U6). The Darwin center ignores it (CF-U4).
+/// - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the
+///   distributed center reads them (CF-P8, CF-W1).
 ///
-/// If a bus cannot be reached, an object is not a `CFString`, or a userInfo is not a property list or exceeds the bounds, the function
-/// reports to `UnthrownFailures` and posts nothing.
+/// The function reports to `UnthrownFailures` and posts nothing if the bus cannot be reached, the object is not a
+/// `CFString`, or the userInfo is not a property list or exceeds the limits.
 public func CFNotificationCenterPostNotificationWithOptions(
     _ center: CFNotificationCenter!,
     _ name: CFNotificationName!,
@@ -65,7 +66,7 @@ extension CFNotificationCenter {
         _ options: PostingOptions
     ) throws {
         let text = name.rawValue
-        // The local center hands on the very objects.
+        // The local center hands on the objects themselves.
         try withExtendedLifetime((text, userInfo)) {
             let content = try callbacks.content(name: address(of: text), userInfo: userInfo.map(address)) {
                 let userInfo = Unmanaged<CFDictionary>.fromOpaque($0).takeUnretainedValue()

@@ -10,7 +10,8 @@ import NotifyCenter
 /// }
 /// ```
 ///
-/// Unlike Apple's it is `Sendable`, and it keeps the text instead of the object: later changes of a mutable string do not reach it.
+/// Unlike Apple's type it is `Sendable`, and it keeps a copy of the text: later changes of a mutable string have no
+/// effect.
 public struct CFNotificationName: RawRepresentable, Sendable {
     let name: NotificationName
 
@@ -27,8 +28,8 @@ public struct CFNotificationName: RawRepresentable, Sendable {
 }
 
 extension CFNotificationName: Hashable {
-    // All three are written out: the standard library would compare the raw values, and two strings are equal to it when they look
-    // alike.
+    // All three are written out: the standard library would compare the raw values, and two strings that look alike are
+    // equal to it.
 
     /// Whether both have the same UTF-8.
     public static func == (left: CFNotificationName, right: CFNotificationName) -> Bool { left.name == right.name }
@@ -36,31 +37,31 @@ extension CFNotificationName: Hashable {
     /// Whether the UTF-8 differs.
     public static func != (left: CFNotificationName, right: CFNotificationName) -> Bool { !(left == right) }
 
-    /// Feeds the UTF-8.
+    /// Hashes the UTF-8.
     public func hash(into hasher: inout Hasher) { hasher.combine(name) }
 }
 
 // MARK: Suspension behaviours
 
-/// What happens to the distributed notifications for an observer while the center is suspended (CF-S3…S6). Each registration has its
-/// own (CF-A7). The local and the Darwin center ignore it (CF-S13).
+/// How the distributed center treats notifications for an observer while it is suspended (CF-S3…S6). The behaviour
+/// belongs to the registration (CF-A7). The local and the Darwin center ignore it (CF-S13).
 public enum CFNotificationSuspensionBehavior: Sendable {
-    /// They are lost.
+    /// Notifications are lost.
     case drop
-    /// Of each name and object the last one waits.
+    /// The last notification of each name and object waits.
     case coalesce
-    /// They wait, as many as there is room for.
+    /// All notifications wait, within the limits of the buffer.
     case hold
-    /// They are delivered nevertheless, after all that waits in the center.
+    /// Notifications are delivered anyway, after everything that waits in the center.
     case deliverImmediately
-    /// A number other than Apple's four, such as the 0 that Apple recommends where a center ignores the behaviour. The distributed
-    /// center takes it for ``coalesce``, Foundation's default.
+    /// A number other than Apple's four, such as the 0 that Apple recommends if a center ignores the behaviour. The
+    /// distributed center treats it as ``coalesce``, Foundation's default.
     case unknown(CFIndex)
 }
 
 extension CFNotificationSuspensionBehavior: RawRepresentable, Hashable {
-    /// The behaviour of this number. Never `nil`: as on Apple, every number is a behaviour, and one without a meaning is
-    /// ``unknown(_:)``.
+    /// Returns the behaviour of this number. Never `nil`: as on Apple, every number is accepted, and a number without a
+    /// meaning is ``unknown(_:)``.
     public init?(rawValue: CFIndex) {
         self =
             switch rawValue {
@@ -92,10 +93,10 @@ extension SuspensionBehavior {
 
 // MARK: Options
 
-/// An option of ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)``: suspended observers get the notification at once too,
-/// whatever their behaviour (CF-P5).
+/// An option of ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)``: suspended observers get the
+/// notification at once too, whatever their behaviour (CF-P5).
 public let kCFNotificationDeliverImmediately: CFOptionFlags = 1 << 0
 
-/// An option of ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)``: to the observers of all login sessions (CF-P7). The
-/// system bus reaches all of them.
+/// An option of ``CFNotificationCenterPostNotificationWithOptions(_:_:_:_:_:)``: the notification is for the observers
+/// of all login sessions (CF-P7). The system bus reaches all of them.
 public let kCFNotificationPostToAllSessions: CFOptionFlags = 1 << 1

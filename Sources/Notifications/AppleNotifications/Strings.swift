@@ -6,27 +6,27 @@ import Synchronization
 // MARK: Strings as pointers
 
 extension Unmanaged where Instance == CFString {
-    /// As the standard library's function for any object, except that this module keeps the string until 64 others came after it, and
-    /// as long as a registration has its pointer as observer or object.
+    /// Does the same as the standard library's function for any object. This module also keeps the string until 64
+    /// others have followed it, and as long as a registration has its pointer as observer or object.
     ///
-    /// `Unmanaged.passUnretained("…" as CFString).toOpaque()` is how the object of a distributed notification is written. On Apple the
-    /// string is still there when the pointer is used, because the system keeps such strings. On Linux it would end before, and another
-    /// object could have its memory.
+    /// `Unmanaged.passUnretained("…" as CFString).toOpaque()` is the usual way to pass the object of a distributed
+    /// notification. On Apple the string still exists when the pointer is used, because the system keeps such strings.
+    /// On Linux it would be freed earlier, and another object could occupy its memory.
     public static func passUnretained(_ value: CFString) -> Unmanaged<CFString> {
         let value = KeptString(string: value)
         let displaced = RecentStrings.shared.withLock { $0.keep(value) }
-        // Freed outside of the lock: a string class of somebody's own may run code when an object of it ends.
+        // Freed outside of the lock: the deinit of a client's string class may run code.
         withExtendedLifetime(displaced) {}
         return fromOpaque(value.address)
     }
 }
 
-/// Those of the recent strings that are at one of these addresses.
+/// Returns the recent strings at these addresses.
 func recentStrings(at addresses: UnsafeRawPointer?...) -> [KeptString] {
     RecentStrings.shared.withLock { recent in recent.strings.filter { addresses.contains($0.address) } }
 }
 
-/// A string that is kept and not looked at. Unchecked for that reason.
+/// A string that is kept alive. Unchecked: its contents are never read.
 struct KeptString: @unchecked Sendable {
     let string: CFString
 
@@ -42,7 +42,7 @@ private struct RecentStrings {
 
     /// Returns the string that it displaces.
     mutating func keep(_ string: KeptString) -> KeptString? {
-        // A string that is posted time and again takes one place.
+        // A string that is posted repeatedly takes one place.
         if strings.contains(where: { $0.string === string.string }) { return nil }
         guard strings.count == Self.capacity else {
             strings.append(string)
@@ -58,9 +58,10 @@ private struct RecentStrings {
 // MARK: Pointers as strings
 
 extension CFNotificationCenter {
-    /// What a pointer stands for as the object of this center's notifications.
+    /// Converts a pointer to the object of this center's notifications.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` where the center is the distributed one and the pointer leads to no `CFString`.
+    /// - Throws: ``DBusError/Code/invalidArgument`` if the center is the distributed one and the pointer does not lead
+    ///   to a `CFString`.
     func object(_ pointer: UnsafeRawPointer?) throws(DBusError) -> CallbackCenter.Object? {
         try callbacks.object(pointer) { pointer throws(DBusError) in
             guard let text = text(of: pointer) else {
@@ -77,10 +78,11 @@ extension CFNotificationCenter {
     }
 }
 
-/// The text of the `CFString` at an address, if there is one.
+/// Returns the text of the `CFString` at an address, or `nil` if there is none.
 ///
-/// The function first compares the word at the address with the classes of strings, and takes the address for an object only if one of them is
-/// there. Freed memory holds another word: a caller passes its address if a temporary reference was the string's only one.
+/// The function first compares the word at the address with the string classes, and treats the address as an object
+/// only if one of them matches. If a temporary reference was the string's only one, the caller passes the address of
+/// freed memory, which holds another word.
 private func text(of pointer: UnsafeRawPointer) -> String? {
     guard classesOfStrings.contains(pointer.loadUnaligned(as: UInt.self)) else { return nil }
     return Unmanaged<CFString>.fromOpaque(pointer).takeUnretainedValue() as String

@@ -1,2 +1,2 @@
-// A C target needs a source file. This one includes no header: the C compiler is not told where CoreFoundation's headers are. The Swift
-// importer is.
+// A C target needs a source file. This one includes no header: the C compiler does not know the path of
+// CoreFoundation's headers; only the Swift importer does.

@@ -3,13 +3,14 @@ import Foundation
 import NotifyCenter
 import NotifyCenterFoundation
 
-/// An argument that a `CFNotificationCenter` function cannot use. These functions return no error: it goes to `UnthrownFailures`.
+/// An argument that a `CFNotificationCenter` function cannot use. These functions return no errors; `UnthrownFailures`
+/// reports this one.
 public struct ArgumentError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Which argument, such as `object`.
+    /// The name of the argument, such as `object`.
     public let argument: String
-    /// What it is.
+    /// A description of the value that was passed.
     public let found: String
-    /// What helps.
+    /// A suggestion for the caller.
     public let remedy: String
 
     init(argument: String, found: String, remedy: String) {
@@ -18,11 +19,12 @@ public struct ArgumentError: Error, Sendable, Hashable, CustomStringConvertible 
         self.remedy = remedy
     }
 
-    /// One line with all of it.
+    /// The argument, the value and the remedy in one line.
     public var description: String { "\(argument) is \(found); \(remedy)" }
 }
 
-/// What the C functions take, in Swift's types. A pointer must lead to an object; what kind of object, these functions look at.
+/// Converts the arguments of the C functions to Swift's types. A pointer must lead to an object; these functions check
+/// its kind.
 enum Arguments {
     /// The text of a CFString.
     static func text(_ pointer: UnsafeRawPointer, argument: String) throws(ArgumentError) -> String {
@@ -43,8 +45,8 @@ enum Arguments {
 
     /// The property list of a CFDictionary.
     ///
-    /// - Throws: ``ArgumentError`` for an object of another kind, `PropertyListError` with the place of the first value that cannot travel
-    ///   (CF-U2).
+    /// - Throws: ``ArgumentError`` for an object of another kind; `PropertyListError` with the place of the first value
+    ///   that cannot be sent (CF-U2).
     static func userInfo(_ pointer: UnsafeRawPointer) throws -> UserInfo {
         let object = object(at: pointer)
         guard let dictionary = object as? NSDictionary else {
@@ -61,8 +63,8 @@ enum Arguments {
         coreFoundationName(of: object) ?? String(describing: type(of: object))
     }
 
-    /// As any object. A cast to one of CoreFoundation's types would tell nothing apart on Linux, where each object of CoreFoundation has
-    /// one of Foundation's classes.
+    /// Returns the object as `AnyObject`. A cast to a CoreFoundation type distinguishes nothing on Linux, where each
+    /// CoreFoundation object has one of Foundation's classes.
     private static func object(at pointer: UnsafeRawPointer) -> AnyObject {
         Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
     }
@@ -70,19 +72,20 @@ enum Arguments {
 
 // MARK: CoreFoundation objects for callbacks
 
-/// A CFString of any text. CoreFoundation's functions for UTF-8 change some: they end at U+0000 and leave out a leading U+FEFF.
+/// Makes a CFString of any text. CoreFoundation's UTF-8 functions alter some texts: they stop at U+0000 and drop a
+/// leading U+FEFF.
 func makeCFString(_ text: String) -> CFString {
     let units = Array(text.utf16)
     return CFStringCreateWithCharacters(nil, units, units.count)
 }
 
-/// A CFDictionary of property-list values. Truth values are CFBooleans, and numbers keep their kind (CF-U7).
+/// Makes a CFDictionary of property-list values. Truth values become CFBooleans, and numbers keep their kind (CF-U7).
 func makeCFDictionary(_ userInfo: UserInfo) -> CFDictionary {
     let keys = userInfo.keys.map(makeCFString)
     let values = userInfo.values.map(makeObject)
     var keyPointers = keys.map(pointer)
     var valuePointers = values.map(pointer)
-    // The dictionary retains what it holds; until then the arrays do.
+    // The dictionary retains its contents; until then the arrays do.
     return withExtendedLifetime((keys, values)) {
         var keyCallbacks = kCFTypeDictionaryKeyCallBacks
         var valueCallbacks = kCFTypeDictionaryValueCallBacks
@@ -103,7 +106,8 @@ private func makeObject(_ value: PropertyListValue) -> CFTypeRef {
     switch value {
     case .string(let text): return makeCFString(text)
     case .integer(var number): return CFNumberCreate(nil, .sInt64Type, &number)
-    // CoreFoundation's public functions make no number beyond Int64.max; Foundation's are numbers of CoreFoundation too.
+    // CoreFoundation's public functions make no number beyond Int64.max. Foundation's numbers are CoreFoundation
+    // numbers too.
     case .unsigned(let number): return NSNumber(value: number)
     case .double(var number): return CFNumberCreate(nil, .doubleType, &number)
     case .bool(let flag): return flag ? kCFBooleanTrue : kCFBooleanFalse

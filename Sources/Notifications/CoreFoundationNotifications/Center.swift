@@ -1,20 +1,19 @@
 import CoreFoundation
 import NotifyCenter
 
-/// One of the process's three centers: the CoreFoundation object that clients hold, and the center that it stands for. Its functions take
-/// the arguments of the C functions, and convert them.
+/// One of the process's three centers: the CoreFoundation object that clients hold, and the center behind it. Its
+/// functions take the arguments of the C functions and convert them.
 final class Center: Sendable {
     static let local = Center(.local)
     static let darwin = Center(.darwin)
     static let distributed = Center(.distributed)
     private static let all = [local, darwin, distributed]
 
-    /// The center that a client means. Only the address counts, because the pointer may lead to anything.
+    /// Returns the center with this address. The pointer may lead to anything, so it is only compared.
     static func of(_ reference: UnsafeRawPointer) -> Center? {
         all.first { UnsafeRawPointer($0.reference) == reference }
     }
 
-    /// Which center it is.
     var kind: CallbackCenter.Kind { callbacks.kind }
     /// The CoreFoundation object. Unsafe for the compiler: it is never freed and never changes.
     nonisolated(unsafe) let reference: UnsafeMutableRawPointer
@@ -43,7 +42,8 @@ final class Center: Sendable {
         ) { [self] notification in
             call(observer, notification)
         }
-        // The observer is registered as with 0, which stands for the default: it is better to hear than to be deaf.
+        // The observer is registered with the default, as for 0: a wrong number should not leave it without
+        // notifications.
         if kind == .distributed, behavior == nil, suspensionBehavior != 0 {
             throw ArgumentError(
                 argument: "suspensionBehavior",
@@ -112,7 +112,7 @@ final class Center: Sendable {
     }
 }
 
-/// Does what a client asks of the center that it names, and reports what fails. With NULL for a center it does nothing.
+/// Runs `body` with the center that a client names, and reports its errors. With NULL as the center it does nothing.
 func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Center) throws -> Void) {
     guard let reference else { return }
     UnthrownFailures.report(in: function) {
@@ -130,10 +130,10 @@ func withCenter(_ reference: UnsafeRawPointer?, _ function: String, _ body: (Cen
 
 // MARK: CoreFoundation's runtime
 
-/// `CFNotificationCenter` as a class of CoreFoundation's runtime. It defines neither equality nor hash: the runtime then takes the
-/// address.
+/// `CFNotificationCenter` as a class of CoreFoundation's runtime. It defines neither equality nor hash, so the runtime
+/// uses the address.
 enum RuntimeClass {
-    /// Registered with the first use, once.
+    /// The type number. The class is registered once, with the first use.
     static let typeIdentifier: CFTypeID = {
         // CoreFoundation keeps the address.
         let definition = UnsafeMutablePointer<CFRuntimeClass>.allocate(capacity: 1)
@@ -146,14 +146,14 @@ enum RuntimeClass {
         return _CFRuntimeRegisterClass(definition)
     }()
 
-    /// An object of the class that no number of releases frees, because no client owns a center (CF-T1).
+    /// Makes an object of the class that no number of releases frees, because no client owns a center (CF-T1).
     static func makeImmortalInstance() -> UnsafeMutableRawPointer {
         guard let instance = _CFRuntimeCreateInstance(nil, typeIdentifier, 0, nil) else {
-            // The runtime knows no such class, or has no memory: nothing can go on without a center.
+            // The runtime does not know the class, or is out of memory. Without a center nothing can work.
             preconditionFailure("CoreFoundation makes no object of the class CFNotificationCenter")
         }
         let address = instance.toOpaque()
-        // What CoreFoundation's own constants have in this place (INIT_CFRUNTIME_BASE).
+        // The value that CoreFoundation's own constants have here (INIT_CFRUNTIME_BASE).
         address.assumingMemoryBound(to: CFRuntimeBase.self).pointee._swift_rc = UInt(_CF_CONSTANT_OBJECT_STRONG_RC)
         return address
     }

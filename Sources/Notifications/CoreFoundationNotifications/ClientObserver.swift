@@ -1,7 +1,8 @@
 import CoreFoundation
 import NotifyCenter
 
-/// `CFNotificationCallback`. Sendable, because a client that registers it says that the center may call it on its threads.
+/// `CFNotificationCallback`. Sendable: by registering it, the client allows the center to call it on the center's
+/// threads.
 @usableFromInline
 typealias Callback =
     @convention(c) @Sendable (
@@ -12,16 +13,16 @@ typealias Callback =
         _ userInfo: UnsafeRawPointer?
     ) -> Void
 
-/// A client's callback, and the pointer that it is called with.
+/// A client's callback, and the observer pointer to call it with.
 struct ClientObserver: @unchecked Sendable {
-    // Unchecked: the pointer is compared and handed back, never followed (CF-A2).
+    // Unchecked: the pointer is compared and handed back, never dereferenced (CF-A2).
     let pointer: UnsafeRawPointer?
     let callback: Callback
 
-    /// The pointer by which a removal finds it; no removal finds NULL (CF-A1).
+    /// The pointer by which a removal finds the observer; a removal never finds NULL (CF-A1).
     var identity: UInt? { pointer.map { UInt(bitPattern: $0) } }
 
-    /// Calls with pointers that a client owns (CF-U3).
+    /// Calls the callback with pointers that a client owns (CF-U3).
     func call(
         center: UnsafeMutableRawPointer,
         name: UnsafeRawPointer?,
@@ -31,7 +32,7 @@ struct ClientObserver: @unchecked Sendable {
         callback(center, UnsafeMutableRawPointer(mutating: pointer), name, object, userInfo)
     }
 
-    /// Calls with objects that are made for this call, and valid as long as it runs (CF-D8).
+    /// Calls the callback with objects that are made for this call and valid only during it (CF-D8).
     func call(center: UnsafeMutableRawPointer, name: String, object: String?, userInfo: UserInfo?) {
         let name = makeCFString(name)
         let object = object.map(makeCFString)

@@ -1,11 +1,11 @@
-// The module with the header comes along: `CFNotificationCenterGetDistributedCenter`, and CoreFoundation with it.
+// Re-exports the module with the header, for `CFNotificationCenterGetDistributedCenter`, and with it CoreFoundation.
 @_exported public import CCoreFoundationNotifications
-// CoreFoundation's module does not say which library it is in; this one does.
+// CoreFoundation's module does not name its library; this one does.
 import Foundation
 import NotifyCenter
 
-// Each function here defines a symbol that a C header declares. Swift code calls it by the header's declaration: `@usableFromInline` makes
-// the symbol visible, without a second Swift function of that name beside the header's.
+// Each function here defines a symbol that a C header declares. Swift code calls it through the header's declaration.
+// `@usableFromInline` exports the symbol without adding a second Swift function of the same name.
 
 // MARK: Centers
 

@@ -2,23 +2,25 @@ public import DBusTransport
 import Glibc
 import Synchronization
 
-/// Takes the errors that no function can throw. Some come from functions that Apple declares without a way to report an error, such as
-/// `CFNotificationCenterPostNotification`; others occur outside of a call, such as a match rule that a restarted bus refuses. While nobody
-/// observes the errors, each becomes a line on standard error, unless a reader that does not keep up leaves no room for it.
+/// Takes the errors that no function can throw. Some come from functions that Apple declares without a way to report an
+/// error, such as `CFNotificationCenterPostNotification`. Others occur outside of a call, such as a match rule that a
+/// restarted bus refuses. If there are no observers, each error becomes a line on standard error; it is lost if the
+/// reader of standard error has fallen behind and left no room.
 public enum UnthrownFailures {
     /// One failed call.
     public struct Failure: Sendable, CustomStringConvertible {
-        /// The function that was called, or the work that this library did by itself.
+        /// The function that was called, or the background work of this library.
         public let function: String
-        /// What happened. ``DBusError`` where the bus is concerned.
+        /// The error; a ``DBusError`` for failures of the bus.
         public let error: any Error
 
-        /// One line with both.
+        /// The function and the error in one line.
         public var description: String { "\(function): \(error)" }
     }
 
-    /// Holds an observer of failures in place. Its `cancel()` removes the observer, and so does the end of its life: keep it for as long as
-    /// the observer is to be called. It does not wait for a call under way on another thread.
+    /// Keeps an observer of failures in place. `cancel()` removes the observer, and so does the observation's deinit:
+    /// keep it as long as the observer should be called. `cancel()` does not wait for a call in progress on another
+    /// thread.
     public typealias Observation = DBusTransport.Observation
 
     private struct Observers: Sendable {
@@ -28,9 +30,11 @@ public enum UnthrownFailures {
 
     private static let observers = PerProcess(Observers())
 
-    /// Calls `observer` for each failure until the returned observation ends: on the thread of the failed call and before that returns, or, for a
-    /// failure outside of a call, on the thread that finds it, most often the one that reads the bus: return soon. If there are several observers, all
-    /// are called, in no order. The observers of a process are not called in its forked child.
+    /// Calls `observer` for each failure until the returned observation ends.
+    ///
+    /// If a call failed, the observer runs on the thread of that call, before it returns. A failure outside of a call
+    /// is reported on the thread that finds it, usually the one that reads the bus: return soon. Several observers are
+    /// called in no particular order. A forked child does not call the observers of its parent.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
         let number = observers.withLock { observers in
             defer { observers.next += 1 }
@@ -38,13 +42,13 @@ public enum UnthrownFailures {
             return observers.next
         }
         return Observation {
-            // Freed outside the lock: what it captures may end in a call that fails.
+            // Freed outside the lock: the deinit of a captured value may make a call that fails.
             let removed = observers.withLock { $0.byNumber.removeValue(forKey: number) }
             withExtendedLifetime(removed) {}
         }
     }
 
-    /// Tells of a failure.
+    /// Reports a failure to the observers, or to standard error if there are none.
     package static func report(_ error: any Error, in function: String) {
         let failure = Failure(function: function, error: error)
         let observers = observers.withLock { Array($0.byNumber.values) }
@@ -55,19 +59,20 @@ public enum UnthrownFailures {
         writeLine("\(failure)")
     }
 
-    /// One thread at a time: two of them would share the room that one has found.
+    /// One thread at a time: two threads would both use the room that one of them has found.
     private static let writing = PerProcess(())
 
-    /// Writes a line to standard error and never waits, because this may be the thread that reads the bus, and whoever reads standard error may
-    /// have stopped. A line that finds no room is dropped. One that a file or a terminal takes in part is not written again.
+    /// Writes a line to standard error without ever waiting, because this may be the thread that reads the bus, and the
+    /// reader of standard error may have stopped. If there is no room, the line is dropped. If a file or a terminal
+    /// takes only a part, the rest is not written.
     private static func writeLine(_ line: String) {
         var bytes = Array("\(line)\n".utf8)
-        // A pipe that takes anything takes PIPE_BUF bytes without waiting.
+        // A pipe that polls as writable takes PIPE_BUF bytes without blocking.
         let room = 4096
         if bytes.count > room { bytes.replaceSubrange((room - 1)..., with: [UInt8(ascii: "\n")]) }
         writing.withLock { _ in
             var look = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
-            // Anything beside room means that nobody reads.
+            // Any flag other than room means that standard error has no reader.
             guard poll(&look, 1, 0) == 1, look.revents == Int16(POLLOUT) else { return }
             _ = write(STDERR_FILENO, bytes, bytes.count)
         }

@@ -1,8 +1,8 @@
 package import DBusTransport
 
-/// The status of notifyd, and all names with their processes, for people: made by the caller from the pages of the list. Pure.
+/// A readable list of all names with their processes, collected from the pages of notifyd's list. Pure.
 package struct StatusDetails {
-    // By bytes, which tell names apart.
+    // Keyed by bytes: names are equal only if their bytes are.
     private var names: [[UInt8]: NameListing] = [:]
     private var clients: [[UInt8]: String] = [:]
 
@@ -41,9 +41,9 @@ package struct StatusDetails {
 }
 
 extension NotifydProtocol {
-    /// All pages of notifyd's list.
+    /// Reads all pages of notifyd's list.
     ///
-    /// - Parameter call: calls notifyd, and waits for the answer.
+    /// - Parameter call: calls notifyd, and waits for the response.
     package static func list(
         _ call: (consuming DBusMessage) throws(DBusError) -> [DBusValue],
         options: DBusMessage.CallOptions = [],
@@ -55,7 +55,7 @@ extension NotifydProtocol {
             do throws(FormError) {
                 let page = try ListPage(answer)
                 take(page)
-                // Cursors rise, or a notifyd that means harm would keep its caller for good.
+                // Cursors must increase. Otherwise a malicious notifyd could keep its caller in this loop forever.
                 guard page.cursor == 0 || page.cursor > cursor else { throw FormError() }
                 cursor = page.cursor
             } catch {
@@ -69,7 +69,7 @@ extension NotifydProtocol {
         } while cursor != 0
     }
 
-    /// notifyd's figures, and all names with their processes.
+    /// Returns notifyd's status and all names with their processes, as text.
     package static func status(
         _ call: (consuming DBusMessage) throws(DBusError) -> [DBusValue],
         options: DBusMessage.CallOptions = []

@@ -1,14 +1,14 @@
 import Glibc
 
-// Text that comes from other processes, and where it goes.
+// Handles text from other processes, and its output.
 
 extension Unicode.Scalar {
-    /// Whether a terminal shows it and does nothing else: it ends no line, moves no cursor, starts no terminal's command and turns no
-    /// direction of writing.
+    /// Whether a terminal only displays the scalar: it must not end a line, move the cursor, begin a terminal command
+    /// or change the writing direction.
     package var isPrintable: Bool {
         switch properties.generalCategory {
         case .control, .lineSeparator, .paragraphSeparator: false
-        // The two joiners shape the letters beside them.
+        // The two joiners shape the adjacent letters.
         case .format: self == "\u{200C}" || self == "\u{200D}"
         default: true
         }
@@ -16,7 +16,7 @@ extension Unicode.Scalar {
 }
 
 extension String {
-    /// The text on one line and in quotes, with any characters in it.
+    /// The text in quotes on one line, with unprintable characters escaped.
     package var quotedOnOneLine: String {
         unicodeScalars.reduce(into: "“") { result, scalar in
             if scalar.isPrintable {
@@ -31,8 +31,8 @@ extension String {
 /// Writes all of a text.
 ///
 /// - Parameters:
-///   - waits: whether to wait for room in a pipe or terminal that is non-blocking.
-///   - deadline: until when; `nil` means for ever.
+/// - waits: whether to wait for room in a non-blocking pipe or terminal.
+/// - deadline: the end of the wait; `nil` to wait without limit.
 /// - Returns: 0, or the error number of the write that failed.
 package func writeAll(
     _ text: String,

@@ -1,18 +1,21 @@
 #ifndef CORE_FOUNDATION_NOTIFICATIONS_H
 #define CORE_FOUNDATION_NOTIFICATIONS_H
 
-// What CFNotificationCenter.h does not declare on Linux. The library that defines these functions defines the declared ones too.
+// The declarations that CFNotificationCenter.h lacks on Linux. The library that defines these functions defines the
+// declared ones too.
 //
-// The functions return no errors. A function that fails writes a line to standard error, or tells the observers of UnthrownFailures in Swift's
-// module NotifyCenter, and does nothing else: there is no bus, a userInfo cannot travel, an object is no center, a surrogate stands alone in a
-// text. With one exception: without a bus, or where the bus refuses the rule, CFNotificationCenterAddObserver keeps the observer, which hears
+// The functions return no errors. A function that fails writes a line to standard error, or calls the observers of
+// UnthrownFailures in Swift's module NotifyCenter, and does nothing else. It fails if there is no bus, a userInfo
+// cannot be sent, an object is not a center, or a text has an unpaired surrogate. There is one exception: without a
+// bus, or if the bus refuses the rule, CFNotificationCenterAddObserver keeps the observer, which receives notifications
 // once the bus is there and has accepted the rule. Where NULL has no meaning, the function does nothing; it reports a
-// missing observer or name, unless the center is NULL too. The suspension behaviour 0 stands for coalesce; a number
+// missing observer or name, unless the center is NULL too. The suspension behaviour 0 stands for coalesce. A number
 // other than 0 to 4 registers with coalesce too, and is reported.
 //
-// Two things to know in Swift 6. A closure literal at the top level of a program, given as callback, belongs to the main actor, and traps
-// when a local post calls it on another thread: write a function, or a global of type CFNotificationCallback in another file. And
-// CFNotificationCenter is not Sendable: ask the getter each time instead of keeping a global.
+// Two notes for Swift 6. A closure literal at the top level of a program, passed as callback, belongs to the main
+// actor, and traps when a local post calls it on another thread: write a function, or a global of type
+// CFNotificationCallback in another file. CFNotificationCenter is not Sendable: call the getter each time instead of
+// keeping a global.
 
 #include <CoreFoundation/CoreFoundation.h>
 
@@ -21,22 +24,24 @@ CF_EXTERN_C_BEGIN
 
 /// The distributed center: notifications with an object and a payload, between the processes of a login session.
 ///
-/// Always the same object; nothing needs to be retained or released. It connects to the bus (`NOTIFY_CENTER_BUS`: `session`, `system`
-/// or an address) with its first use.
+/// The function always returns the same object; there is nothing to retain or release. It connects to the bus
+/// (`NOTIFY_CENTER_BUS`: `session`, `system` or an address) with its first use.
 ///
-/// Callbacks run on the main queue, which a main run loop in a common mode and dispatch_main() serve; those for the process's own posts too. A post's
-/// object must be a CFString, and its userInfo a dictionary of property-list values with CFString keys; otherwise the post does nothing, and
-/// tells so on standard error. May be called from any thread.
+/// Callbacks run on the main queue, also for the process's own posts. A main run loop in a common mode and
+/// dispatch_main() serve that queue. A post's object must be a CFString, and its userInfo a dictionary of property-list
+/// values with CFString keys; otherwise the post does nothing and says so on standard error. May be called from any
+/// thread.
 CF_EXPORT CFNotificationCenterRef CFNotificationCenterGetDistributedCenter(void);
 
-/// Suspends the delivery to this process's observers of a distributed center, or resumes it and delivers what waits. Each
-/// registration's CFNotificationSuspensionBehavior says what waits meanwhile. Suspensions do not nest: the same value twice has no effect.
+/// Suspends the delivery to this process's observers of a distributed center, or resumes it and delivers what waits.
+/// Each registration's CFNotificationSuspensionBehavior says what waits during a suspension. Suspensions do not nest:
+/// the same value twice has no effect.
 ///
-/// It does nothing to the other centers, which are never suspended, and nothing with NULL. May be called from any thread.
+/// It has no effect on the other centers, which are never suspended, or with NULL. May be called from any thread.
 CF_EXPORT void _CFNotificationCenterSetSuspended(CFNotificationCenterRef center, Boolean suspended);
 
-/// Whether the delivery to this process's observers of a distributed center is suspended; false for the other centers and for
-/// NULL. May be called from any thread.
+/// Returns whether the delivery to this process's observers of a distributed center is suspended; false for the other
+/// centers and for NULL. May be called from any thread.
 CF_EXPORT Boolean _CFNotificationCenterIsSuspended(CFNotificationCenterRef center);
 
 CF_EXTERN_C_END

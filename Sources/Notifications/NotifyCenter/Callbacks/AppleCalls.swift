@@ -1,14 +1,14 @@
 import DBusTransport
 
-// What the modules with Apple's functions share: these functions take pointers and throw nothing.
+// Shared by the modules with Apple's functions, which take pointers and throw nothing.
 
 extension UnthrownFailures {
-    /// Does the work of a function that Apple declares without a way to throw, and reports what it throws.
+    /// Runs `work` for a function that Apple declares without `throws`, and reports its error.
     package static func report(in function: String, _ work: () throws -> Void) {
         do { try work() } catch { report(error, in: function) }
     }
 
-    /// Reports that a caller has left out an argument without which a function does nothing.
+    /// Reports a missing argument. The function did nothing because it needs that argument.
     package static func report(missing argument: String, in function: String, attempted: String) {
         report(
             DBusError(
@@ -23,8 +23,8 @@ extension UnthrownFailures {
 }
 
 extension CallbackCenter {
-    /// The object that a pointer stands for. To the local center it is an address, which nobody follows (CF-P3); to the distributed
-    /// one a string, which `text` reads; to the Darwin center it is nothing (CF-M6).
+    /// Converts a pointer to this center's object. The local center uses the address and never dereferences it (CF-P3).
+    /// The distributed center uses a string, which `text` reads. The Darwin center has no objects (CF-M6).
     package func object<Failure: Error>(
         _ pointer: UnsafeRawPointer?,
         text: (UnsafeRawPointer) throws(Failure) -> String
@@ -37,8 +37,8 @@ extension CallbackCenter {
         }
     }
 
-    /// The content that two pointers stand for. The local center hands on the pointers themselves (CF-U3), the distributed one a
-    /// property list, which `values` reads; the Darwin center hands on nothing (CF-U4).
+    /// Converts two pointers to this center's content. The local center hands on the pointers themselves (CF-U3). The
+    /// distributed center hands on a property list, which `values` reads. The Darwin center hands on nothing (CF-U4).
     package func content<Failure: Error>(
         name: UnsafeRawPointer,
         userInfo: UnsafeRawPointer?,

@@ -1,38 +1,38 @@
 import DBusTransport
 import Synchronization
 
-/// A center as `CFNotificationCenter` has it: observers are pointers, removed by name and object. Local posts call them on the poster's
-/// thread, all others on the main queue.
+/// A center in the style of `CFNotificationCenter`: observers are pointers, removed by name and object. Local posts
+/// call them on the poster's thread, all others on the main queue.
 ///
-/// The C symbols and Apple's Swift spelling of them both stand on this: they convert the arguments, and share the process's three
-/// centers, so that an observer of one hears a post of the other (CF-T2).
+/// The C symbols and Apple's Swift spelling are both built on this type. They convert the arguments and share the
+/// process's three centers, so that an observer registered with one receives a post to the other (CF-T2).
 package final class CallbackCenter: Sendable {
-    /// The process's center within itself.
+    /// The process's shared local center.
     package static let local = CallbackCenter.makeLocal()
     /// The process's Darwin center.
     package static let darwin = CallbackCenter.darwin(.default)
     /// The process's distributed center.
     package static let distributed = CallbackCenter.distributed(.default)
 
-    /// What a notification is about.
+    /// The object of a notification.
     package enum Object: Sendable, Hashable {
-        /// Local: compared by address (CF-M5).
+        /// For the local center: compared by address (CF-M5).
         case address(UInt)
-        /// Distributed: compared as text (CF-M4).
+        /// For the distributed center: compared as text (CF-M4).
         case text(NotificationObject)
 
-        /// A text.
         package static func text(_ text: String) -> Object { .text(NotificationObject(text: text)) }
     }
 
-    /// What a notification says.
+    /// The content of a notification.
     package enum Content: Sendable {
         case none
         case local(LocalContent)
         case distributed(UserInfo)
     }
 
-    /// What a local post hands on: the very objects, uncopied (CF-U3), which the poster keeps alive until its post returns.
+    /// The content of a local post: the posted objects themselves, uncopied (CF-U3). The poster keeps them alive until
+    /// its post returns.
     package struct LocalContent: Sendable {
         /// The address of the name, a CFString.
         package let name: UInt
@@ -45,7 +45,7 @@ package final class CallbackCenter: Sendable {
         }
     }
 
-    /// A notification as it reaches an observer.
+    /// A notification in the form that an observer gets.
     package struct Notification: Sendable {
         /// The posted name, also for observers of any name (CF-D6).
         package let name: NotificationName
@@ -62,34 +62,35 @@ package final class CallbackCenter: Sendable {
     }
 
     private let backing: Backing
-    /// Registrations without an observer are under `nil`, which nobody can remove (CF-A1).
+    /// Registrations without an observer are under `nil`, and cannot be removed (CF-A1).
     private let observers = Locked(ObserverTable<UInt?, Object, NotificationObservation>())
 
     private init(_ backing: Backing) { self.backing = backing }
 
-    /// A center within this process, of its own.
+    /// Makes a local center that is separate from ``local``.
     package static func makeLocal() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
 
-    /// The Darwin center's names.
+    /// Wraps a Darwin center.
     package static func darwin(_ center: DarwinNotifyCenter) -> CallbackCenter { CallbackCenter(.darwin(center)) }
 
-    /// The distributed center.
+    /// Wraps a distributed center.
     package static func distributed(_ center: DistributedNotifyCenter) -> CallbackCenter {
         CallbackCenter(.distributed(center))
     }
 
     // MARK: Observers
 
-    /// Registers; in force on return (CF-A11). The main queue calls the handler; a local center calls it on the poster's
-    /// thread.
+    /// Registers a handler. The registration is in force on return (CF-A11). The main queue calls the handler; a local
+    /// center calls it on the poster's thread.
     ///
     /// - Parameters:
-    ///   - observer: what removals name. The pointer is never followed (CF-A2); a registration for `nil` stays for good (CF-A1).
-    ///   - name: `nil` means any; the Darwin center knows no such registrations, and makes none (CF-A8).
-    ///   - object: `nil` means any; without effect on the Darwin center (CF-M6).
-    ///   - suspensionBehavior: has an effect on the distributed center alone (CF-S13).
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses. The observer is kept nevertheless, and hears once the bus is
-    ///   there and grants its rule: none of Apple's functions could tell its caller to try again.
+    /// - observer: the pointer that removals name. It is never dereferenced (CF-A2). A registration for `nil` is
+    ///   permanent (CF-A1).
+    /// - name: `nil` means any. The Darwin center does not support it and registers nothing (CF-A8).
+    /// - object: `nil` means any; without effect on the Darwin center (CF-M6).
+    /// - suspensionBehavior: has an effect on the distributed center only (CF-S13).
+    /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the rule. The observer is kept anyway, and
+    ///   receives posts once the bus is there and grants the rule: Apple's functions cannot tell their caller to retry.
     package func add(
         _ observer: UInt?,
         name: NotificationName?,
@@ -98,7 +99,7 @@ package final class CallbackCenter: Sendable {
         handler: @escaping Handler
     ) throws(DBusError) {
         let object = criterion(object)
-        // In the table before the first notification can arrive, whose handler may remove it.
+        // Added before the first notification can arrive, because its handler may remove the registration.
         func add(_ observation: NotificationObservation) {
             observers.withLock { $0.add(observation, of: observer, name: name, object: object) }
         }
@@ -129,33 +130,34 @@ package final class CallbackCenter: Sendable {
         }
     }
 
-    /// Removes the observer's registrations for this name and object; `nil` means whatever name or object they are for (CF-R2, CF-R3). On
-    /// return no call begins any more, and one under way on another thread goes on (CF-R7).
+    /// Removes the observer's registrations for this name and object; `nil` means any (CF-R2, CF-R3). After the return
+    /// no further call begins. A call in progress on another thread continues (CF-R7).
     package func remove(_ observer: UInt, name: NotificationName?, object: Object?) {
-        // A forked child has no observers, and another thread of its parent's may have held the lock.
+        // A forked child has no observers, and another thread of the parent may have held the lock at the fork.
         if case .local = backing {} else if ForkedChild.isCurrent { return }
         let object = criterion(object)
         let removed = observers.withLock { $0.remove(observer, name: name, object: object) }
         for observation in removed { observation.cancel() }
     }
 
-    /// Removes all of the observer's registrations, and nobody else's (CF-R4).
+    /// Removes all of this observer's registrations, and no other observer's (CF-R4).
     package func removeEvery(_ observer: UInt) { remove(observer, name: nil, object: nil) }
 
-    /// The Darwin center knows no objects (CF-A8, CF-R6).
+    /// The Darwin center has no objects (CF-A8, CF-R6).
     private func criterion(_ object: Object?) -> Object? {
         if case .darwin = backing { nil } else { object }
     }
 
     // MARK: Posting
 
-    /// Posts. A local center calls its observers before this returns (CF-D1); the others never within the call (CF-P10).
+    /// Posts a notification. A local center calls its observers before this returns (CF-D1); the others never call them
+    /// within the post (CF-P10).
     ///
     /// - Parameters:
     ///   - object: without effect on the Darwin center, as are `content` and `options` (CF-W1).
     ///   - options: without effect on a local center (CF-P8).
-    /// - Throws: ``DBusError`` for what cannot travel, and where the bus cannot be reached; then nobody gets it. A bus that stopped and
-    ///   then goes on may still deliver a post that threw ``DBusError/Code/timedOut``.
+    /// - Throws: ``DBusError`` for content that cannot be sent, and if the bus cannot be reached; then no observer gets
+    ///   the post. After ``DBusError/Code/timedOut``, a stopped bus that resumes may still deliver it.
     package func post(
         _ name: NotificationName,
         object: Object?,
@@ -174,18 +176,18 @@ package final class CallbackCenter: Sendable {
 }
 
 extension CallbackCenter.Object {
-    /// The address, of an object that is one.
+    /// The address, if the object is one.
     package var address: UInt? { if case .address(let address) = self { address } else { nil } }
 
-    /// The text, of an object that is one.
+    /// The text, if the object is one.
     package var text: String? { if case .text(let object) = self { object.text } else { nil } }
 }
 
 // MARK: - Table
 
-/// Which registrations an observer has, for centers where a removal names the observer, and perhaps a name and an object. Pure.
+/// The registrations of each observer. A removal names the observer, and optionally a name and an object. Pure.
 ///
-/// A removal costs time for what it removes, however many registrations the observer has.
+/// The cost of a removal depends on the number of registrations that it removes, not on how many the observer has.
 package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration> {
     private struct Key: Hashable {
         let name: NotificationName?
@@ -197,10 +199,10 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
         let registration: Registration
     }
 
-    /// What one observer has.
+    /// The registrations of one observer.
     private struct Entries {
         var byKey: [Key: [Entry]] = [:]
-        /// The keys of each name, and those of each object.
+        /// The keys of each name. The next dictionary has those of each object.
         private var keysOfName: [NotificationName: Set<Key>] = [:]
         private var keysOfObject: [Object: Set<Key>] = [:]
 
@@ -237,7 +239,7 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
 
     package init() {}
 
-    /// Equal registrations are kept side by side (CF-A5).
+    /// Adds a registration. Equal registrations coexist (CF-A5).
     package mutating func add(
         _ registration: Registration,
         of observer: Observer,
@@ -249,8 +251,8 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
         byObserver[observer, default: Entries()].add(entry, Key(name: name, object: object))
     }
 
-    /// Takes out the observer's registrations for this name and object; `nil` means whatever they are for (CF-R2). A given name leaves
-    /// a registration for any name alone, and a given object one for any object (CF-R3).
+    /// Removes the observer's registrations for this name and object; `nil` means any (CF-R2). A given name does not
+    /// match a registration for any name, and a given object does not match one for any object (CF-R3).
     ///
     /// - Returns: the registrations, in the order in which they were added.
     package mutating func remove(_ observer: Observer, name: NotificationName?, object: Object?) -> [Registration] {
@@ -265,14 +267,14 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
 }
 
 extension CallbackCenter {
-    /// Which center it is, for those who convert what Apple's functions take.
+    /// The kind of center, for callers that convert the arguments of Apple's functions.
     package enum Kind: Sendable {
         case local
         case darwin
         case distributed
     }
 
-    /// Which center it is.
+    /// The kind of center.
     package var kind: Kind {
         switch backing {
         case .local: .local

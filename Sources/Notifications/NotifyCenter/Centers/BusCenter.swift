@@ -2,7 +2,8 @@ import DBusTransport
 import NotifydProtocol
 import Synchronization
 
-/// What the Darwin and the distributed center have in common: a registry of observers, and a connection, which is made with the first use.
+/// The common part of the Darwin and the distributed center: a registry of observers, and a connection that is made on
+/// first use.
 final class BusCenter: Sendable {
     private final class Link: Sendable {
         let connection: DBusConnection
@@ -17,14 +18,14 @@ final class BusCenter: Sendable {
     }
 
     private struct State {
-        /// There once something is observed.
+        /// Set with the first observer.
         var failures: Observation?
         var recentlyPosted = RecentlyPosted<HeldMessage>()
         var malformed: UInt64 = 0
         var tooLarge: UInt64 = 0
     }
 
-    /// What the reading thread keeps from one message to the next.
+    /// The reading thread's state between messages.
     ///
     /// Unchecked: the reading thread alone touches it.
     private final class ReadingState: @unchecked Sendable {
@@ -34,13 +35,13 @@ final class BusCenter: Sendable {
     let router = NotificationRouter()
     private let kind: WireKind
     private let source: Source
-    /// There from the first use on. Without a lock, because a forked child reads it.
+    /// Set on first use. It has no lock, because a forked child reads it.
     private let madeLink = StoredOnce<Link>()
     private let state = Locked(State())
 
-    /// Where the connection comes from.
+    /// The source of the connection.
     enum Source {
-        /// It is the process's connection to this bus.
+        /// The process's shared connection to this bus.
         case bus(Bus)
         case connection(DBusConnection)
     }
@@ -50,9 +51,10 @@ final class BusCenter: Sendable {
         self.source = source
     }
 
-    /// The connection, which need not have found a bus so far.
+    /// Returns the connection, which may not have found a bus yet.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it; ``DBusError/Code/closed`` in a forked child.
+    /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it; ``DBusError/Code/closed``
+    ///   in a forked child.
     func connection() throws(DBusError) -> DBusConnection { try link().connection }
 
     private func link() throws(DBusError) -> Link {
@@ -66,7 +68,7 @@ final class BusCenter: Sendable {
         let route = PostRoute.of(connection)
         return state.withLock { _ in
             if let link = madeLink.load() { return link }
-            // Under the lock, so that no post is ever received twice.
+            // Under the lock, so that only one handler is installed and no post is received twice.
             let reading = ReadingState()
             let signals = connection.onSignal { [weak self] in self?.receive($0, reading, route) }
             return madeLink.storeIfNil(Link(connection, route, signals))
@@ -75,7 +77,7 @@ final class BusCenter: Sendable {
 
     // MARK: Posting
 
-    /// Whether the process said already that its posts to all sessions reach one.
+    /// Whether the process has reported that its posts to all sessions reach only one.
     private static let saidThatOneSessionHears = Atomic(false)
 
     func post(
@@ -109,7 +111,7 @@ final class BusCenter: Sendable {
         if options.contains(.postToAllSessions) { reportUnreachedSessions() }
     }
 
-    /// Has notifyd post a reserved name, if it lets this process.
+    /// Asks notifyd to post a reserved name. notifyd decides whether this process may post it.
     func postByNotifyd(_ name: NotificationName) throws(DBusError) {
         if ForkedChild.useBus() {
             try ForkedPoster.check()
@@ -124,7 +126,7 @@ final class BusCenter: Sendable {
         try ForkedPoster.send(message(), to: busAddress())
     }
 
-    /// Where the parent's connection is, if it had one.
+    /// The address of the parent's connection, or of the source's bus if the parent had none.
     private func busAddress() throws(DBusError) -> String {
         if let link = madeLink.load() { return try link.connection.busAddress() }
         return switch source {
@@ -134,7 +136,7 @@ final class BusCenter: Sendable {
     }
 
     func flush(timeout: Duration) throws(DBusError) {
-        // The bus has read each post of a forked child.
+        // A forked child's posts need no flush: each returns after the bus has read it.
         if ForkedChild.isCurrent { return }
         try connection().flush(timeout: timeout)
     }
@@ -144,7 +146,8 @@ final class BusCenter: Sendable {
         try await connection().flush(timeout: timeout)
     }
 
-    /// Most posts say nothing else, and most processes post few names. The message of such a post is made once and then copied.
+    /// Posts a name without object, userInfo or option. Most posts are of this kind, and most processes post few names,
+    /// so the message is made once and then copied.
     private func post(nameAlone name: NotificationName) throws(DBusError) {
         let connection = try connection()
         let sent = state.withLock { $0.recentlyPosted.message(of: name) }
@@ -154,13 +157,14 @@ final class BusCenter: Sendable {
         state.withLock { $0.recentlyPosted.keep(new, of: name) }
     }
 
-    /// Posts without waiting for a bus that does not read: the reading thread sends later what the bus does not take at once.
+    /// Posts without waiting for a bus that does not read. The reading thread later sends what the bus has not taken.
     func queue(_ name: NotificationName) throws(DBusError) {
         try connection().queue(try WireNotification.message(kind, name: name))
     }
 
-    /// A bus of one session reaches that session. Its observers hear the post, as they do on a Mac. ``UnthrownFailures``
-    /// tells the process once that no other session hears it (CF-P7, CF-B8).
+    /// Reports that a post to all sessions reaches one session, unless the bus is the system bus. As on a Mac, the
+    /// observers of this session get the post. ``UnthrownFailures`` reports once per process that no other session gets
+    /// it (CF-P7, CF-B8).
     private func reportUnreachedSessions() {
         let bus =
             switch source {
@@ -181,10 +185,10 @@ final class BusCenter: Sendable {
 
     // MARK: Observing
 
-    /// How long a function waits, for the bus and for its rule together.
+    /// The time limit for the bus and the match rule together, for blocking and for asynchronous functions.
     private static let (patience, awaitedPatience) = (Duration.seconds(25), Duration.seconds(30))
 
-    /// Observes, and has the rule in force when it returns. Where it throws, nothing is registered.
+    /// Registers an observer. The match rule is in force on return. If this throws, nothing is registered.
     func observe(
         _ name: NotificationName?,
         object: String?,
@@ -200,7 +204,7 @@ final class BusCenter: Sendable {
         return observation
     }
 
-    /// As the blocking form, without holding a thread.
+    /// Registers an observer as the blocking form does, without holding a thread.
     ///
     /// - Parameter isNamed: whether only posts count whose sender owns a bus name that a sandbox may talk to. The
     ///   caller compares the sender.
@@ -227,12 +231,14 @@ final class BusCenter: Sendable {
         return observation
     }
 
-    /// Observes for good, for functions that cannot throw: a program that called one counts on being called back, and has no occasion to
-    /// try again (CF-A11).
+    /// Registers a permanent observer, for functions that cannot throw: their callers expect to be called back, and do
+    /// not retry (CF-A11).
     ///
-    /// - Parameter known: is called with the observation before the first notification can arrive, for whoever ends it.
-    /// - Throws: why the rule is not in force. The observer stays nevertheless: the rule is asked for each time that the connection is
-    ///   restored. Only ``DBusError/Code/noResources`` and ``DBusError/Code/closed`` mean that it never will be.
+    /// - Parameter known: called with the observation before the first notification can arrive, so that the caller can
+    ///   cancel it.
+    /// - Throws: the reason why the rule is not in force. The observer stays anyway: each restoration of the connection
+    ///   asks for the rule again. With ``DBusError/Code/noResources`` and ``DBusError/Code/closed`` the rule will never
+    ///   be in force.
     func keepObserving(
         _ name: NotificationName?,
         object: String?,
@@ -256,26 +262,26 @@ final class BusCenter: Sendable {
                 name: error.name,
                 message: error.message,
                 attempted: error.attempted,
-                // A sandbox's permission comes with its next start.
+                // A sandbox gets a new permission only when it is next started.
                 remedy: link.route.isFilteredInVain ? error.remedy : remedy
             )
         }
     }
 
-    /// The interface of a name; without one, of all names of the center.
+    /// The interface of a name; for `nil`, the prefix of all names of the center.
     private func interface(_ name: NotificationName?) -> String {
         name.map { InterfaceName($0, prefix: kind.prefix).description } ?? "\(kind.prefix)"
     }
 
     // MARK: For notify(3), which keeps its own registrations
 
-    /// Has the posts of a name sent to the connection.
+    /// Has the bus or notifyd send the posts of a name to this connection.
     func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
         let (link, interface) = (try link(), interface(name))
         return try link.route.lease(.posts(on: interface), on: interface, link.connection, by: deadline)
     }
 
-    /// The same, whatever the bus says now.
+    /// Does the same as ``lease(_:by:)``, and keeps the lease even if the bus is missing or refuses now.
     func keepLease(
         _ name: NotificationName,
         settled: @escaping @Sendable (DBusError?) -> Void
@@ -290,15 +296,16 @@ final class BusCenter: Sendable {
         try link.route.checkNotifyd(link.connection, by: deadline)
     }
 
-    /// Whether a sandbox keeps posts away, and notifyd does not relay them.
+    /// Whether a sandbox keeps posts away and notifyd does not relay them.
     var isOutOfReach: Bool { madeLink.load()?.route.isFilteredInVain ?? false }
 
-    /// The post that a signal is; `nil` for any other signal.
+    /// Returns the post in a signal; `nil` for any other signal.
     func post(_ message: borrowing DBusMessage) -> DarwinSignal? {
         DarwinSignal(message, route: madeLink.load()?.route)
     }
 
-    /// Puts the observer in place before the bus is asked, so that the first notification finds it. The end of the observation removes it.
+    /// Adds the observer before the bus is asked, so that it gets the first notification. The observation's end removes
+    /// it.
     private func begin(
         _ name: NotificationName?,
         _ object: String?,
@@ -312,8 +319,8 @@ final class BusCenter: Sendable {
         return observation
     }
 
-    /// Has the process told of rules that a later bus refuses: nothing else would say that its observers are deaf. Before the first rule is
-    /// asked for, so that the first bus counts as well.
+    /// Has the process report rules that a later bus refuses: without a report, their observers would silently get
+    /// nothing. Called before the first rule is requested, so that the first bus is covered too.
     private func reportFailures(of connection: DBusConnection) throws(DBusError) {
         if state.withLock({ $0.failures != nil }) { return }
         let failures = try BusConnections.reportFailures(of: connection)
@@ -322,7 +329,7 @@ final class BusCenter: Sendable {
 
     // MARK: Receiving
 
-    /// Called on the reading thread.
+    /// Receives a message on the reading thread.
     private func receive(_ message: borrowing DBusMessage, _ reading: ReadingState, _ route: PostRoute) {
         switch WireNotification.receive(message, kind: kind, last: &reading.last, route: route) {
         case .foreign: return
@@ -342,17 +349,18 @@ final class BusCenter: Sendable {
             if newValue {
                 router.suspend()
             } else if router.resume() {
-                // A connection without a reading thread keeps the job until it has one. Without a connection nothing can have arrived.
+                // A connection without a reading thread keeps the job until it has one. Without a connection nothing
+                // can have arrived.
                 guard let connection = try? connection() else { return router.flush() }
                 connection.perform { [router] in router.flush() }
             }
         }
     }
 
-    // MARK: Looking in
+    // MARK: Statistics
 
     var statistics: CenterStatistics {
-        // Of a forked child all zero.
+        // All zero in a forked child.
         let isChild = ForkedChild.isCurrent
         let state = isChild ? State() : state.withLock { $0 }
         let connection = madeLink.load()?.connection.statistics
@@ -374,36 +382,36 @@ final class BusCenter: Sendable {
 
 /// The notifications of a center since the start of this process, and the state of its connection to the bus.
 public struct CenterStatistics: Sendable, Hashable {
-    /// Observers in place.
+    /// The number of observers.
     public let observers: Int
     /// Notifications that arrived from the bus.
     public let received: UInt64
-    /// Signals that arrived on this center's interfaces without the form of a notification. They were ignored.
+    /// Ignored signals on this center's interfaces that do not have the form of a notification.
     public let malformed: UInt64
-    /// Signals that arrived on this center's interfaces over the limit of a notification (CF-U9). They were ignored.
+    /// Ignored signals on this center's interfaces that exceed the size limit of a notification (CF-U9).
     public let tooLarge: UInt64
-    /// Deliveries that wait, for a slow observer or for the end of a suspension.
+    /// Deliveries that wait for a slow observer or for the end of a suspension.
     public let waiting: Int
-    /// What became of the notifications, over all observers.
+    /// The outcome of the notifications, summed over all observers.
     public let deliveries: DeliveryCounts
-    /// Match rules that this process asks the bus for; equal ones count once. This and what follows is of the connection, which the
-    /// process's centers on one bus share.
+    /// Match rules that this process asks the bus for; equal rules count once. This value and the following ones
+    /// describe the connection, which the process's centers on one bus share.
     public let matchRules: Int
-    /// Those of them whose place one broad rule takes, because the bus refused more rules.
+    /// The number of these rules that one broad rule replaces, because the bus refused more rules.
     public let coveredMatchRules: Int
-    /// Those of them that are not in force, because there is no bus, it refused them, or it has not answered so far: their observers get
-    /// nothing. They are asked for again each time that the connection is restored.
+    /// The number of these rules that are not in force, because there is no bus, the bus refused them, or its response
+    /// is pending. Their observers get nothing. Each restoration of the connection asks for them again.
     public let matchRulesNotInForce: Int
-    /// How often the connection was restored after the bus was lost.
+    /// The number of times that the connection was restored after the bus was lost.
     public let reconnections: UInt64
 }
 
-/// What a process posted last, by name: at most 32 names of at most 512 bytes. Pure.
+/// A cache of the messages that a process posted last, by name: at most 32 names of at most 512 bytes. Pure.
 struct RecentlyPosted<Message> {
     static var capacity: Int { 32 }
     static var longestName: Int { 512 }
 
-    /// The last one first: a process that posts one name again and again finds it at once.
+    /// Most recently used first: a process that posts one name repeatedly finds it at once.
     private var entries: [(name: NotificationName, message: Message)] = []
 
     var count: Int { entries.count }
@@ -414,7 +422,7 @@ struct RecentlyPosted<Message> {
         return entries[0].message
     }
 
-    /// Keeps the message, in place of the one whose last post is longest ago.
+    /// Keeps the message. If the cache is full, the least recently used message is evicted.
     mutating func keep(_ message: Message, of name: NotificationName) {
         guard name.rawValue.utf8.count <= Self.longestName, !entries.contains(where: { $0.name == name }) else {
             return
@@ -428,23 +436,24 @@ extension RecentlyPosted: Sendable where Message: Sendable {}
 
 // MARK: - Connections
 
-/// One connection per bus for all centers of the process, so that they share match rules and a thread. It closes with its
-/// last user.
+/// The process's connections: one per bus for all centers, so that they share match rules and a thread. A connection
+/// closes with its last user.
 package enum BusConnections {
     private struct Entry {
         let bus: Bus
         weak var connection: DBusConnection?
     }
 
-    /// A list, because a process has one bus or two, and making the type of a dictionary is a sixth of all that one post costs a process.
+    /// An array, because a process has one or two buses, and instantiating a dictionary's type takes a sixth of the
+    /// time of a process that posts once.
     private static let open = Locked<[Entry]>([])
 
-    /// The process's connection to `bus`, which need not have found the bus so far.
+    /// Returns the process's connection to `bus`, which may not have found the bus yet.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
+    /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it.
     package static func connection(to bus: Bus) throws(DBusError) -> DBusConnection {
-        // Whoever looks at a connection may become its last owner, and the end of a connection calls handlers, which may ask for one. So those
-        // that are looked at under the lock are let go of after it.
+        // The last reference to a connection may be the one that is taken here. Its deinit calls handlers, which may
+        // ask for a connection. Connections seen under the lock are therefore released after it.
         var seen: [DBusConnection] = []
         defer { withExtendedLifetime(seen) {} }
         return try open.withLock { (open) throws(DBusError) -> DBusConnection in
@@ -463,7 +472,7 @@ package enum BusConnections {
     }
 
     private struct Report {
-        // A later connection may have the address of one that is gone, while that one's observation still ends.
+        // A new connection may get the address of a freed one while the old observation is still ending.
         weak var connection: DBusConnection?
         weak var observation: Observation?
 
@@ -474,14 +483,15 @@ package enum BusConnections {
 
     private static let reporting = Locked<[ObjectIdentifier: Report]>([:])
 
-    /// Has `UnthrownFailures` told what is not in place again after a restoration of the connection, once for all users of the connection.
+    /// Reports to `UnthrownFailures` what a restored connection could not put back in place, once for all users of the
+    /// connection.
     package static func reportFailures(of connection: DBusConnection) throws(DBusError) -> Observation {
         let identity = ObjectIdentifier(connection)
         let present = reporting.withLock { $0[identity]?.observation(of: connection) }
         if let present { return present }
         let fresh = try connection.onEvent { event in
             guard case .restored(let failures) = event else { return }
-            // Called on the reading thread: a line for each of ten thousand rules would hold it up.
+            // Runs on the reading thread: a line for each of ten thousand rules would block it.
             for failure in failures.prefix(3) {
                 UnthrownFailures.report(failure, in: "restoring the connection to a bus")
             }

@@ -1,62 +1,66 @@
 public import DBusTransport
 import NotifydProtocol
 
-// The two names of the transport that this module's own API speaks of, so that its users import one module.
+// The two names of the transport that this module's API uses. Users of the module need not import another.
 @_exported public import enum DBusTransport.Bus
 @_exported public import struct DBusTransport.DBusError
 
-/// A notification of the Darwin center: a name alone (CF-W1).
+/// A notification of the Darwin center: a name without content (CF-W1).
 public struct DarwinNotification: Sendable, Hashable {
     /// The posted name.
     public let name: NotificationName
-    /// The poster's connection as the bus tells it (`:1.42`). Any process may post any name: take the name as a hint, and
+    /// The bus name of the poster's connection (`:1.42`). Any process may post any name: take the name as a hint, and
     /// ask the bus who the sender is before you act on it.
     public let sender: String?
 }
 
-/// Names between all processes of a bus, without payload and without history: “something changed, go and look”.
+/// A center for names between all processes of a bus, without payload and without history: “something changed, go and
+/// look”.
 ///
-/// A post reaches every observer of its name in every process, the poster's own included, always through the bus and never
-/// inside the call (CF-P10). An observer that is busy while several posts arrive gets at least one delivery after the last of
-/// them, in constant memory; `.immediate` observers get each. Posts of one process arrive in their order; between posters
-/// there is no order (CF-D4, CF-D5). After a restart of the bus observers are in place again; posts made meanwhile are lost.
+/// A post reaches every observer of its name in every process, including the poster's own. It always goes through the
+/// bus and is never delivered within the post (CF-P10). If several posts arrive while an observer is busy, it gets at
+/// least one delivery after the last of them, in constant memory. `.immediate` observers get each post. Posts of one
+/// process arrive in order; posts of different processes have no order (CF-D4, CF-D5). After a restart of the bus
+/// observers are in place again; posts made during the outage are lost.
 ///
 /// All functions may be called from any thread, handlers included.
 public final class DarwinNotifyCenter: Sendable {
     /// The center on the bus that the environment names (``Bus/fromEnvironment``).
     public static let `default` = DarwinNotifyCenter()
 
-    /// Who may post which name.
+    /// The rules that say who may post which name.
     private static let rules = MachineRules()
 
     private let center: BusCenter
 
-    /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
+    /// Creates a center on this bus. It connects on first use, and shares the connection with the process's other
+    /// centers.
     public init(bus: Bus = .fromEnvironment) {
         center = BusCenter(.darwin, .bus(bus))
     }
 
-    /// A center on a connection that is open already.
+    /// Creates a center on an open connection.
     public init(connection: DBusConnection) {
         center = BusCenter(.darwin, .connection(connection))
     }
 
-    /// The connection that it posts and observes by, which need not have found a bus so far.
+    /// Returns the center's connection, which may not have found a bus yet.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` where the process has no descriptor left for it.
+    /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it.
     package func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
-    /// Posts a name. On return the kernel has it. If the process then ends by `exit` or by returning from `main`, the end waits
-    /// 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
+    /// Posts a name. On return the kernel has it. If the process then exits by `exit` or by returning from `main`, the
+    /// exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has read the post, however the
+    /// process ends. No report tells who receives the post (CF-P11).
     ///
-    /// The observers of notify(3) take a reserved name from notifyd alone: a name that `/etc/notify.conf` reserves, or one
-    /// that begins with `user.uid.`. So notifyd posts such a name for this process, if the process may post it. The call
-    /// blocks until notifyd has answered, 25 seconds at most.
+    /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves, or
+    /// one that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post
+    /// it. The call blocks until notifyd has responded, for at most 25 seconds.
     ///
-    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused`` for
-    ///   a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot be read;
-    ///   other codes where the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that goes
-    ///   on may still deliver the post.
+    /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused``
+    ///   for a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot
+    ///   be read; other codes if the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus
+    ///   that resumes may still deliver the post.
     public func post(_ name: NotificationName) throws(DBusError) {
         if try Self.isReserved(name) { try center.postByNotifyd(name) } else { try center.post(name) }
     }
@@ -69,40 +73,44 @@ public final class DarwinNotifyCenter: Sendable {
         }
     }
 
-    /// Posts a name without asking who may post it: for notifyd, and for a caller that has asked.
+    /// Posts a name without checking who may post it: for notifyd, and for a caller that has checked.
     package func postUnchecked(_ name: NotificationName) throws(DBusError) { try center.post(name) }
 
-    /// Has notifyd post a name that is reserved, for a caller that has asked.
+    /// Asks notifyd to post a reserved name, for a caller that has checked that it is reserved.
     package func postByNotifyd(_ name: NotificationName) throws(DBusError) { try center.postByNotifyd(name) }
 
-    /// As ``post(_:)``, for a thread that must not wait: what a bus does not read at once is sent when it reads again. Where there is no bus, it is not
-    /// posted, and no connection is made. notifyd's refusal of a reserved name is not told.
+    /// Posts like ``post(_:)``, for a thread that must not block. If the bus does not read now, the post is sent when
+    /// it reads again. If there is no bus, nothing is posted and no connection is made. If notifyd refuses a reserved
+    /// name, the caller does not learn of it.
     ///
-    /// - Throws: ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/limitsExceeded`` where too much waits already.
+    /// - Throws: ``DBusError/Code/disconnected`` if there is no bus; ``DBusError/Code/limitsExceeded`` if too much is
+    ///   queued already.
     package func queue(_ name: NotificationName) throws(DBusError) {
-        // Rules that cannot be read keep back nothing that this process has to say.
+        // If the rules cannot be read, the name is posted as an unreserved one.
         guard (try? Self.isReserved(name)) == true else { return try center.queue(name) }
         try connection().queue(try NotifydProtocol.call(.post, [.string(name.rawValue)], options: .noReply))
     }
 
-    /// Waits until the bus has read everything that this process sent by this connection before, posts of other centers on it included. Blocks the
-    /// calling thread.
+    /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
+    /// of other centers. Blocks the calling thread.
     ///
-    /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
-    /// then may lose it. An end by `_exit` or by a signal does not wait. A flush before the end makes sure that no post is lost.
+    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s: a
+    /// post that the bus has not read by then may be lost. `_exit` and signals do not wait. A flush before the process
+    /// ends makes sure that no post is lost.
     ///
-    /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
-    ///   ``DBusError/Code/disconnected`` where there is none; ``DBusError/Code/wouldDeadlock`` in a handler with immediate delivery.
+    /// - Throws: ``DBusError/Code/timedOut`` if the bus does not read within `timeout`; ``DBusError/Code/noBus`` and
+    ///   ``DBusError/Code/disconnected`` if there is no bus; ``DBusError/Code/wouldDeadlock`` in a handler with
+    ///   immediate delivery.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
 
-    /// As the blocking form, without holding a thread.
+    /// Waits like the blocking form, without holding a thread.
     ///
-    /// - Throws: as the blocking form, and ``DBusError/Code/cancelled`` when the task is.
+    /// - Throws: the errors of the blocking form, and ``DBusError/Code/cancelled`` when the task is cancelled.
     public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
         try await center.flush(timeout: timeout)
     }
 
-    /// Observes on the main queue, as ``BusCenter/keepObserving(_:object:_:known:)`` does.
+    /// Observes on the main queue, like ``BusCenter/keepObserving(_:object:_:known:)``.
     func keepObserving(
         _ name: NotificationName,
         known: (NotificationObservation) -> Void,
@@ -111,13 +119,15 @@ public final class DarwinNotifyCenter: Sendable {
         try center.keepObserving(name, object: nil, registration(.main, handler), known: known)
     }
 
-    /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on return:
-    /// what any process posts from then on is seen (CF-A11). Blocks the calling thread until the bus has answered, 25 seconds at most.
+    /// Calls `handler` for each post of `name` until the returned observation ends. The registration is in force on
+    /// return: the handler gets what any process posts from then on (CF-A11). Blocks the calling thread until the bus
+    /// has responded, for at most 25 seconds.
     ///
-    /// - Throws: and registers nothing: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/timedOut`` where the bus does not
-    ///   answer, ``DBusError/Code/refused`` and ``DBusError/Code/limitsExceeded`` where it refuses the rule, ``DBusError/Code/closed``,
-    ///   ``DBusError/Code/noResources``. In a sandbox that may not talk to notifyd: ``DBusError/Code/refused``, with the
-    ///   missing permission (<doc:Sandboxes>).
+    /// - Throws: ``DBusError/Code/noBus`` and ``DBusError/Code/disconnected`` without a bus,
+    ///   ``DBusError/Code/timedOut`` if it does not respond, ``DBusError/Code/refused`` and
+    ///   ``DBusError/Code/limitsExceeded`` if it refuses the rule, ``DBusError/Code/closed``,
+    ///   ``DBusError/Code/noResources``. In a sandbox that may not talk to notifyd: ``DBusError/Code/refused``, with
+    ///   the missing permission (<doc:Sandboxes>). After an error nothing is registered.
     public func observe(
         _ name: NotificationName,
         delivery: Delivery = .background,
@@ -126,10 +136,11 @@ public final class DarwinNotifyCenter: Sendable {
         try center.observe(name, object: nil, registration(delivery, handler))
     }
 
-    /// As the blocking form, without holding a thread: many registrations at once travel together. It
-    /// waits 30 seconds at most, but for the two cases that <doc:Outages> names, and a task that is cancelled waits all the same.
+    /// Observes like the blocking form, without holding a thread: many concurrent registrations share round trips. It
+    /// waits at most 30 seconds, except in the two cases that <doc:Outages> names. Cancelling the task does not shorten
+    /// the wait.
     ///
-    /// - Throws: as the blocking form.
+    /// - Throws: the errors of the blocking form.
     public func observe(
         _ name: NotificationName,
         delivery: Delivery = .background,
@@ -138,8 +149,8 @@ public final class DarwinNotifyCenter: Sendable {
         try await center.observe(name, object: nil, registration(delivery, handler))
     }
 
-    /// As the blocking form, for any name where it is `nil`: then the bus sends everything that anybody posts. For tools that show
-    /// what goes on; the handler gets every post, on the thread that reads the bus.
+    /// Observes like the blocking form; with `nil`, observes any name, and the bus then sends every post. For tools
+    /// that show the traffic: the handler gets every post, on the thread that reads the bus.
     package func observeAny(
         _ name: NotificationName?,
         handler: @escaping @Sendable (DarwinNotification) -> Void
@@ -147,9 +158,9 @@ public final class DarwinNotifyCenter: Sendable {
         try center.observe(name, object: nil, registration(.immediate, handler))
     }
 
-    /// As the asynchronous form, for posts that count only from the owner of a bus name: a process in a sandbox that
-    /// may talk to that name hears them without notifyd. The handler compares the sender with the owner, because posts
-    /// of other processes may arrive.
+    /// Observes like the asynchronous form, for posts that count only from the owner of a bus name. A process in a
+    /// sandbox that may talk to that name gets them without notifyd. The handler compares the sender with the owner,
+    /// because posts of other processes may arrive.
     package func observeOwner(
         postsOf name: NotificationName,
         delivery: Delivery = .background,
@@ -158,12 +169,14 @@ public final class DarwinNotifyCenter: Sendable {
         try await center.observe(name, object: nil, isNamed: true, registration(delivery, handler))
     }
 
-    /// Has the posts of a name sent to this process until the lease ends, for notify(3), which takes them by ``received(_:)``.
+    /// Has the posts of a name sent to this process until the lease ends, for notify(3), which reads them with
+    /// ``received(_:)``.
     package func lease(_ name: NotificationName, by deadline: ContinuousClock.Instant) throws(DBusError) -> PostLease {
         try center.lease(name, by: deadline)
     }
 
-    /// The same, whatever the bus says now. `settled` is as for a match rule that is kept.
+    /// Does the same as ``lease(_:by:)``, and keeps the lease even if the bus is missing or refuses now. `settled`
+    /// works as for a match rule that is kept.
     package func keepLease(
         _ name: NotificationName,
         settled: @escaping @Sendable (DBusError?) -> Void
@@ -171,7 +184,7 @@ public final class DarwinNotifyCenter: Sendable {
         try center.keepLease(name, settled: settled)
     }
 
-    /// Whether a sandbox keeps the posts of other processes away, and notifyd does not relay them.
+    /// Whether a sandbox keeps the posts of other processes away and notifyd does not relay them.
     package var isOutOfReach: Bool { center.isOutOfReach }
 
     /// Throws the remedy if a sandbox keeps notifyd's posts away.
@@ -179,13 +192,14 @@ public final class DarwinNotifyCenter: Sendable {
         try center.checkNotifyd(by: deadline)
     }
 
-    /// The post that a signal is; `nil` for any other signal.
+    /// Returns the post in a signal; `nil` for any other signal.
     package func received(_ message: borrowing DBusMessage) -> DarwinSignal? { center.post(message) }
 
-    /// The posts of `name` as a sequence, registered when this returns. One pending element stands for all posts that arrive
-    /// while the loop is busy. The loop ends when its task is cancelled, or by ``NotificationSequence/cancel()``.
+    /// Returns the posts of `name` as a sequence. The registration is in force on return. One pending element stands
+    /// for all posts that arrive while the loop is busy. The loop ends when its task is cancelled, or by
+    /// ``NotificationSequence/cancel()``.
     ///
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName
     ) async throws(DBusError)

@@ -4,11 +4,11 @@ public import DBusTransport
 public struct DistributedNotification: Sendable, Hashable {
     /// The posted name, also for observers of any name (CF-D6).
     public let name: NotificationName
-    /// What it is about; `nil` where the poster gave nothing.
+    /// The object that the notification is about; `nil` if the poster passed none.
     public let object: String?
-    /// What it says; `nil` where the poster gave nothing. Any process may post any name: treat it as untrusted (CF-U8).
+    /// The content; `nil` if the poster passed none. Any process may post any name: treat it as untrusted (CF-U8).
     public let userInfo: UserInfo?
-    /// The poster's connection as the bus tells it (`:1.42`).
+    /// The bus name of the poster's connection (`:1.42`).
     public let sender: String?
 
     init(_ wire: WireNotification) {
@@ -19,30 +19,31 @@ public struct DistributedNotification: Sendable, Hashable {
     }
 }
 
-/// How a distributed notification is posted (CF-T8); the bits are CoreFoundation's.
+/// Options for posting a distributed notification (CF-T8). The bits are CoreFoundation's.
 public struct PostingOptions: OptionSet, Sendable, Hashable {
-    /// The bits.
+    /// The option bits.
     public let rawValue: UInt
 
-    /// Options of these bits; unknown ones have no effect.
+    /// Creates options from these bits; unknown bits have no effect.
     public init(rawValue: UInt) { self.rawValue = rawValue }
 
-    /// Suspended observers get it at once too, whatever their suspension behavior, and before it all that waits for them
-    /// (CF-P5, CF-S7).
+    /// Suspended observers get the notification at once too, whatever their suspension behavior. Everything that waits
+    /// for them is delivered first (CF-P5, CF-S7).
     public static let deliverImmediately = PostingOptions(rawValue: 1 << 0)
 
-    /// To the observers of all login sessions (CF-P7). A center on the system bus reaches all of them anyway. One on another bus reaches
-    /// those of its own session; ``UnthrownFailures`` tells the process once that no other session hears it (CF-B8).
+    /// The notification is for the observers of all login sessions (CF-P7). A center on the system bus reaches all of
+    /// them with or without this option. A center on another bus reaches the observers of its own session;
+    /// ``UnthrownFailures`` reports once per process that no other session gets the post (CF-B8).
     public static let postToAllSessions = PostingOptions(rawValue: 1 << 1)
 }
 
-/// Notifications with an object and a payload, between all processes of a bus.
+/// A center for notifications with an object and a payload, between all processes of a bus.
 ///
-/// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any (CF-M1);
-/// objects are compared as text, byte by byte. The poster's own process receives too, through the bus, never inside the call
-/// (CF-P10). Posts of one process arrive in their order; between posters there is no order (CF-D4, CF-D5). The center bounds what
-/// waits for a slow observer, and counts what it drops. After a restart of the bus observers are in place again; posts made
-/// meanwhile are lost.
+/// A post (name, object) reaches an observer whose name is that name or any, and whose object is that object or any
+/// (CF-M1). Objects are compared as text, byte by byte. The poster's own process receives the post too, through the bus
+/// and never within the post (CF-P10). Posts of one process arrive in order; posts of different processes have no order
+/// (CF-D4, CF-D5). The center limits the backlog of a slow observer, and counts dropped notifications. After a restart
+/// of the bus observers are in place again; posts made during the outage are lost.
 ///
 /// All functions may be called from any thread, handlers included.
 public final class DistributedNotifyCenter: Sendable {
@@ -51,27 +52,32 @@ public final class DistributedNotifyCenter: Sendable {
 
     private let center: BusCenter
 
-    /// A center on this bus. It connects with its first use, and shares the connection with the process's other centers.
+    /// Creates a center on this bus. It connects on first use, and shares the connection with the process's other
+    /// centers.
     public init(bus: Bus = .fromEnvironment) {
         center = BusCenter(.distributed, .bus(bus))
     }
 
-    /// A center on a connection that is open already.
+    /// Creates a center on an open connection.
     public init(connection: DBusConnection) {
         center = BusCenter(.distributed, .connection(connection))
     }
 
-    /// Posts a notification. On return the kernel has it. If the process also observes, and then ends by `exit` or by returning from `main`, the end
-    /// waits 2 s at most for the bus; `flush(timeout:)` gives certainty, for other ends too. Nobody reports who receives it (CF-P11).
+    /// Posts a notification. On return the kernel has it. If the process also observes, and then exits by `exit` or by
+    /// returning from `main`, the exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has
+    /// read the post, however the process ends. No report tells who receives the post (CF-P11).
     ///
     /// - Parameters:
-    ///   - name: what happened.
-    ///   - object: what it is about; without one, only observers of any object receive it (CF-P2).
-    ///   - userInfo: nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and none as none (CF-U6).
-    ///   - options: whether suspended observers get it at once, and how far it reaches.
-    /// - Throws: ``DBusError/Code/tooLarge`` for a notification of over 1 MiB as <doc:WireProtocol> counts it (CF-U9) and
-    ///   ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep, both before anything is sent; other codes where the
-    ///   bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that goes on may still deliver the post.
+    /// - name: the name of the event.
+    /// - object: the object that the notification is about; with `nil`, only observers of any object receive it
+    ///   (CF-P2).
+    /// - userInfo: the content, nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and
+    ///   `nil` as `nil` (CF-U6).
+    /// - options: whether suspended observers get it at once, and which sessions it reaches.
+    /// - Throws: ``DBusError/Code/tooLarge`` for a notification of over 1 MiB as <doc:WireProtocol> counts it (CF-U9)
+    ///   and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep, both before anything is sent;
+    ///   other codes if the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that
+    ///   resumes may still deliver the post.
     public func post(
         _ name: NotificationName,
         object: String? = nil,
@@ -81,24 +87,25 @@ public final class DistributedNotifyCenter: Sendable {
         try center.post(name, object: object, userInfo: userInfo, options: options)
     }
 
-    /// Waits until the bus has read everything that this process sent by this connection before, posts of other centers on it included. Blocks the
-    /// calling thread.
+    /// Waits until the bus has read everything that this process sent earlier on this connection, including the posts
+    /// of other centers. Blocks the calling thread.
     ///
-    /// An end of the process by `exit` or by returning from `main` waits for the bus too, but 2 s at most: a bus that has not read a post by
-    /// then may lose it. An end by `_exit` or by a signal does not wait. A flush before the end makes sure that no post is lost.
+    /// When the process exits by `exit` or by returning from `main`, the exit waits for the bus too, but at most 2 s: a
+    /// post that the bus has not read by then may be lost. `_exit` and signals do not wait. A flush before the process
+    /// ends makes sure that no post is lost.
     ///
-    /// - Throws: ``DBusError/Code/timedOut`` after `timeout` with a bus that does not read; ``DBusError/Code/noBus`` and
-    ///   ``DBusError/Code/disconnected`` where there is none.
+    /// - Throws: ``DBusError/Code/timedOut`` if the bus does not read within `timeout`; ``DBusError/Code/noBus`` and
+    ///   ``DBusError/Code/disconnected`` if there is no bus.
     public func flush(timeout: Duration = .seconds(25)) throws(DBusError) { try center.flush(timeout: timeout) }
 
-    /// As the blocking form, without holding a thread.
+    /// Waits like the blocking form, without holding a thread.
     ///
-    /// - Throws: as the blocking form, and ``DBusError/Code/cancelled`` when the task is.
+    /// - Throws: the errors of the blocking form, and ``DBusError/Code/cancelled`` when the task is cancelled.
     public func flush(timeout: Duration = .seconds(25)) async throws(DBusError) {
         try await center.flush(timeout: timeout)
     }
 
-    /// Observes as ``BusCenter/keepObserving(_:object:_:known:)`` does, for Apple's spellings, whose functions cannot throw.
+    /// Observes like ``BusCenter/keepObserving(_:object:_:known:)``, for Apple's functions, which cannot throw.
     package func keepObserving(
         _ name: NotificationName?,
         object: String?,
@@ -111,17 +118,18 @@ public final class DistributedNotifyCenter: Sendable {
         try center.keepObserving(name, object: object, registration, known: known)
     }
 
-    /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on return:
-    /// what any process posts from then on is seen (CF-A11). Blocks the calling thread until the bus has answered, 25 seconds at most.
+    /// Calls `handler` for each matching post until the returned observation ends. The registration is in force on
+    /// return: the handler gets what any process posts from then on (CF-A11). Blocks the calling thread until the bus
+    /// has responded, for at most 25 seconds.
     ///
     /// - Parameters:
-    ///   - name: the name; `nil` for any. An observer of any name has the bus send everything that anybody posts.
-    ///   - object: the object; `nil` for any.
-    ///   - delivery: where the handler runs.
-    ///   - buffering: how much waits while the handler is busy or the center suspended.
-    ///   - suspensionBehavior: what waits while the center is suspended.
-    ///   - handler: is called for one notification at a time.
-    /// - Throws: as the blocking `observe` of ``DarwinNotifyCenter``; nothing is registered then.
+    /// - name: the name; `nil` for any. With an observer of any name, the bus sends every post of every process.
+    /// - object: the object; `nil` for any.
+    /// - delivery: the place where the handler runs.
+    /// - buffering: how many notifications wait while the handler is busy or the center is suspended.
+    /// - suspensionBehavior: how notifications are treated while the center is suspended.
+    /// - handler: called for one notification at a time.
+    /// - Throws: the errors of the blocking `observe` of ``DarwinNotifyCenter``. After an error nothing is registered.
     public func observe(
         _ name: NotificationName?,
         object: String? = nil,
@@ -133,10 +141,11 @@ public final class DistributedNotifyCenter: Sendable {
         try center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
-    /// As the blocking form, without holding a thread: many registrations at once travel together. It
-    /// waits 30 seconds at most, but for the two cases that <doc:Outages> names, and a task that is cancelled waits all the same.
+    /// Observes like the blocking form, without holding a thread: many concurrent registrations share round trips. It
+    /// waits at most 30 seconds, except in the two cases that <doc:Outages> names. Cancelling the task does not shorten
+    /// the wait.
     ///
-    /// - Throws: as the blocking form.
+    /// - Throws: the errors of the blocking form.
     public func observe(
         _ name: NotificationName?,
         object: String? = nil,
@@ -148,10 +157,10 @@ public final class DistributedNotifyCenter: Sendable {
         try await center.observe(name, object: object, registration(delivery, buffering, suspensionBehavior, handler))
     }
 
-    /// The matching posts as a sequence, registered when this returns. The loop ends when its task is
+    /// Returns the matching posts as a sequence. The registration is in force on return. The loop ends when its task is
     /// cancelled, or by ``NotificationSequence/cancel()``.
     ///
-    /// - Throws: ``DBusError`` where the bus cannot be reached or refuses the registration.
+    /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the registration.
     public func notifications(
         named name: NotificationName?,
         object: String? = nil,
@@ -163,8 +172,9 @@ public final class DistributedNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
-    /// As the asynchronous form, but blocks for one answer of the bus, for Foundation's spelling, which is not asynchronous. It has a name
-    /// of its own, because at the top level of a program the compiler would choose it over the other.
+    /// Returns the same sequence as the asynchronous form, but blocks for one response of the bus: Foundation's
+    /// function is not asynchronous. The name differs because at the top level of a program the compiler would prefer
+    /// this function.
     package func blockingNotifications(
         named name: NotificationName?,
         object: String? = nil,
@@ -176,10 +186,10 @@ public final class DistributedNotifyCenter: Sendable {
         return NotificationSequence(inlet, observation) { DistributedNotification($0) }
     }
 
-    /// The same for Foundation's spelling that cannot throw: as ``BusCenter/keepObserving(_:object:_:known:)``, it keeps the observer where the bus
-    /// is not there.
+    /// Observes for Foundation's function that cannot throw. Like ``BusCenter/keepObserving(_:object:_:known:)``, it
+    /// keeps the observer if there is no bus.
     ///
-    /// - Parameter known: is called with the sequence, before anything is thrown.
+    /// - Parameter known: called with the sequence, before any error is thrown.
     package func keepNotifications(
         named name: NotificationName?,
         object: String?,
@@ -191,13 +201,14 @@ public final class DistributedNotifyCenter: Sendable {
         }
     }
 
-    /// Whether notifications for this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). False at
-    /// first, and nothing but this sets it (CF-S2). Setting what it is already changes nothing (CF-S9).
+    /// Whether deliveries to this center's observers wait, as each observer's ``SuspensionBehavior`` says (CF-S1). It
+    /// is initially false, and only this setter changes it (CF-S2). Setting the current value has no effect (CF-S9).
     ///
-    /// When it is set to true no call begins any more, except of a handler whose thread has taken its notification already; what was
-    /// on its way to an observer's queue waits too. When it is set to false, all that waits is delivered where each observer wants
-    /// it, in the order of arrival, and then normal delivery goes on (CF-S8); the setter does not wait for that. Setting it to true
-    /// from within such a delivery leaves the rest waiting (CF-S14). On a connection that was closed nothing is delivered any more.
+    /// After it is set to true no further call begins, except of a handler whose thread has already taken its
+    /// notification. Notifications that were queued for an observer wait too. When it is set to false, everything that
+    /// waits is delivered as each observer asked, in the order of arrival, and then normal delivery resumes (CF-S8).
+    /// The setter does not wait for that. If a handler sets it to true during such a delivery, the rest keeps waiting
+    /// (CF-S14). On a closed connection nothing more is delivered.
     public var isSuspended: Bool {
         get { center.isSuspended }
         set { center.isSuspended = newValue }

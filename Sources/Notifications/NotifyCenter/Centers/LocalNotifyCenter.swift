@@ -5,34 +5,35 @@ import Synchronization
 public struct LocalNotification {
     /// The posted name, also for observers of any name (CF-D6).
     public let name: NotificationName
-    /// What it is about: the very object that was posted.
+    /// The object that was posted, by reference.
     public let object: AnyObject?
-    /// What it says: the very values that were posted, uncopied (CF-U3).
+    /// The values that were posted, uncopied (CF-U3).
     public let userInfo: [AnyHashable: Any]?
 }
 
-/// Notifications within this process, delivered on the poster's thread before `post` returns (CF-D1).
+/// A center for notifications within this process, delivered on the poster's thread before `post` returns (CF-D1).
 ///
-/// Observers are called in the order of their registration (CF-D3). Who receives a post is settled when it begins: an observer
-/// added by a handler is not called for it (CF-C1); one removed by a handler before its turn is not called either (CF-C3).
-/// A post from within a handler is delivered before the outer one goes on (CF-C4). No lock is held during calls.
+/// Observers are called in the order of their registration (CF-D3). The receivers of a post are fixed when it begins:
+/// an observer that a handler adds is not called for it (CF-C1). An observer that a handler removes before its turn is
+/// not called either (CF-C3). A post from within a handler is delivered before the outer one continues (CF-C4). No lock
+/// is held during calls.
 ///
 /// All functions may be called from any thread, handlers and deinitialisers included.
 public final class LocalNotifyCenter: Sendable {
-    /// The process's center.
+    /// The process's shared center.
     public static let `default` = LocalNotifyCenter()
 
     private let center = SynchronousCenter<ObjectIdentifier, LocalNotification>()
 
-    /// A center of its own, apart from ``default``.
+    /// Creates a center that is separate from ``default``.
     public init() {}
 
     /// Calls the observers of `name` and `object`, one after the other, on this thread.
     ///
     /// - Parameters:
-    ///   - name: what happened.
-    ///   - object: compared by identity (CF-M5); without one, only observers of any object receive the post (CF-P2).
-    ///   - userInfo: handed on as it is.
+    /// - name: the name of the event.
+    /// - object: compared by identity (CF-M5); with `nil`, only observers of any object receive the post (CF-P2).
+    /// - userInfo: handed on unchanged.
     public func post(_ name: NotificationName, object: AnyObject? = nil, userInfo: [AnyHashable: Any]? = nil) {
         let notification = LocalNotification(name: name, object: object, userInfo: userInfo)
         center.post(notification, name: name, object: object.map(ObjectIdentifier.init))
@@ -42,9 +43,9 @@ public final class LocalNotifyCenter: Sendable {
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any.
-    ///   - object: the object, by identity; `nil` for any. It is not retained (CF-P3): end the observation before the object
-    ///     ends, or another at its address takes its place.
-    ///   - handler: is called on the poster's thread.
+    /// - object: the object, by identity; `nil` for any. It is not retained (CF-P3). End the observation before the
+    ///   object is freed: another object may then get its address.
+    /// - handler: called on the poster's thread.
     public func observe(
         _ name: NotificationName?,
         object: AnyObject? = nil,
@@ -54,14 +55,15 @@ public final class LocalNotifyCenter: Sendable {
     }
 }
 
-/// Delivery within the process, on the poster's thread: what ``LocalNotifyCenter`` and the local ``CallbackCenter`` share.
+/// Delivery within the process, on the poster's thread. ``LocalNotifyCenter`` and the local ``CallbackCenter`` share
+/// it.
 final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendable {
     typealias Handler = @Sendable (Notification) -> Void
 
     private final class Observer: Sendable {
         private struct State {
-            /// `nil` once the observation has ended. Otherwise nothing here would ever be freed: the observation keeps this observer,
-            /// for its counts, and the handler may hold whoever holds the observation.
+            /// `nil` once the observation has ended. This breaks a reference cycle: the observation keeps this observer
+            /// for its counts, and the handler may hold the observation's owner.
             var handler: Handler?
             var delivered: UInt64 = 0
         }
@@ -72,7 +74,8 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
 
         var counts: DeliveryCounts { DeliveryCounts(delivered: state.withLock { $0.delivered }) }
 
-        /// Frees the handler outside the lock: it may hold the last reference to something that posts in its deinit.
+        /// Ends calls of the handler. The handler is freed outside the lock: it may hold the last reference to an
+        /// object that posts in its deinit.
         func cancel() {
             let handler = state.withLock { state -> Handler? in
                 defer { state.handler = nil }
@@ -92,8 +95,8 @@ final class SynchronousCenter<Object: Hashable & Sendable, Notification>: Sendab
 
     private let registry = Locked(ObserverRegistry<Object, Observer>())
 
-    /// Calls the observers one after the other. Who they are is settled at the start (CF-C1); one that was removed meanwhile is not
-    /// called (CF-C3).
+    /// Calls the observers one after the other. The receivers are fixed at the start (CF-C1). An observer that is
+    /// removed before its turn is not called (CF-C3).
     func post(_ notification: Notification, name: NotificationName, object: Object?) {
         let receivers = registry.withLock { $0.receivers(name: name, object: object) }
         for case let receiver? in receivers { receiver.call(notification) }

@@ -1,11 +1,12 @@
 import DBusTransport
 import Synchronization
 
-/// Notifications as they arrive. For one loop at a time; a second one on the same sequence shares the elements with the first.
+/// A sequence of notifications as they arrive. It is for one loop at a time: two loops on the same sequence share its
+/// elements.
 ///
-/// Notifications that the loop has not taken wait, within the bounds of the sequence's ``Buffering``; while the center is suspended, they wait
-/// too. The end of a loop leaves the observer in place, also if the loop's task is cancelled: another loop may follow.
-/// The observer is removed with the last copy and iterator, or by ``cancel()``.
+/// Notifications that the loop has not taken wait, within the limits of the sequence's ``Buffering``. They also wait
+/// while the center is suspended. The observer stays when a loop ends, also if the loop's task is cancelled: another
+/// loop may follow. The observer is removed with the last copy and iterator, or by ``cancel()``.
 public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     private let inlet: NotificationInlet
     private let observation: NotificationObservation
@@ -21,7 +22,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         self.convert = convert
     }
 
-    /// How many notifications the loop took, and how many were dropped or merged.
+    /// The number of notifications that the loop took, and of those that were dropped or merged.
     public var counts: DeliveryCounts { observation.counts }
 
     /// Removes the observer, and drops the notifications that wait. A loop over the sequence ends.
@@ -30,7 +31,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         inlet.end()
     }
 
-    /// An iterator; it keeps the observer in place.
+    /// Creates an iterator, which keeps the observer in place.
     public func makeAsyncIterator() -> Iterator {
         let waiter = inlet.wait()
         return Iterator(
@@ -42,7 +43,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         )
     }
 
-    /// Waits for one notification after the other.
+    /// An iterator that waits for one notification after the other.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate var wakes: AsyncStream<Void>.Iterator
         fileprivate let waiter: NotificationInlet.Waiter
@@ -50,10 +51,10 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         fileprivate let observation: NotificationObservation
         fileprivate let convert: @Sendable (WireNotification) -> Element
 
-        /// The next notification; `nil` after ``NotificationSequence/cancel()``, or when the task is cancelled.
+        /// Returns the next notification; `nil` after ``NotificationSequence/cancel()``, or when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> Element? {
             while true {
-                // A cancelled task that need not wait would never hear of it.
+                // If an element is always ready, the loop below never awaits and would not notice the cancellation.
                 if Task.isCancelled { return nil }
                 if let notification = inlet.take() { return convert(notification) }
                 guard await wakes.next(isolation: isolation) != nil else { return nil }
@@ -62,8 +63,8 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 }
 
-/// Where a sequence takes its notifications from: they wait in a registration, under the rules of all others. Each
-/// iterator has a stream that holds at most one wake-up, which tells that there are some. A stream ends with the task
+/// The source of a sequence's notifications. They wait in a registration, under the same rules as others. Each iterator
+/// has a stream that holds at most one wake-up, which says that notifications are ready. A stream ends with the task
 /// that waits for it.
 struct NotificationInlet: Sendable {
     /// The wake-ups of one iterator.
@@ -91,13 +92,12 @@ struct NotificationInlet: Sendable {
 
     func wait() -> Waiter { Waiter(waiters) }
 
-    /// The next notification that may be delivered.
     func take() -> WireNotification? { registration.takeNext() }
 
     func end() { waiters.end() }
 }
 
-/// The iterators that may wait.
+/// The iterators of an inlet.
 private final class Waiters: Sendable {
     private struct State {
         var continuations: [UInt64: AsyncStream<Void>.Continuation] = [:]
@@ -124,7 +124,7 @@ private final class Waiters: Sendable {
         withExtendedLifetime(removed) {}
     }
 
-    /// All of them: each takes what the others have left.
+    /// Wakes all iterators: each takes what the others have not taken.
     func wake() {
         for continuation in state.withLock({ Array($0.continuations.values) }) { continuation.yield() }
     }

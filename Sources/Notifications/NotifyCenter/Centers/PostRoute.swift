@@ -4,42 +4,42 @@ import Glibc
 import NotifydProtocol
 import Synchronization
 
-/// How the posts of other processes reach a connection: from the bus, or from notifyd, if a sandbox's proxy filters
+/// The way that posts of other processes reach a connection: from the bus, or from notifyd if a sandbox's proxy filters
 /// the bus (<doc:Sandboxes>).
 ///
 /// Such a proxy lets a broadcast through if its sender owns a bus name that the sandbox may talk to. Most posters own
-/// none. The first registration of a connection therefore asks the bus which process the connection belongs to. If that
-/// is another process, it sends a broadcast from one new connection to another, and knows by its arrival whether the bus
-/// is filtered. notifyd then relays what is registered.
+/// none. The first registration of a connection therefore asks the bus which process owns the connection. If that is
+/// another process, it sends a broadcast from one new connection to another. If the broadcast does not arrive, the bus
+/// is filtered, and notifyd relays the registered interfaces.
 final class PostRoute: Sendable {
     private struct State {
         /// `nil` before the first registration that found a bus.
         var isFiltered: Bool?
-        /// How many uses each registered interface has.
+        /// The number of uses of each registered interface.
         var uses: [String: Int] = [:]
         /// notifyd's connection, while it relays.
         var relay: String?
-        /// How often notifyd or the bus has gone or come: what was asked before is out of date afterwards.
+        /// The number of times that notifyd or the bus has gone or come. Earlier responses are then out of date.
         var changes = 0
-        /// Keeps this informed of the bus.
+        /// Observes the connection to the bus.
         var events: Observation?
-        /// Whether a thread registers everything anew, and whether it has to begin again afterwards.
+        /// Whether a thread is registering everything anew, and whether it must start over afterwards.
         var isRestoring = false
         var isRestorationWanted = false
-        /// Until the next attempt, if notifyd has no room for one.
+        /// The pause before the next attempt, if notifyd is over its limits.
         var pause = PostRoute.shortestPause
-        /// Keeps this informed of notifyd.
+        /// Observes notifyd.
         var owners: (signals: Observation, lease: MatchRuleLease)?
     }
 
     private weak let connection: DBusConnection?
     private let bus: Bus
     private let state = Locked(State())
-    /// Of the state, for the reading thread, which asks for each message.
+    /// Mirrors `state.isFiltered == true` for the reading thread, which checks it for each message.
     private let mayRelay = Atomic(false)
-    /// Finds out whether the bus is filtered, once for all tasks that register at the same time.
+    /// The task that finds out whether the bus is filtered. Tasks that register at the same time share it.
     private let finding = Locked<Task<Result<Bool, DBusError>, Never>?>(nil)
-    /// The same for threads, of which one asks and the others wait.
+    /// Serves the same purpose for threads: one asks, and the others wait.
     private let turn = DispatchSemaphore(value: 1)
 
     private init(_ connection: DBusConnection) {
@@ -56,11 +56,11 @@ final class PostRoute: Sendable {
 
     private static let routes = Locked<[ObjectIdentifier: Entry]>([:])
 
-    /// The route of a connection, which all its centers share.
+    /// Returns the route of a connection, which all its centers share.
     static func of(_ connection: DBusConnection) -> PostRoute {
         let identity = ObjectIdentifier(connection)
         return routes.withLock { routes in
-            // A later connection may have the address of one that is gone.
+            // A new connection may get the address of a freed one.
             if let entry = routes[identity], entry.connection === connection, let route = entry.route { return route }
             routes = routes.filter { $0.value.route != nil }
             let route = PostRoute(connection)
@@ -71,8 +71,8 @@ final class PostRoute: Sendable {
 
     // MARK: Registering
 
-    /// Has the posts on an interface sent to the connection. They are on return; but a handler on the reading thread does not
-    /// wait for bus and notifyd, and ``UnthrownFailures`` tells if they refuse.
+    /// Has the posts on an interface sent to the connection. The registration is in force on return. In a handler on
+    /// the reading thread this does not wait for bus and notifyd; ``UnthrownFailures`` reports a refusal.
     func lease(
         _ rule: MatchRule,
         on interface: String,
@@ -94,7 +94,7 @@ final class PostRoute: Sendable {
         _ connection: DBusConnection
     ) throws(DBusError) -> PostLease {
         let lease = try connection.addMatchInOrder(rule, fallback: .allPosts) { error in
-            // The restoration asks for the rule again, and tells of a refusal.
+            // After a disconnection, the restoration requests the rule again and reports a refusal.
             if error.code != .disconnected { UnthrownFailures.report(error, in: "observing in a handler") }
         }
         guard state.withLock({ $0.isFiltered != false }) else { return PostLease(lease) }
@@ -104,10 +104,10 @@ final class PostRoute: Sendable {
         return PostLease(lease, use)
     }
 
-    /// As the blocking form, without holding a thread.
+    /// Leases like the blocking form, without holding a thread.
     ///
-    /// - Parameter isNamed: whether only posts count whose sender owns a bus name that a sandbox may talk to. They
-    ///   pass the proxy.
+    /// - Parameter isNamed: whether only posts count whose sender owns a bus name that a sandbox may talk to. They pass
+    ///   the proxy.
     func lease(
         _ rule: MatchRule,
         on interface: String,
@@ -130,7 +130,7 @@ final class PostRoute: Sendable {
         return PostLease(lease, use)
     }
 
-    /// Keeps a registration until its lease ends, whatever the bus and notifyd say of it now.
+    /// Keeps a registration until its lease ends, even if the bus or notifyd is missing or refuses now.
     func keep(
         _ rule: MatchRule,
         on interface: String,
@@ -145,7 +145,7 @@ final class PostRoute: Sendable {
         return PostLease(lease, use)
     }
 
-    /// A registered interface; its end tells notifyd.
+    /// One use of a registered interface. The end of the last use tells notifyd.
     final class Use: Sendable {
         private let interface: String
         private let route: PostRoute
@@ -161,9 +161,9 @@ final class PostRoute: Sendable {
     }
 
     private func end(_ interface: String) {
-        // In a forked child another thread of the parent's may have held the lock.
+        // In a forked child, another thread of the parent may have held the lock at the fork.
         if ForkedChild.isCurrent { return }
-        // Taken before the lock: this may be its last owner, and its end calls handlers.
+        // Taken before the lock: this may be the last reference, and the connection's deinit calls handlers.
         let connection = connection
         defer { withExtendedLifetime(connection) {} }
         state.withLock { state in
@@ -176,17 +176,18 @@ final class PostRoute: Sendable {
                     options: [.noAutoStart, .noReply]
                 )
             else { return }
-            // With the lock held, so that a new use of the interface comes after it.
+            // Under the lock, so that a new use of the interface is sent after this.
             try? connection.queue(call)
         }
     }
 
     // MARK: Whether the bus is filtered
 
-    /// Whether it is, and notifyd does not relay.
+    /// Whether the bus is filtered and notifyd does not relay.
     var isFilteredInVain: Bool { state.withLock { $0.isFiltered == true && $0.relay == nil } }
 
-    /// Throws the remedy if a proxy filters the bus and lets nothing through to notifyd: its own posts do not arrive either.
+    /// Throws the remedy if a proxy filters the bus and does not let calls through to notifyd: then notifyd's own posts
+    /// do not arrive either.
     func checkNotifyd(_ connection: DBusConnection, by deadline: ContinuousClock.Instant) throws(DBusError) {
         guard try isFiltered(connection, by: deadline) else { return }
         do throws(DBusError) {
@@ -231,7 +232,7 @@ final class PostRoute: Sendable {
             if let finding { return finding }
             let task = Task {
                 await withCheckedContinuation { continuation in
-                    // Not a thread that tasks share: it waits for the bus.
+                    // On a queue, because it blocks for the bus and must not hold a thread of the task pool.
                     DispatchQueue(label: "org.notifycenter.route").async {
                         continuation.resume(
                             returning: Result { () throws(DBusError) in
@@ -248,7 +249,7 @@ final class PostRoute: Sendable {
         return try await task.value.get()
     }
 
-    /// Whether the bus says that the connection is this process's, with no other process in between.
+    /// Whether the bus reports this process as the owner of the connection, so that there is no proxy in between.
     private func isOwn(_ connection: DBusConnection, by deadline: ContinuousClock.Instant) throws(DBusError) -> Bool {
         if connection.uniqueName == nil { try connection.flush(timeout: deadline - .now) }
         guard access("/.flatpak-info", F_OK) != 0, let name = connection.uniqueName else { return false }
@@ -257,20 +258,20 @@ final class PostRoute: Sendable {
             let process = try connection.callAndWait(taking: question, timeout: deadline - .now).first?.unsignedValue
             return process == UInt64(getpid())
         } catch {
-            // A bus by way of a network knows no processes.
+            // A bus over a network knows no processes.
             guard error.code == .refused else { throw error }
             return false
         }
     }
 
-    /// Whether a broadcast of one new connection does not arrive at another that asks for it.
+    /// Whether a broadcast from one new connection fails to arrive at another that subscribes to it.
     private func dropsBroadcasts(by deadline: ContinuousClock.Instant) throws(DBusError) -> Bool {
         let interface = "org.notifycenter.Probe1"
         let (sender, receiver): (DBusConnection, DBusConnection)
         do throws(DBusError) {
             (sender, receiver) = (try DBusConnection.open(bus), try DBusConnection.open(bus))
         } catch  where error.code == .noBus {
-            // It was there a moment ago: a registration is kept in an outage.
+            // The bus was there a moment ago. The code says so because a registration is kept in an outage.
             throw DBusError(
                 .disconnected,
                 message: error.message,
@@ -287,7 +288,7 @@ final class PostRoute: Sendable {
             timeout: deadline - .now
         )
         try sender.send(.signal(path: "\(WireNotification.path)", interface: interface, member: "Probe"))
-        // The bus has it, and then the receiver has all that the bus has sent before its answer.
+        // First the bus has read the probe. Then the receiver has everything that the bus sent before its response.
         try sender.flush(timeout: deadline - .now)
         try receiver.flush(timeout: deadline - .now)
         withExtendedLifetime((token, lease)) {}
@@ -320,13 +321,14 @@ final class PostRoute: Sendable {
 
     private var changes: Int { state.withLock { $0.changes } }
 
-    /// Not if another notifyd has come since the question: its restoration asks again.
+    /// Notes the owner of notifyd's name as the relay, unless notifyd or the bus has changed since the request: the
+    /// restoration asks again.
     private func relays(_ owner: [DBusValue], asOf changes: Int) {
         if let relay = owner.first?.stringValue { connection?.expectSignals(from: relay) }
         state.withLock { if $0.changes == changes { $0.relay = owner.first?.stringValue } }
     }
 
-    /// notifyd, or the bus, has gone or come.
+    /// Notes that notifyd or the bus has gone or come.
     private func noteChange() {
         state.withLock { state in
             state.relay = nil
@@ -334,7 +336,7 @@ final class PostRoute: Sendable {
         }
     }
 
-    /// The error of a call to notifyd, with the remedy if the bus, or the proxy in its place, says that there is none.
+    /// Returns the error of a call to notifyd, with the remedy if the bus, or the proxy, says that there is no notifyd.
     private func explained(_ error: DBusError) -> DBusError {
         guard NotifydProtocol.isAbsent(error) else { return error }
         let name = NotifydProtocol.busName
@@ -349,7 +351,7 @@ final class PostRoute: Sendable {
         )
     }
 
-    /// Notices when the bus comes back.
+    /// Observes losses and restorations of the connection to the bus.
     private func watchBus(_ connection: DBusConnection) {
         guard state.withLock({ $0.events == nil }) else { return }
         let events = try? connection.onEvent { [weak self] event in
@@ -361,7 +363,7 @@ final class PostRoute: Sendable {
         state.withLock { $0.events = events }
     }
 
-    /// Notices when notifyd comes and goes.
+    /// Observes when notifyd comes and goes.
     private func watchNotifyd(_ connection: DBusConnection) {
         guard state.withLock({ $0.owners == nil }) else { return }
         let signals = connection.onSignal { [weak self] in self?.receive($0) }
@@ -374,11 +376,12 @@ final class PostRoute: Sendable {
             arguments.count == 3, arguments[0].stringValue == NotifydProtocol.busName
         else { return }
         noteChange()
-        // Also when it goes: the call starts it again.
+        // Also when notifyd goes: the call starts it again.
         restore()
     }
 
-    /// Has notifyd relay everything that is registered, on a thread of its own: one at a time, however often this is called.
+    /// Has notifyd relay everything that is registered, on a background queue. Only one restoration runs at a time,
+    /// however often this is called.
     private func restore() {
         let isBeginning = state.withLock { state in
             defer { state.isRestoring = true }
@@ -399,7 +402,7 @@ final class PostRoute: Sendable {
         }
     }
 
-    /// How many interfaces are registered with one call: notifyd takes 256 KiB of a call.
+    /// The number of interfaces in one call: notifyd accepts 256 KiB per call.
     private static let interfacesOfCall = 500
 
     private func restoreOnce() {
@@ -414,13 +417,13 @@ final class PostRoute: Sendable {
                 do throws(DBusError) {
                     try relay(some, connection, by: .now + Self.patience)
                 } catch  where error.code == .refused && !NotifydProtocol.isAbsent(error) {
-                    // One that notifyd refuses does not keep the others away.
+                    // An interface that notifyd refuses does not block the others.
                     for interface in some { try relayAlone(interface, connection) }
                 }
             }
             state.withLock { $0.pause = Self.shortestPause }
         } catch {
-            // The next restoration, or the next notifyd, is asked again.
+            // The next restoration of the connection, or the next notifyd, triggers another attempt.
             guard error.code != .disconnected, error.code != .closed, error.code != .noBus else { return }
             let isFirst = state.withLock { $0.pause == Self.shortestPause }
             if isFirst { UnthrownFailures.report(error, in: "registering anew with notifyd") }
@@ -428,7 +431,8 @@ final class PostRoute: Sendable {
         }
     }
 
-    /// Whether the same request may succeed a moment later: other processes of the user take notifyd's time and room, too.
+    /// Whether the same request may succeed a moment later: other processes of the user use notifyd's time and quota
+    /// too.
     private static func mayPass(_ error: DBusError) -> Bool {
         error.code == .timedOut || NotifydProtocol.refusal(error) == .limitsExceeded
     }
@@ -460,7 +464,7 @@ final class PostRoute: Sendable {
     // MARK: Receiving, on the reading thread
 
     /// Whether a post from the bus counts. If notifyd relays the name, it counts only from notifyd and from this
-    /// connection: a poster whose bus name passes the proxy would otherwise be heard twice.
+    /// connection: otherwise a post whose sender passes the proxy would be received twice.
     func takes(_ message: borrowing DBusMessage) -> Bool {
         guard mayRelay.load(ordering: .acquiring), let interface = message.interface else { return true }
         let (relay, isRegistered) = state.withLock { state in
@@ -471,7 +475,7 @@ final class PostRoute: Sendable {
         return sender == relay || sender == connection?.uniqueName
     }
 
-    /// The poster of a relayed post; `nil` for any other message.
+    /// Returns the poster of a relayed post; `nil` for any other message.
     func poster(ofRelayed message: borrowing DBusMessage) -> String? {
         guard mayRelay.load(ordering: .acquiring), let relay = state.withLock({ $0.relay }),
             message.sender == relay, let path = message.path
@@ -480,7 +484,7 @@ final class PostRoute: Sendable {
     }
 }
 
-/// Keeps the posts of a name, or of all names, coming.
+/// Keeps the posts of one name, or of all names, coming.
 package final class PostLease: Sendable {
     private let rule: MatchRuleLease
     private let use: PostRoute.Use?

@@ -1,38 +1,40 @@
 public import Dispatch
 
-// The choices of a program for an observer (where the handler runs, how much waits for it), and the counts of its notifications.
+// The choices of a program for an observer (where the handler runs, how much waits for it), and the counts of its
+// notifications.
 
-/// Where an observer's handler runs.
+/// The place where an observer's handler runs.
 ///
-/// Each handler is called for one notification at a time, in the order of arrival. The center hands notifications over in the order
-/// of registration, so observers that share a serial queue are called in that order, post by post (CF-D3).
+/// Each handler is called for one notification at a time, in the order of arrival. The center hands notifications over
+/// in the order of registration. Observers that share a serial queue are therefore called in that order, post by post
+/// (CF-D3).
 public struct Delivery: Sendable {
     enum Kind: Sendable {
         case background
         case immediate
         case executor(any TaskExecutor)
-        /// The function is given one job for each delivery. Each must run, one after the other and in order.
+        /// The function gets one job for each delivery. It must run the jobs one after the other and in order.
         case scheduled(@Sendable (@escaping @Sendable () -> Void) -> Void)
     }
 
     let kind: Kind
 
-    /// On a thread of the system's choice. A slow handler delays itself alone, while fewer than 255 are busy in the
+    /// On a thread of the system's choice. A slow handler delays only itself, as long as fewer than 255 are busy in the
     /// process. The default.
     public static let background = Delivery(kind: .background)
 
-    /// On the thread that reads the bus, without a queue in between: the fastest, for handlers that return at once. A slow
-    /// one delays all others of the process. Such a handler may post and register; a function that waits for the bus throws
-    /// ``DBusError/Code/wouldDeadlock`` there (CF-D9).
+    /// On the thread that reads the bus, without a queue in between: the fastest delivery, for handlers that return at
+    /// once. A slow handler delays all others of the process. Such a handler may post and register. A function that
+    /// waits for the bus throws ``DBusError/Code/wouldDeadlock`` there (CF-D9).
     public static let immediate = Delivery(kind: .immediate)
 
     /// On the main queue, which runs in `dispatchMain()`, in a running main run loop, and in a program with an `async` main.
     public static let main = queue(.main)
 
-    /// On a serial queue. On a concurrent one, calls may overlap and pass each other.
+    /// On a serial queue. On a concurrent queue, calls may overlap and overtake each other.
     public static func queue(_ queue: DispatchQueue) -> Delivery { scheduled { queue.async(execute: $0) } }
 
-    /// By this function, which is given one job for each delivery. It must run each, one after the other and in order.
+    /// By this function, which gets one job for each delivery. It must run the jobs one after the other and in order.
     package static func scheduled(_ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) -> Delivery
     {
         Delivery(kind: .scheduled(schedule))
@@ -44,11 +46,11 @@ public struct Delivery: Sendable {
 
 // MARK: - How much waits
 
-/// How many notifications wait for an observer that is slower than the posts, and which are dropped. The process goes on reading from the
-/// bus meanwhile (architecture, D4), and ``DeliveryCounts/dropped`` counts the dropped ones.
+/// How many notifications wait for an observer that is slower than the posts, and which are dropped. The process keeps
+/// reading from the bus (architecture, D4), and ``DeliveryCounts/dropped`` counts the dropped notifications.
 ///
-/// Their bytes are bounded too: at most 16 MiB wait for one observer, unless its buffering is ``unbounded``. <doc:WireProtocol> says how the
-/// size of a notification is counted.
+/// Their bytes are limited too: at most 16 MiB wait for one observer, unless its buffering is ``unbounded``.
+/// <doc:WireProtocol> says how the size of a notification is counted.
 public struct Buffering: Sendable, Hashable {
     enum Policy: Hashable {
         case coalescing
@@ -57,39 +59,41 @@ public struct Buffering: Sendable, Hashable {
         case unbounded
     }
 
-    /// The most that waits for one observer, in bytes as ``NotificationSize`` counts them.
+    /// The byte limit for one observer, as ``NotificationSize`` counts.
     static let maximumBytes = 16 << 20
 
     let policy: Policy
 
-    /// Keeps the newest `limit` notifications; older ones are dropped, and so are those beyond 16 MiB. A limit below 1 counts as 1.
+    /// Keeps the newest `limit` notifications. Older ones are dropped, and so are those beyond 16 MiB. A limit below 1
+    /// counts as 1.
     public static func bufferingNewest(_ limit: Int) -> Buffering { Buffering(policy: .newest(max(1, limit))) }
 
-    /// Keeps the oldest `limit` notifications; newer ones are dropped, and so are those beyond 16 MiB. A limit below 1 counts as 1.
+    /// Keeps the oldest `limit` notifications. Newer ones are dropped, and so are those beyond 16 MiB. A limit below 1
+    /// counts as 1.
     public static func bufferingOldest(_ limit: Int) -> Buffering { Buffering(policy: .oldest(max(1, limit))) }
 
-    /// Keeps everything, of any size. Use it only for observers that are always fast enough: otherwise anybody on the bus can fill the memory
-    /// of the process.
+    /// Keeps everything, of any size. Use it only for observers that are always fast enough: otherwise any process on
+    /// the bus can fill the memory of this one.
     public static let unbounded = Buffering(policy: .unbounded)
 
-    /// One pending notification stands for all that arrive while the observer is busy, as in the Darwin center: after the last post there is
-    /// at least one delivery.
+    /// One pending notification stands for all that arrive while the observer is busy, as in the Darwin center. After
+    /// the last post there is at least one delivery.
     static let coalescing = Buffering(policy: .coalescing)
 
-    /// The newest 4096. A distributed observer has this unless it asks for something else.
+    /// Keeps the newest 4096. The default of a distributed observer.
     public static let standard = bufferingNewest(4096)
 }
 
-// MARK: - What became of it
+// MARK: - Outcome
 
-/// What happened to the notifications for an observer, or for all of a center.
+/// The outcome of the notifications for one observer, or for all observers of a center.
 public struct DeliveryCounts: Sendable, Hashable {
     /// Handed to the observer.
     public internal(set) var delivered: UInt64 = 0
-    /// Merged into a later one, which was delivered or waits. The Darwin center merges for a busy observer, and the distributed center for an
-    /// observer with ``SuspensionBehavior/coalesce`` while it is suspended.
+    /// Merged into a later notification, which was delivered or waits. The Darwin center merges for a busy observer.
+    /// The distributed center merges for an observer with ``SuspensionBehavior/coalesce`` while it is suspended.
     public internal(set) var coalesced: UInt64 = 0
-    /// Lost because the observer's ``Buffering`` had no room, by number or by bytes.
+    /// Lost because the observer's ``Buffering`` had no room, by count or by bytes.
     public internal(set) var dropped: UInt64 = 0
     /// Lost because the center was suspended and the observer has ``SuspensionBehavior/drop``.
     public internal(set) var suppressed: UInt64 = 0

@@ -1,39 +1,42 @@
-/// What waits for one observer. Pure: it decides what is kept, the registration delivers.
+/// The queue of one observer. Pure: it decides which elements are kept; the registration delivers them.
 ///
-/// Elements come numbered, in rising order. What waits because of a suspension waits here too, under the same bounds.
+/// Elements are numbered in ascending order. Elements that wait for the end of a suspension are in this queue too,
+/// under the same limits.
 struct DeliveryQueue<Element> {
     private struct Entry {
         let number: UInt64
         let bytes: Int
-        /// `nil` once it is taken: its place goes later, its memory at once.
+        /// `nil` once it is taken. The memory is freed at once, the place in the array later.
         var element: Element?
     }
 
     private let buffering: Buffering
     private var waiting: [Entry] = []
     private var head = 0
-    /// The last of each source since the suspension, until ``release()``; later than all of `waiting`.
+    /// The last element of each source since the suspension, until ``release()``. All are later than those in
+    /// `waiting`.
     private var lastOfSource: [NotificationSource: Entry] = [:]
-    /// The arrivals of these, in order, from ``firstArrival`` on; outdated where a source has a later one.
+    /// The arrivals of these elements in order, from ``firstArrival`` on. An entry is stale if its source has a later
+    /// one.
     private var arrivals: [(number: UInt64, source: NotificationSource)] = []
     private var firstArrival = 0
-    /// Of all that wait.
+    /// The bytes of all waiting elements.
     private var bytes = 0
-    /// Jobs that were asked for and have not ended.
+    /// The number of jobs that were requested and have not ended.
     private var jobs = 0
     private(set) var isCancelled = false
     private(set) var counts = DeliveryCounts()
 
     init(_ buffering: Buffering) { self.buffering = buffering }
 
-    /// How many wait.
+    /// The number of waiting elements.
     var count: Int { waiting.count - head + lastOfSource.count }
 
     // MARK: Taking in
 
-    /// Takes an element that is to be delivered.
+    /// Adds an element for delivery.
     ///
-    /// - Parameter bytes: as ``NotificationSize`` counts them.
+    /// - Parameter bytes: the size, as ``NotificationSize`` counts it.
     mutating func offer(_ element: Element, number: UInt64, bytes: Int) {
         guard !isCancelled else { return }
         if case .coalescing = buffering.policy, head < waiting.count {
@@ -46,7 +49,7 @@ struct DeliveryQueue<Element> {
         self.bytes += bytes
     }
 
-    /// Keeps it as the one of its source, in the place of its own arrival (CF-S4, CF-S11).
+    /// Keeps the element as the only one of its source, at the position of its own arrival (CF-S4, CF-S11).
     mutating func coalesce(_ element: Element, number: UInt64, bytes: Int, source: NotificationSource) {
         guard !isCancelled else { return }
         let last = lastOfSource.removeValue(forKey: source)
@@ -58,14 +61,14 @@ struct DeliveryQueue<Element> {
         if new != nil { noteArrival(number, source) }
     }
 
-    /// Counts one that the observer does not get because it is suspended (CF-S3).
+    /// Counts an element that the observer does not get because the center is suspended (CF-S3).
     mutating func suppress() {
         if !isCancelled { counts.suppressed += 1 }
     }
 
-    /// Drops what has to go, by the policy, so that one more can wait.
+    /// Drops elements as the policy says, so that another one fits.
     ///
-    /// - Returns: whether there is room; if there is none, the queue drops the new element.
+    /// - Returns: whether there is room; if not, the new element is dropped.
     private mutating func makeRoom(for new: Int) -> Bool {
         switch buffering.policy {
         case .oldest(let limit):
@@ -102,7 +105,8 @@ struct DeliveryQueue<Element> {
         }
     }
 
-    /// Drops the outdated arrivals when they are most of all, so that each is moved a bounded number of times.
+    /// Notes an arrival. Compacts the list when most entries are stale, so that each is moved a bounded number of
+    /// times.
     private mutating func noteArrival(_ number: UInt64, _ source: NotificationSource) {
         arrivals.append((number, source))
         guard arrivals.count > 2 * lastOfSource.count + 64 else { return }
@@ -112,9 +116,9 @@ struct DeliveryQueue<Element> {
 
     // MARK: Giving out
 
-    /// Ends the coalescing: what waits from now on is apart from what has waited so far.
+    /// Ends the coalescing: later elements do not replace those that wait now.
     ///
-    /// - Returns: the numbers of all that wait, in order.
+    /// - Returns: the numbers of all waiting elements, in order.
     mutating func release() -> [UInt64] {
         waiting += lastOfSource.values.sorted { $0.number < $1.number }
         lastOfSource = [:]
@@ -123,21 +127,21 @@ struct DeliveryQueue<Element> {
         return waiting[head...].map(\.number)
     }
 
-    /// The next element to deliver, of those numbered below `limit`; `nil` where none waits or the registration ended.
+    /// Takes the next element below `limit` for delivery; `nil` if none waits or the registration ended.
     mutating func next(below limit: UInt64) -> Element? {
         guard !isCancelled, head < waiting.count, waiting[head].number < limit else { return nil }
         counts.delivered += 1
         return takeFirst()
     }
 
-    /// Whether a delivery that needs no queue may go ahead, because nothing waits before it.
+    /// Whether an element may be delivered without the queue, because nothing waits before it.
     mutating func passThrough(_ number: UInt64, below limit: UInt64) -> Bool {
         guard !isCancelled, head == waiting.count, number < limit else { return false }
         counts.delivered += 1
         return true
     }
 
-    /// Nothing is taken in or given out after this (CF-R7, CF-S12).
+    /// Drops everything. After this nothing is added or taken (CF-R7, CF-S12).
     mutating func cancel() {
         isCancelled = true
         waiting = []
@@ -154,7 +158,7 @@ struct DeliveryQueue<Element> {
         bytes -= first.bytes
         head += 1
         if head == waiting.count {
-            // The memory stays, for the next one.
+            // The memory is kept for the next elements.
             waiting.removeAll(keepingCapacity: head <= 64)
             head = 0
         } else if head * 2 > waiting.count {
@@ -170,7 +174,7 @@ struct DeliveryQueue<Element> {
     /// The number of waiting elements without a job. They are the last ones.
     var countWithoutJob: Int { max(0, count - jobs) }
 
-    /// Counts one more job, unless `limit` jobs, or one for each waiting element, are under way.
+    /// Counts one more job, unless `limit` jobs, or one for each waiting element, are already pending.
     ///
     /// - Returns: whether the caller must start the job.
     mutating func ask(limit: Int) -> Bool {
@@ -179,6 +183,5 @@ struct DeliveryQueue<Element> {
         return true
     }
 
-    /// Counts a job that is over.
     mutating func endJob() { jobs -= 1 }
 }

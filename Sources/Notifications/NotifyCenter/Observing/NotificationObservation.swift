@@ -1,8 +1,8 @@
 import DBusTransport
 import Synchronization
 
-/// Holds an observer in place. ``cancel()`` removes the observer, and so does the end of this object's life: keep it for as long as the
-/// observer is to be called.
+/// Keeps an observer in place. ``cancel()`` removes the observer, and so does this object's deinit: keep the object as
+/// long as the observer should be called.
 public final class NotificationObservation: Sendable {
     private struct State {
         var isCancelled = false
@@ -11,23 +11,23 @@ public final class NotificationObservation: Sendable {
     }
 
     private let state = Locked(State())
-    /// The process that observes a bus; `nil` of the local center, which a forked child goes on using.
+    /// The process that observes a bus; `nil` for the local center, which a forked child continues to use.
     private let process: ForkedChild.Process?
     private let count: @Sendable () -> DeliveryCounts
 
-    /// Makes an observation before its observer is in place, so that whoever may cancel it has it before the first notification arrives.
-    /// ``begin(remove:)`` follows.
+    /// Makes an observation before its observer is in place: a caller that may cancel it has it before the first
+    /// notification arrives. ``begin(remove:)`` follows.
     init(isLocal: Bool = false, counts: @escaping @Sendable () -> DeliveryCounts) {
         process = isLocal ? nil : ForkedChild.Process()
         count = counts
     }
 
-    /// False in a forked child: another thread of the parent's may have held the lock.
+    /// False in a forked child: another thread of the parent may have held the lock at the fork.
     private var isUsable: Bool { process?.isCurrent ?? true }
 
     deinit { cancel() }
 
-    /// Takes what removes the observer. Where this was cancelled before, the observer is removed at once.
+    /// Sets the function that removes the observer. If this was already cancelled, the function is called at once.
     func begin(remove: @escaping @Sendable () -> Void) {
         let isCancelled = state.withLock { state in
             if !state.isCancelled { state.remove = remove }
@@ -36,15 +36,17 @@ public final class NotificationObservation: Sendable {
         if isCancelled { remove() }
     }
 
-    /// Keeps the observer's notifications coming for as long as this lasts.
+    /// Keeps the observer's match rule in place until this ends.
     func keep(_ lease: PostLease) {
         state.withLock { if !$0.isCancelled { $0.lease = lease } }
     }
 
-    /// Removes the observer and drops the notifications that wait for it. Any thread may call this, and so may the observer's own handler.
+    /// Removes the observer and drops the notifications that wait for it. Any thread may call this, and so may the
+    /// observer's own handler.
     ///
-    /// After the return no call of the handler begins, with one exception: another thread that has already taken its notification still makes
-    /// that one call. This does not wait for such a call, nor for one under way (CF-R7). A second `cancel()` has no effect (CF-R5).
+    /// After the return no call of the handler begins, with one exception: another thread that has already taken its
+    /// notification still makes that one call. This function does not wait for such a call, nor for a call in progress
+    /// (CF-R7). A second `cancel()` has no effect (CF-R5).
     public func cancel() {
         guard isUsable else { return }
         let before = state.withLock { state in
@@ -52,10 +54,11 @@ public final class NotificationObservation: Sendable {
             return state
         }
         before.remove?()
-        // The rule goes after the observer, so that the observer's counts tell of all that arrives.
+        // The rule is released after the observer is removed, so that the observer's counts include everything that
+        // arrives.
         withExtendedLifetime(before.lease) {}
     }
 
-    /// How many notifications this observer got, and how many it lost.
+    /// The number of notifications that this observer got, and of those that it lost.
     public var counts: DeliveryCounts { isUsable ? count() : DeliveryCounts() }
 }

@@ -1,10 +1,10 @@
 import DBusTransport
 import Synchronization
 
-/// Brings an arrived notification to its observers, now or later. Pure structs decide (``ObserverRegistry``, ``Suspension``,
-/// ``DeliveryQueue``); this holds them, and hands over outside of its lock.
+/// Routes an arriving notification to its observers, now or later. Pure structs decide (``ObserverRegistry``,
+/// ``Suspension``, ``DeliveryQueue``). This class holds them and hands notifications over outside of its lock.
 ///
-/// ``receive(_:)`` and ``flush()`` are called on the reading thread alone, so that what they hand over keeps its order.
+/// Only the reading thread calls ``receive(_:)`` and ``flush()``, so that the order is kept.
 final class NotificationRouter: Sendable {
     typealias Registry = ObserverRegistry<NotificationObject, Registration>
 
@@ -12,19 +12,20 @@ final class NotificationRouter: Sendable {
         var registry = Registry()
         var suspension = Suspension()
         var received: UInt64 = 0
-        /// Of registrations that have ended.
+        /// The counts of registrations that have ended.
         var endedCounts = DeliveryCounts()
-        /// Registrations for which something waits that no ``release()`` has let go of; `nil` where any may be among them.
+        /// Registrations that hold notifications no ``release()`` has released; `nil` if it may be any registration.
         var holders: [ObjectIdentifier: Registration]?
 
-        /// Who may have something to hand over. In a suspension only a few are, after the first time: each immediate post asks.
+        /// Returns the registrations that may hold notifications. After the first call in a suspension these are few;
+        /// each immediate post calls this.
         mutating func takeHolders() -> [Registration] {
             defer { holders = suspension.isSuspended ? [:] : nil }
             return holders.map { Array($0.values) } ?? registry.all.map(\.observer)
         }
     }
 
-    /// What the registrations of this router read before each delivery.
+    /// The gate that this router's registrations read before each delivery.
     let gate = DeliveryGate()
     private let state = Locked(State())
 
@@ -38,7 +39,6 @@ final class NotificationRouter: Sendable {
         }
     }
 
-    /// Ends a registration and drops what waits for it (CF-S12).
     func remove(_ observer: Registration, _ key: Registry.Key) {
         observer.cancel()
         let counts = observer.counts
@@ -53,22 +53,22 @@ final class NotificationRouter: Sendable {
 
     var isSuspended: Bool { state.withLock { $0.suspension.isSuspended } }
 
-    /// No delivery begins after this, except on a thread that has taken its notification already.
+    /// Suspends deliveries. No delivery begins after this, except on a thread that has already taken its notification.
     func suspend() {
         state.withLock { state in
-            // What the queues have not delivered waits from now on.
+            // Notifications that the queues have not delivered wait from now on.
             if !state.suspension.isSuspended { state.holders = nil }
             state.suspension.suspend()
             gate.limit = state.suspension.limit
         }
     }
 
-    /// Ends the suspension. What waits follows with ``flush()``.
+    /// Ends the suspension. Waiting notifications are delivered by ``flush()``.
     ///
     /// - Returns: whether the caller must have the reading thread call ``flush()``.
     func resume() -> Bool { state.withLock { $0.suspension.resume() } }
 
-    /// Hands over what waits, if it is due (CF-S8).
+    /// Hands over the waiting notifications, if they are due (CF-S8).
     func flush() {
         let holders = state.withLock { state in
             defer { gate.limit = state.suspension.limit }
@@ -77,8 +77,8 @@ final class NotificationRouter: Sendable {
         handOver(holders)
     }
 
-    /// Delivers what waits for these observers, in the order of arrival. The observers of one notification get it in the order of their
-    /// registration (CF-S11, CF-D3).
+    /// Delivers what waits for these observers, in the order of arrival. The observers of one notification get it in
+    /// the order of their registration (CF-S11, CF-D3).
     private func handOver(_ holders: [Registration]) {
         struct Due {
             let number: UInt64
@@ -94,11 +94,11 @@ final class NotificationRouter: Sendable {
 
     // MARK: Notifications
 
-    /// The receivers of a notification, and what the router does before they get it.
+    /// The receivers of a notification, and the steps before they get it.
     private struct Route {
         let receivers: [Registration?]
         let arrival: Suspension.Arrival
-        /// Registrations that get what waits for them before the receivers get this notification.
+        /// Registrations whose waiting notifications are delivered before this one.
         var holders: [Registration] = []
     }
 
@@ -132,7 +132,8 @@ final class NotificationRouter: Sendable {
             case .deliver: break
             case .flushAndDeliver:
                 gate.limit = state.suspension.limit
-                // Together with the limit: a suspension that begins anew right after this asks all again.
+                // Taken together with the limit: a suspension that begins right after this covers all registrations
+                // again.
                 route.holders = state.takeHolders()
             case .wait:
                 if state.holders != nil {
@@ -143,9 +144,9 @@ final class NotificationRouter: Sendable {
         }
     }
 
-    // MARK: Looking in
+    // MARK: Statistics
 
-    /// What ``CenterStatistics`` says of observers and deliveries.
+    /// The values of ``CenterStatistics`` for observers and deliveries.
     struct Statistics {
         let observers: Int
         let received: UInt64

@@ -1,9 +1,10 @@
-/// Who receives which post (rules CF-A4, CF-M1, CF-M2, CF-D3). Pure: no locks, threads or D-Bus (architecture, D5).
+/// The index that finds the receivers of a post (rules CF-A4, CF-M1, CF-M2, CF-D3). Pure: no locks, threads or D-Bus
+/// (architecture, D5).
 ///
-/// A name or object of `nil` at registration means any. Receivers come in the order of their registration, whether or not they gave
-/// a name and an object.
+/// A name or object of `nil` at registration means any. Receivers come in the order of their registration, whether or
+/// not they gave a name and an object.
 struct ObserverRegistry<Object: Hashable, Observer> {
-    /// What a registration is removed by.
+    /// The key by which a registration is removed.
     struct Key: Hashable {
         let number: UInt64
         let name: NotificationName?
@@ -19,7 +20,6 @@ struct ObserverRegistry<Object: Hashable, Observer> {
     private var byName: [NotificationName: ObjectIndex] = [:]
     private var anyName = ObjectIndex()
     private var nextNumber: UInt64 = 0
-    /// Registrations in force.
     private(set) var count = 0
 
     mutating func add(_ observer: Observer, name: NotificationName?, object: Object?) -> Key {
@@ -34,7 +34,7 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return key
     }
 
-    /// Removes a registration. An unknown one is ignored (CF-R5).
+    /// Removes a registration. An unknown key is ignored (CF-R5).
     @discardableResult
     mutating func remove(_ key: Key) -> Observer? {
         let removed: Observer?
@@ -49,10 +49,11 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return removed
     }
 
-    /// Who receives a post of `name` about `object`; one without an object reaches only those who asked for any object (CF-P2).
+    /// Returns the receivers of a post of `name` about `object`. A post without an object reaches only observers of any
+    /// object (CF-P2).
     ///
-    /// - Returns: the receivers in order, and `nil` in the place of some that were removed: almost every post finds one kept list,
-    ///   which this returns without a copy.
+    /// - Returns: the receivers in order, with `nil` for some that were removed. Almost every post matches one stored
+    ///   list, which is returned without a copy.
     func receivers(name: NotificationName, object: Object?) -> [Observer?] {
         let named = byName[name]
         if anyName.isEmpty, named?.byObject.isEmpty ?? true { return named?.anyObject.observers ?? [] }
@@ -62,7 +63,7 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return lists.count <= 1 ? lists.first?.observers ?? [] : Self.merged(lists)
     }
 
-    /// Every observer and its rank in the order of registration; themselves in no order.
+    /// Every observer with its rank in the order of registration. The array itself is unordered.
     var all: [(rank: UInt64, observer: Observer)] {
         (Array(byName.values) + [anyName]).flatMap { index in
             ([index.anyObject] + index.byObject.values).flatMap(\.numbered)
@@ -84,7 +85,7 @@ struct ObserverRegistry<Object: Hashable, Observer> {
         return removed
     }
 
-    /// Up to four lists, each in order, as one in order.
+    /// Merges up to four ordered lists into one.
     private static func merged(_ lists: [RegistrationList<Observer>]) -> [Observer?] {
         var positions = lists.map { _ in 0 }
         var result: [Observer?] = []
@@ -103,9 +104,10 @@ struct ObserverRegistry<Object: Hashable, Observer> {
 
 extension ObserverRegistry.Key: Sendable where Object: Sendable {}
 
-/// Observers in the order of their registration, found and removed by their number in logarithmic time.
+/// Observers in the order of their registration. Finding or removing one by its number takes logarithmic time.
 ///
-/// A removed one leaves a gap until half of the list is gaps, so that removing all of 100 000 is not quadratic.
+/// A removal leaves a gap. The list is compacted when more than half of it is gaps, so that removing all of 100 000 is
+/// not quadratic.
 package struct RegistrationList<Observer> {
     package private(set) var numbers: [UInt64] = []
     package private(set) var observers: [Observer?] = []
@@ -116,12 +118,11 @@ package struct RegistrationList<Observer> {
     package var isEmpty: Bool { gaps == numbers.count }
     package var count: Int { numbers.count - gaps }
 
-    /// The observers with their numbers.
     package var numbered: [(rank: UInt64, observer: Observer)] {
         zip(numbers, observers).compactMap { number, observer in observer.map { (number, $0) } }
     }
 
-    /// - Parameter number: larger than all before.
+    /// - Parameter number: larger than all earlier numbers.
     package mutating func append(_ observer: Observer, number: UInt64) {
         numbers.append(number)
         observers.append(observer)

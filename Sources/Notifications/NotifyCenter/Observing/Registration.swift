@@ -2,45 +2,45 @@ import DBusTransport
 import Dispatch
 import Synchronization
 
-/// One observer, as the center keeps it: its handler, where that runs, and what waits for it.
+/// An observer in the center's form: the handler, the place where it runs, and the notifications that wait for it.
 final class Registration: Sendable {
     typealias Handler = @Sendable (WireNotification) -> Void
 
-    /// How notifications come out.
+    /// The way in which notifications leave the registration.
     private enum Outlet: Sendable {
         /// The registration calls its handler.
         case calls(Delivery.Kind)
-        /// Somebody calls ``takeNext()``, and is woken for it.
+        /// The owner calls ``takeNext()``, and is woken for it.
         case wakes(@Sendable () -> Void)
     }
 
     private struct State {
         var queue: DeliveryQueue<WireNotification>
-        /// `nil` once the registration has ended. Otherwise nothing here would ever be freed: the observation keeps the registration,
-        /// for its counts, and the handler may hold whoever holds the observation.
+        /// `nil` once the registration has ended. This breaks a reference cycle: the observation keeps the registration
+        /// for its counts, and the handler may hold the observation's owner.
         var handler: Handler?
         var drainJob: DrainJob?
     }
 
-    /// The job of a background delivery. Made once: as a block, it goes to the queue without being copied. In a struct, because the runtime
-    /// crashes where it makes metadata for an optional block.
+    /// The job of a background delivery. Made once: as a block, it goes to the queue without being copied. It is in a
+    /// struct, because the runtime crashes when it makes metadata for an optional block.
     private struct DrainJob: Sendable {
-        /// The registration's own. The system starts a thread for each serial queue that has something to do, up to
-        /// 255. The global queue, which tasks share, has no more threads than there are processors.
+        /// A queue per registration: the system starts a thread for each serial queue that has work, up to 255. The
+        /// global queue, which tasks share, has no more threads than there are processors.
         let queue = DispatchQueue(label: "org.notifycenter.observer")
         let block: @convention(block) @Sendable () -> Void
     }
 
     let suspensionBehavior: SuspensionBehavior
-    /// The place in the order of registration, which the router gives.
+    /// The rank in the order of registration, which the router assigns.
     let rank = Atomic<UInt64>(0)
     private let state: Locked<State>
     private let outlet: Outlet
     private let gate: DeliveryGate
 
-    /// Calls `handler`.
+    /// Creates a registration that calls `handler`.
     ///
-    /// - Parameter gate: of the center that the registration is for.
+    /// - Parameter gate: the gate of the center that the registration is for.
     init(
         _ delivery: Delivery,
         _ buffering: Buffering,
@@ -54,7 +54,7 @@ final class Registration: Sendable {
         self.gate = gate
     }
 
-    /// Calls `wake` when there is something for ``takeNext()``.
+    /// Creates a registration that calls `wake` when ``takeNext()`` has something to return.
     init(
         _ buffering: Buffering,
         _ suspensionBehavior: SuspensionBehavior,
@@ -69,16 +69,15 @@ final class Registration: Sendable {
 
     var counts: DeliveryCounts { state.withLock { $0.queue.counts } }
 
-    /// How many notifications wait.
+    /// The number of waiting notifications.
     var waitingCount: Int { state.withLock { $0.queue.count } }
 
     // MARK: On the reading thread
 
-    /// Takes a notification that is to be delivered. It never waits, unless the handler runs right here.
+    /// Takes a notification for delivery. Never blocks, unless the handler runs on this thread.
     func offer(_ notification: WireNotification, number: UInt64) {
         if case .calls(.immediate) = outlet {
-            // Liveness is asked for right before the call: an earlier observer of the same post may have removed this one
-            // (CF-C3).
+            // Checked right before the call: an earlier observer of the same post may have removed this one (CF-C3).
             let handler = state.withLock { state in
                 state.queue.passThrough(number, below: gate.limit) ? state.handler : nil
             }
@@ -100,10 +99,10 @@ final class Registration: Sendable {
         }
     }
 
-    /// Lets go of what waited because of a suspension.
+    /// Releases the notifications that waited because of a suspension.
     ///
-    /// - Returns: the numbers for which the caller calls ``deliverNext(_:)``, once each. Those that already have a job are left out: a backlog
-    ///   that is flushed time and again must not grow.
+    /// - Returns: the numbers for which the caller calls ``deliverNext(_:)`` once each. Notifications that already have
+    ///   a job are left out: a backlog that is flushed repeatedly must not grow.
     func release() -> ArraySlice<UInt64> {
         state.withLock { state in
             let numbers = state.queue.release()
@@ -115,9 +114,9 @@ final class Registration: Sendable {
         }
     }
 
-    /// Sees to one delivery more.
+    /// Starts one more delivery.
     ///
-    /// - Parameter change: what happens to the queue first, under the same lock.
+    /// - Parameter change: a change of the queue that is made first, under the same lock.
     func deliverNext(_ change: (inout DeliveryQueue<WireNotification>) -> Void = { _ in }) {
         switch outlet {
         case .calls(.immediate):
@@ -127,8 +126,8 @@ final class Registration: Sendable {
             state.withLock { change(&$0.queue) }
             wake()
         case .calls(.scheduled(let schedule)):
-            // One job for each, not one for all, so that observers on one queue alternate post by post. A job that finds
-            // the gate closed does nothing; the flush sends another.
+            // One job per notification, so that observers on one queue alternate post by post. A job that finds the
+            // gate closed does nothing; the flush sends another.
             if ask(limit: .max, after: change) { schedule { self.deliverOne() } }
         case .calls(.background):
             if let job = askForDrain(after: change) { job.queue.async(execute: job.block) }
@@ -139,11 +138,11 @@ final class Registration: Sendable {
 
     // MARK: On any thread
 
-    /// The next notification that may be delivered, for an observer that takes by itself.
+    /// Returns the next notification that may be delivered, for an observer that takes notifications itself.
     func takeNext() -> WireNotification? { state.withLock { $0.queue.next(below: gate.limit) } }
 
-    /// No call begins after this, except on a thread that has taken its notification already. The handler is freed here,
-    /// outside the lock.
+    /// Ends the registration. No call begins after this, except on a thread that has already taken its notification.
+    /// The handler is freed here, outside the lock.
     func cancel() {
         let handler = state.withLock { state -> Handler? in
             state.queue.cancel()
@@ -164,14 +163,13 @@ final class Registration: Sendable {
         state.withLock { state in
             change(&state.queue)
             guard state.queue.ask(limit: 1) else { return nil }
-            // Weak, because the registration holds the job. One that has ended has nothing to deliver.
+            // Weak, because the registration holds the job. A registration that has ended has nothing to deliver.
             let job = state.drainJob ?? DrainJob { [weak self] in self?.drain() }
             state.drainJob = job
             return job
         }
     }
 
-    /// The job of a ``Delivery/scheduled(_:)``.
     private func deliverOne() {
         let due = take { queue, limit in
             queue.endJob()
@@ -180,7 +178,7 @@ final class Registration: Sendable {
         if let (notification, handler) = due { handler(notification) }
     }
 
-    /// The one job of a background delivery: delivers until nothing is left.
+    /// The single job of a background delivery: delivers until the queue is empty.
     private func drain() {
         func next() -> (WireNotification, Handler)? {
             take { queue, limit in
@@ -192,8 +190,9 @@ final class Registration: Sendable {
         while let (notification, handler) = next() { handler(notification) }
     }
 
-    /// The next notification together with the handler, which is there as long as notifications are. The gate is read with the
-    /// lock held: a flush opens it first and asks for a job then, so that either this one goes on or that one begins.
+    /// Takes the next notification and the handler, which exists as long as there are notifications. The gate is read
+    /// under the lock. A flush first opens the gate and then asks for a job, so either this job continues or the new
+    /// one begins.
     private func take(
         _ next: @Sendable (inout DeliveryQueue<WireNotification>, UInt64) -> WireNotification?
     ) -> (WireNotification, Handler)? {

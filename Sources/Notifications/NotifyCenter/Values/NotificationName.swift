@@ -1,17 +1,17 @@
 import Glibc
 
-/// A notification's name: any Unicode text of any length, the empty one included.
+/// A notification's name: any Unicode text of any length, including the empty text.
 ///
-/// Names are equal when their UTF-8 is: case counts, and so does the difference between `é` as one scalar and as two, which
-/// `String` itself takes for equal (CF-M3).
+/// Names are equal if their UTF-8 is equal. Case matters, and so does the difference between `é` as one scalar and as
+/// two, which are equal as `String` (CF-M3).
 public struct NotificationName: RawRepresentable, Sendable {
     /// The text.
     public let rawValue: String
 
-    /// A name with this text.
+    /// Creates a name with this text.
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// A name with this text.
+    /// Creates a name with this text.
     public init(_ rawValue: String) { self.rawValue = rawValue }
 }
 
@@ -21,19 +21,19 @@ extension NotificationName: Hashable {
         isSameText(left.rawValue, right.rawValue)
     }
 
-    /// Feeds the UTF-8.
+    /// Hashes the UTF-8.
     public func hash(into hasher: inout Hasher) { hashText(rawValue, into: &hasher) }
 }
 
 extension NotificationName: ExpressibleByStringInterpolation, CustomStringConvertible {
-    /// The name that a literal spells, with or without interpolations.
+    /// Creates a name from a literal, with or without interpolations.
     public init(stringLiteral value: String) { rawValue = value }
 
     /// The text.
     public var description: String { rawValue }
 }
 
-/// The object that a distributed notification is about, compared as text (CF-M4), byte by byte like a name.
+/// The object of a distributed notification, compared as text (CF-M4), byte by byte like a name.
 package struct NotificationObject: Hashable, Sendable {
     package let text: String
 
@@ -43,7 +43,7 @@ package struct NotificationObject: Hashable, Sendable {
     package func hash(into hasher: inout Hasher) { hashText(text, into: &hasher) }
 }
 
-/// Where notifications come from in the sense of coalescing: one name and one object (CF-S4).
+/// The source of notifications for coalescing: one name and one object (CF-S4).
 struct NotificationSource: Hashable, Sendable {
     let name: NotificationName
     let object: NotificationObject?
@@ -60,7 +60,7 @@ private func hashText(_ text: String, into hasher: inout Hasher) {
 }
 
 extension String {
-    /// Whether this is the text with these bytes.
+    /// Whether this text has exactly these bytes.
     func hasUTF8(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         utf8.withContiguousStorageIfAvailable { own in
             guard own.count == bytes.count, let left = own.baseAddress, let right = bytes.baseAddress else {

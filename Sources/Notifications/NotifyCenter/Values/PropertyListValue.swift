@@ -1,44 +1,45 @@
-/// A value that travels with a distributed notification: one of the property-list types (CF-U1), and nothing else, so that
-/// what cannot travel does not compile (CF-U2).
+/// A value in the userInfo of a distributed notification. It has only property-list types (CF-U1), so that values that
+/// cannot be sent do not compile (CF-U2).
 public enum PropertyListValue: Sendable {
-    /// Any Unicode text, U+0000 included.
+    /// Any Unicode text, including U+0000.
     case string(String)
     /// A whole number that `Int64` holds.
     case integer(Int64)
-    /// A whole number up to `UInt64.max`. Equal to an `integer` of the same value, and received as one where it fits.
+    /// A whole number up to `UInt64.max`. Equal to an `integer` of the same value, and received as an `integer` if it
+    /// fits.
     case unsigned(UInt64)
     /// A floating-point number. `1.0` is not the integer `1`.
     case double(Double)
     /// A truth value. `true` is not the integer `1`.
     case bool(Bool)
-    /// A moment. One that is NaN or infinite cannot be posted.
+    /// A moment. A date that is NaN or infinite cannot be posted.
     case date(PropertyListDate)
     /// Bytes.
     case data([UInt8])
     /// Values in order.
     case array([PropertyListValue])
-    /// Values by text.
+    /// Values by key.
     case dictionary([String: PropertyListValue])
 }
 
-/// A moment, in seconds since 2001-01-01 00:00:00 UTC: the count that Foundation's `Date` and CoreFoundation's `CFDate` keep,
-/// so that it survives the wire to the last bit.
+/// A moment, in seconds since 2001-01-01 00:00:00 UTC. Foundation's `Date` and CoreFoundation's `CFDate` store the same
+/// number, so no bit is lost.
 public struct PropertyListDate: Sendable, Hashable {
     /// Seconds since 2001-01-01 00:00:00 UTC.
     public let secondsSinceReferenceDate: Double
 
-    /// The moment that many seconds after 2001-01-01 00:00:00 UTC.
+    /// Creates the moment that many seconds after 2001-01-01 00:00:00 UTC.
     public init(secondsSinceReferenceDate: Double) { self.secondsSinceReferenceDate = secondsSinceReferenceDate }
 
-    /// Whether it is a moment, and neither NaN nor infinite.
+    /// Whether it is a moment, and not NaN or infinite.
     package var isFinite: Bool { secondsSinceReferenceDate.isFinite }
 }
 
-/// What a distributed notification says beyond its name and object.
+/// The content of a distributed notification, beside its name and object.
 public typealias UserInfo = [String: PropertyListValue]
 
 extension PropertyListValue: Hashable {
-    /// Whether type and value are the same; the two integer cases are one type.
+    /// Whether type and value are the same. The two integer cases count as one type.
     public static func == (left: PropertyListValue, right: PropertyListValue) -> Bool {
         switch (left, right) {
         case (.string(let left), .string(let right)): left == right
@@ -55,11 +56,11 @@ extension PropertyListValue: Hashable {
         }
     }
 
-    /// Feeds what `==` compares.
+    /// Hashes the values that `==` compares.
     public func hash(into hasher: inout Hasher) {
         switch self {
         case .string(let value): hasher.combine(value)
-        // Standard integers of equal value and different type hash alike only through one type.
+        // Integers of equal value and different type have the same hash only as one type.
         case .integer(let value): hasher.combine(Int128(value))
         case .unsigned(let value): hasher.combine(Int128(value))
         case .double(let value): hasher.combine(value)
@@ -75,17 +76,17 @@ extension PropertyListValue: Hashable {
 extension PropertyListValue: ExpressibleByStringLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
     ExpressibleByBooleanLiteral, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
 {
-    /// The text of a literal.
+    /// Creates a text from a literal.
     public init(stringLiteral value: String) { self = .string(value) }
-    /// The number of a literal.
+    /// Creates a whole number from a literal.
     public init(integerLiteral value: Int64) { self = .integer(value) }
-    /// The number of a literal.
+    /// Creates a floating-point number from a literal.
     public init(floatLiteral value: Double) { self = .double(value) }
-    /// The truth value of a literal.
+    /// Creates a truth value from a literal.
     public init(booleanLiteral value: Bool) { self = .bool(value) }
-    /// The values of a literal.
+    /// Creates an array from a literal.
     public init(arrayLiteral elements: PropertyListValue...) { self = .array(elements) }
-    /// The pairs of a literal; of a key written twice, the last.
+    /// Creates a dictionary from a literal. If a key is written twice, the last value counts.
     public init(dictionaryLiteral elements: (String, PropertyListValue)...) {
         self = .dictionary(Dictionary(elements) { $1 })
     }
@@ -94,10 +95,10 @@ extension PropertyListValue: ExpressibleByStringLiteral, ExpressibleByIntegerLit
 // MARK: - Reading
 
 extension PropertyListValue {
-    /// The text; `nil` for any other type. So with the others.
+    /// The text; `nil` for any other type. The other properties work the same way.
     public var stringValue: String? { if case .string(let value) = self { value } else { nil } }
 
-    /// The whole number, where `Int` holds it.
+    /// The whole number, if `Int` can hold it.
     public var intValue: Int? {
         switch self {
         case .integer(let value): Int(exactly: value)
@@ -106,7 +107,7 @@ extension PropertyListValue {
         }
     }
 
-    /// The floating-point number; `nil` for a whole number, too.
+    /// The floating-point number; `nil` for a whole number too.
     public var doubleValue: Double? { if case .double(let value) = self { value } else { nil } }
 
     /// The truth value.
@@ -121,7 +122,7 @@ extension PropertyListValue {
     /// The values in order.
     public var arrayValue: [PropertyListValue]? { if case .array(let value) = self { value } else { nil } }
 
-    /// The values by text.
+    /// The values by key.
     public var dictionaryValue: [String: PropertyListValue]? {
         if case .dictionary(let value) = self { value } else { nil }
     }

@@ -1,21 +1,22 @@
 import Glibc
 
-/// The D-Bus interface that a notification's name travels as (architecture, D1).
+/// The D-Bus interface that carries a notification's name (architecture, D1).
 ///
-/// The name, escaped, is the tail of the interface, so that the bus finds its receivers by hash and its policy can speak of
-/// names. Letters stay, as do digits and dots where D-Bus takes one, and underscores before a letter, a digit or the end; any other byte is
-/// `__` and two hexadecimal digits. `SHARED_MODE_CURRENT_ACCOUNT_CHANGED` and `com.example.Menu_opened` stay as they are,
-/// `my-app` becomes `my__2dapp`. The escape is injective. The empty name is `__`; a name that D-Bus's 255 bytes do not hold
-/// is `__h` and a digest. The receiver always compares true names, and so tells apart names of one digest.
+/// The escaped name is the tail of the interface. The bus can then find receivers by hash, and its policy can refer to
+/// names. Letters stay as they are, and so do digits and dots where D-Bus allows them, and underscores before a letter,
+/// a digit or the end. Any other byte becomes `__` and two hexadecimal digits. `SHARED_MODE_CURRENT_ACCOUNT_CHANGED`
+/// and `com.example.Menu_opened` stay unchanged; `my-app` becomes `my__2dapp`. The escape is injective. The empty name
+/// is `__`. A name that does not fit into D-Bus's 255 bytes is `__h` and a digest. The receiver always compares the
+/// true names, and so distinguishes names with the same digest.
 struct InterfaceName: Hashable, CustomStringConvertible {
     let description: String
 
     /// D-Bus specification, "Valid Names".
     private static let maximumLength = 255
 
-    /// - Parameter prefix: a valid interface name of its own, which the tail follows after a dot.
+    /// - Parameter prefix: a valid interface name. The tail follows it after a dot.
     init(_ name: NotificationName, prefix: StaticString) {
-        // Escaping makes a name longer, never shorter: one that is too long already is not escaped first.
+        // Escaping never shortens a name: a name that is already too long is not escaped first.
         guard name.rawValue.utf8.count <= Self.maximumLength else {
             description = "\(prefix).__h\(Self.digest(name.rawValue))"
             return
@@ -25,7 +26,7 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         description = full.utf8.count <= Self.maximumLength ? full : "\(prefix).__h\(Self.digest(name.rawValue))"
     }
 
-    /// Whether `interface` is that of `name`, found out without making strings for names that need no escape.
+    /// Whether `interface` is the interface of `name`. No strings are allocated for names that need no escape.
     static func isInterface(
         _ interface: UnsafeBufferPointer<UInt8>,
         of name: NotificationName,
@@ -40,7 +41,7 @@ struct InterfaceName: Hashable, CustomStringConvertible {
             && text.withUTF8 { tail in interface[head...].elementsEqual(tail) }
     }
 
-    /// Whether `interface` is one of those that begin with `prefix` and a dot.
+    /// Whether `interface` begins with `prefix` and a dot.
     static func hasPrefix(_ interface: UnsafeBufferPointer<UInt8>, _ prefix: StaticString) -> Bool {
         let count = prefix.utf8CodeUnitCount
         guard interface.count > count, interface[count] == UInt8(ascii: "."), let start = interface.baseAddress else {
@@ -49,7 +50,8 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return memcmp(start, prefix.utf8Start, count) == 0
     }
 
-    /// The name of an interface; `nil` where the interface does not tell it, because it has the name's digest or is no name's.
+    /// Returns the name of an interface; `nil` if the interface has the name's digest or is not the interface of a
+    /// name.
     static func name(of interface: String, prefix: StaticString) -> NotificationName? {
         let head = "\(prefix)."
         guard interface.utf8.starts(with: head.utf8) else { return nil }
@@ -103,8 +105,8 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Whether a byte stands for itself. An underscore does before a letter, a digit or the end, because two of them
-    /// begin an escape; a dot does between two elements.
+    /// Whether a byte is not escaped. An underscore is not before a letter, a digit or the end, because two underscores
+    /// begin an escape. A dot is not between two elements.
     private static func isPlain(_ byte: UInt8, next: UInt8?, startsElement: Bool) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
@@ -128,7 +130,7 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
     }
 
-    /// FNV-1a, 64 bits: enough to spread names over the bus's hash table. It is no proof of anything.
+    /// FNV-1a, 64 bits: enough to spread names over the bus's hash table. It is not a cryptographic hash.
     private static func digest(_ name: String) -> String {
         let hash = name.utf8.reduce(0xcbf2_9ce4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
         let digits = String(hash, radix: 16)

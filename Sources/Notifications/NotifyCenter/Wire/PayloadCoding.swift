@@ -1,6 +1,6 @@
 import DBusTransport
 
-/// Why a message is not a notification.
+/// The reason why a message is not a notification.
 enum FormError: Error {
     /// It is over ``NotificationSize/maximum``.
     case tooLarge
@@ -12,14 +12,15 @@ enum FormError: Error {
     case malformed
 }
 
-/// How large a notification is: for the poster, who is refused what is over the limit, for each receiver, who ignores it, and for an
-/// observer's ``Buffering``. All three count alike, so that what can be posted is also heard.
+/// The size of a notification. It limits the poster, who gets an error, each receiver, which ignores the notification,
+/// and an observer's ``Buffering``. All three count alike, so that everything that can be posted is also received.
 ///
-/// The size is 64 bytes for the notification, for each value of its userInfo, dictionaries and arrays included, and for each key; and beyond
-/// that the UTF-8 of all texts and keys, and all data. A receiver counts before it copies, so the size bounds the memory that a stranger can
+/// The size is 64 bytes for the notification, for each key, and for each value of its userInfo, dictionaries and arrays
+/// included, plus the UTF-8 of all texts and keys, plus all data. A receiver counts before it copies, so the size
+/// limits the memory that an untrusted sender can claim.
 /// claim.
 struct NotificationSize {
-    /// The largest notification. Larger data belongs in a file, whose name is sent.
+    /// The largest notification. Larger data belongs in a file; post its name.
     static let maximum = 1 << 20
     private static let perPart = 64
 
@@ -35,8 +36,8 @@ struct NotificationSize {
     }
 }
 
-/// How property-list values travel: as the D-Bus types that any tool shows and makes, so that `busctl` and `gdbus` can post
-/// and watch them. A value without a D-Bus type travels as a struct or array that stands for no other value:
+/// The encoding of property-list values as D-Bus types that every tool can show and make, so that `busctl` and `gdbus`
+/// can post and watch them. A value without a D-Bus type is encoded as a struct or array that encodes no other value:
 ///
 /// | value | D-Bus |
 /// |---|---|
@@ -45,15 +46,15 @@ struct NotificationSize {
 /// | array | `av` |
 /// | dictionary | `a{sv}`; with U+0000 in a key, `a(ayv)` |
 enum PayloadCoding {
-    /// Containers in each other, the userInfo itself included. D-Bus takes 64 levels, of which a dictionary needs three; this bound
-    /// is lower, and the poster learns what to do.
+    /// The nesting limit, with the userInfo itself counted. D-Bus allows 64 levels, and a dictionary takes three of
+    /// them. This limit is lower, and the poster gets a helpful error.
     static let maximumDepth = 20
 
     // MARK: Encoding
 
-    /// Throws ``FormError/tooLarge``, ``FormError/tooDeep`` and ``FormError/noDate``.
+    /// Encodes a userInfo. Throws ``FormError/tooLarge``, ``FormError/tooDeep`` and ``FormError/noDate``.
     ///
-    /// - Parameter size: of the notification so far; that of the userInfo is added.
+    /// - Parameter size: the size of the notification so far; the size of the userInfo is added.
     static func encode(_ userInfo: UserInfo, size: inout NotificationSize) throws(FormError) -> DBusValue {
         try encode(userInfo, depth: 0, &size)
     }
@@ -107,10 +108,11 @@ enum PayloadCoding {
 
     // MARK: Decoding
 
-    /// The dictionary that `reader` is at. Other tools choose among D-Bus's types by themselves, so this takes more of them than
+    /// Decodes the dictionary at `reader`. Other tools choose other D-Bus types, so this accepts more types than
     /// ``encode(_:size:)`` makes. Throws ``FormError/malformed``, ``FormError/noDate`` and ``FormError/tooLarge``.
     ///
-    /// - Parameter size: of the notification so far; that of the userInfo is added. Nothing is copied before the whole is found small enough.
+    /// - Parameter size: the size of the notification so far; the size of the userInfo is added. Nothing is copied
+    ///   before the whole size has been checked.
     static func decodeUserInfo(_ reader: DBusReader, size: inout NotificationSize) throws(FormError) -> UserInfo {
         try measure(reader, &size)
         guard case .dictionary(let userInfo) = try decode(reader) else { throw .malformed }
@@ -122,7 +124,7 @@ enum PayloadCoding {
         case .string, .objectPath, .signature: try size.addPart(reader.text?.count ?? 0)
         case .bytes: try size.addPart(reader.bytes?.count ?? 0)
         case .variant: try measure(reader.inner, &size)
-        // It stands for the one value that it holds.
+        // A struct stands for the single value in it.
         case .structure: try measureAll(reader.inner, &size)
         case .array where !reader.inner.has(signature: "(ayv)"):
             try size.addPart()
@@ -179,7 +181,7 @@ enum PayloadCoding {
         return .array(values)
     }
 
-    /// A text with U+0000, or a date.
+    /// Decodes a text with U+0000, or a date.
     private static func decodeStructure(_ member: DBusReader) throws(FormError) -> PropertyListValue {
         var end = member
         end.next()
@@ -191,7 +193,8 @@ enum PayloadCoding {
         return .date(date)
     }
 
-    /// The pairs of a dictionary, or the structs that stand for them. Of a key that is there twice, the last counts.
+    /// Decodes the pairs of a dictionary, or the structs that stand for them. If a key occurs twice, the last value
+    /// counts.
     private static func decodePairs(_ pairs: DBusReader) throws(FormError) -> PropertyListValue {
         var (pairs, dictionary) = (pairs, UserInfo())
         while pairs.kind != .end {
@@ -212,7 +215,7 @@ enum PayloadCoding {
 }
 
 extension PropertyListValue {
-    /// The bytes of a text or of data.
+    /// The number of bytes of a text or of data; 0 for other types.
     fileprivate var length: Int {
         switch self {
         case .string(let text): text.utf8.count

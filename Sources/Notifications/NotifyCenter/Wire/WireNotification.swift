@@ -1,12 +1,12 @@
 package import DBusTransport
 import NotifydProtocol
 
-/// Which center a notification belongs to, as the wire tells it.
+/// The center that a notification belongs to, according to its interface.
 enum WireKind: Sendable {
     case darwin
     case distributed
 
-    /// What the interfaces of this center's names begin with.
+    /// The prefix of the interfaces of this center's names.
     var prefix: StaticString {
         switch self {
         case .darwin: "org.notifycenter.Darwin1"
@@ -15,26 +15,26 @@ enum WireKind: Sendable {
     }
 }
 
-/// A notification as it travels: the signal `Posted` on `/org/notifycenter`, with the escaped name in the interface
-/// (``InterfaceName``) and these arguments, of which all but the first may be left out:
+/// A notification in its wire form: the signal `Posted` on `/org/notifycenter`, with the escaped name in the interface
+/// (``InterfaceName``) and these arguments. All but the first are optional:
 ///
 /// 1. `s`: the true name
 /// 2. `s`: the object; empty means none, unless ``Flags/hasObject`` is set
 /// 3. `u`: ``Flags``
 /// 4. `a{sv}`: the userInfo (``PayloadCoding``); empty means none, unless ``Flags/hasUserInfo`` is set
 ///
-/// A tool that posts needs the name alone. The Darwin center reads the name, and the flag that says how it is written.
+/// A tool that posts needs only the name. The Darwin center reads the name, and the flag that says how it is escaped.
 struct WireNotification: Sendable {
     struct Flags: OptionSet, Sendable {
         let rawValue: UInt32
 
-        /// CoreFoundation's `kCFNotificationDeliverImmediately`, in its place.
+        /// The bit of CoreFoundation's `kCFNotificationDeliverImmediately`.
         static let deliverImmediately = Flags(rawValue: 1 << 0)
-        /// The object is given, though it may be the empty text.
+        /// There is an object, even if it is the empty text.
         static let hasObject = Flags(rawValue: 1 << 8)
-        /// The userInfo is given, though it may be empty (CF-U6).
+        /// There is a userInfo, even if it is empty (CF-U6).
         static let hasUserInfo = Flags(rawValue: 1 << 9)
-        /// In name and object `\0` stands for U+0000 and `\\` for a backslash, because one of them holds a U+0000.
+        /// In name and object, `\0` stands for U+0000 and `\\` for a backslash. Set if either contains U+0000.
         static let escapesNUL = Flags(rawValue: 1 << 10)
     }
 
@@ -48,17 +48,17 @@ struct WireNotification: Sendable {
     let sender: String?
     /// Whether suspended observers get it too (CF-P5).
     var deliversImmediately = false
-    /// As ``NotificationSize`` counts them.
+    /// The size, as ``NotificationSize`` counts it.
     var bytes = NotificationSize().bytes
 
-    /// What a suspended observer keeps one of.
+    /// The source under which a suspended observer coalesces.
     var source: NotificationSource { NotificationSource(name: name, object: object) }
 }
 
 // MARK: - Sending
 
 extension WireNotification {
-    /// The message of a post.
+    /// Makes the message of a post.
     ///
     /// - Throws: ``DBusError/Code/tooLarge``, and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too
     ///   deep or holds a date that is NaN or infinite.
@@ -122,9 +122,9 @@ extension WireNotification {
         }
     }
 
-    /// Makes the bus send the posts of `name`.
+    /// Returns the rule with which the bus sends the posts of `name`.
     ///
-    /// - Parameter sender: the bus name of the only one whose posts it sends; `nil` for all.
+    /// - Parameter sender: the bus name whose posts are sent; `nil` for all.
     static func rule(_ kind: WireKind, name: NotificationName, from sender: String? = nil) -> MatchRule {
         MatchRule(
             signalFrom: sender,
@@ -133,7 +133,7 @@ extension WireNotification {
         )
     }
 
-    /// Has the bus send every notification of every center.
+    /// The rule with which the bus sends every notification of every center.
     static let broadRule = MatchRule(path: "\(path)", member: "\(member)")
 
     private static func escaped(_ text: String) -> String {
@@ -150,8 +150,8 @@ extension WireNotification {
 // MARK: - Receiving
 
 extension WireNotification {
-    /// A name and its interface, as the last notification had them. Most notifications of a process have the name of the one before, which
-    /// then is neither made into a string nor escaped again. Its strings are at most as large as one notification.
+    /// The name and interface of the last notification. Most notifications of a process repeat the last name, which is
+    /// then neither copied into a string nor escaped again. The strings are at most as large as one notification.
     struct LastName {
         let name: NotificationName
         let interface: String
@@ -159,16 +159,17 @@ extension WireNotification {
 
     enum Reception {
         case notification(WireNotification)
-        /// It is not a notification of this center.
+        /// The message is not a notification of this center.
         case foreign
-        /// It breaks the form above, or the limit. It is counted and otherwise ignored: anybody may send.
+        /// The message breaks the form above, or exceeds the limit. It is counted and otherwise ignored: any process
+        /// may send.
         case refused(FormError)
     }
 
-    /// Reads a message that arrived. The interface and the signature, which the header holds, come first, the size of each value
-    /// before the value is copied.
+    /// Reads an arriving message. It first checks the interface and the signature, which are in the header. The size of
+    /// each value is checked before the value is copied.
     ///
-    /// - Parameter route: says which posts count, and who the poster of a relayed one is; `nil` where none is relayed.
+    /// - Parameter route: decides which posts count, and knows the posters of relayed posts; `nil` if none are relayed.
     static func receive(
         _ message: borrowing DBusMessage,
         kind: WireKind,
@@ -185,7 +186,7 @@ extension WireNotification {
             sender = poster
         }
         do throws(FormError) {
-            // What almost every post has.
+            // The signature of almost every post.
             if message.has(signature: "s") { return .notification(try readName(message, sender, kind, &last)) }
             guard hasSignature(message, kind) else { throw .malformed }
             return .notification(try readAll(message, sender, kind, &last))
@@ -254,8 +255,8 @@ extension WireNotification {
         return notification
     }
 
-    /// The name, if the interface is that of the name: who may not post a name must not get it in through the interface of another
-    /// (architecture, D1).
+    /// Returns the name, if the interface belongs to it: otherwise a process that may not post a name could send it
+    /// under another name's interface (architecture, D1).
     private static func genuineName(
         _ bytes: UnsafeBufferPointer<UInt8>,
         _ escapes: Bool,
@@ -298,13 +299,13 @@ extension WireNotification {
     }
 }
 
-/// A post of the Darwin center, as notify(3) and notifyd need it: they keep their own registrations.
+/// A post of the Darwin center, for notify(3) and notifyd, which keep their own registrations.
 package struct DarwinSignal {
     package let name: NotificationName
     /// The poster's connection.
     package let sender: String?
 
-    /// Reads a signal; `nil` for one that is no post of the Darwin center, and for one that breaks the form.
+    /// Reads a signal; `nil` if it is not a post of the Darwin center or is malformed.
     package init?(_ message: borrowing DBusMessage) { self.init(message, route: nil) }
 
     init?(_ message: borrowing DBusMessage, route: PostRoute?) {
@@ -320,24 +321,25 @@ package struct DarwinSignal {
         (name, sender) = (notification.name, notification.sender)
     }
 
-    /// The name that has an interface; `nil` where the interface does not tell it.
+    /// Returns the name of an interface; `nil` if the interface does not contain it.
     package static func name(of interface: String) -> NotificationName? {
         InterfaceName.name(of: interface, prefix: WireKind.darwin.prefix)
     }
 
-    /// Has the bus send the posts of a name. With `sender`, only those of that name's owner.
+    /// Returns the rule with which the bus sends the posts of a name. With `sender`, the bus sends only the posts of
+    /// that bus name's owner.
     package static func rule(_ name: NotificationName, from sender: String? = nil) -> MatchRule {
         WireNotification.rule(.darwin, name: name, from: sender)
     }
 }
 
 extension MatchRule {
-    /// Has the bus send the posts of one interface; with a center, of all interfaces.
+    /// Returns the rule for the posts of one interface, or of all interfaces if `interface` is the prefix of a center.
     package static func posts(on interface: String) -> MatchRule {
         RelayedCenter(rawValue: interface) == nil
             ? MatchRule(path: "\(WireNotification.path)", interface: interface) : WireNotification.broadRule
     }
 
-    /// Has the bus send all posts of all centers.
+    /// The rule for all posts of all centers.
     package static var allPosts: MatchRule { WireNotification.broadRule }
 }

@@ -4,17 +4,17 @@ public import NotifyCenter
 import Synchronization
 
 extension NotificationName {
-    /// The name with the same text.
+    /// Creates a name with the same text.
     public init(_ name: Notification.Name) { self.init(name.rawValue) }
 }
 
 extension Notification.Name {
-    /// The name with the same text.
+    /// Creates a name with the same text.
     public init(_ name: NotificationName) { self.init(name.rawValue) }
 }
 
 extension Notification {
-    /// A notification that arrived, in Foundation's types.
+    /// Converts an arrived notification to Foundation's types.
     init(_ notification: DistributedNotification) {
         self.init(
             name: Notification.Name(notification.name),
@@ -36,8 +36,8 @@ extension Delivery {
     }
 }
 
-/// Jobs as operations of a queue. Each is an operation of its own, so that a suspension or a barrier of the queue may come between two.
-/// They run one after the other, also on a queue that allows more at once.
+/// Runs jobs as operations of a queue. Each job is a separate operation, so that a suspension or a barrier of the queue
+/// may come between two. The jobs run one after the other, even on a concurrent queue.
 final class OperationSeries: Sendable {
     private let queue: OperationQueue
     private let last = Locked(WeakOperation())
@@ -50,7 +50,7 @@ final class OperationSeries: Sendable {
 
     func add(_ job: @escaping @Sendable () -> Void) {
         let operation = NotificationOperation(job)
-        // Only the reading thread adds, so that the jobs get into the queue in this order.
+        // Only the reading thread adds, so the jobs enter the queue in this order.
         let previous = last.withLock { last in
             defer { last.operation = operation }
             return last.operation
@@ -60,8 +60,8 @@ final class OperationSeries: Sendable {
     }
 }
 
-/// An operation that runs also when somebody cancels all operations of the queue: the center counts what is on its way, and each job is
-/// part of that count. Tokens remove observers.
+/// An operation that ignores `cancelAllOperations()` of its queue. The center counts pending jobs, and each must run to
+/// keep that count right. Tokens remove observers.
 private final class NotificationOperation: Operation, @unchecked Sendable {
     // Unchecked: the job never changes.
     private let job: @Sendable () -> Void
@@ -69,8 +69,8 @@ private final class NotificationOperation: Operation, @unchecked Sendable {
     init(_ job: @escaping @Sendable () -> Void) { self.job = job }
 
     override func main() {
-        // An operation holds those that it depends on, also after it has run. In a queue that is never empty, the chain would grow to all
-        // operations that there ever were, and its end would overflow the stack.
+        // An operation retains its dependencies, even after it has run. In a queue that never drains, the chain would
+        // keep all operations alive, and freeing it would overflow the stack.
         for dependency in dependencies { removeDependency(dependency) }
         job()
     }

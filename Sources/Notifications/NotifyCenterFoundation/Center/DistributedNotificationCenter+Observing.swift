@@ -4,25 +4,27 @@ import NotifyCenter
 import Synchronization
 
 extension DistributedNotificationCenter {
-    /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` gets the returned token. The center keeps the
-    /// registration when the caller lets go of the token (CF-X8). While the center is suspended, the registration coalesces (CF-S4).
+    /// Calls `block` for each matching post, until ``removeObserver(_:)-(Any)`` gets the returned token. The center
+    /// keeps the registration even if the caller releases the token (CF-X8). While the center is suspended, the
+    /// registration coalesces (CF-S4).
     ///
-    /// The registration is in force on return: `block` gets what any process posts from then on (CF-A11). This blocks for one answer of
-    /// the bus.
+    /// The registration is in force on return: `block` gets what any process posts from then on (CF-A11). The function
+    /// blocks for one response of the bus.
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
     ///   - object: the object, a `String`; `nil` for any.
-    ///   - queue: where `block` runs, for one notification at a time and in the order of arrival, also on a queue that allows more
-    ///     at once. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096 notifications wait, at
-    ///     most 16 MiB of them. `cancelAllOperations()` does not cancel them: the token removes the observer.
+    /// - queue: the queue on which `block` runs, for one notification at a time and in the order of arrival, even if
+    ///   the queue is concurrent. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096
+    ///   notifications wait, at most 16 MiB of them. `cancelAllOperations()` does not cancel them: the token removes
+    ///   the observer.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
     /// - Returns: the token.
     ///
-    /// An object that is not text (CF-X6) is reported to `UnthrownFailures`; then nothing is registered, and the token has no effect. The
-    /// function also reports when the bus cannot be reached or refuses the match rule. Then the center keeps the observer: `block` gets what
-    /// is posted once the bus is there and has accepted the rule.
+    /// If the object is not text (CF-X6), the function reports to `UnthrownFailures` and registers nothing, and the
+    /// token has no effect. The function also reports if the bus cannot be reached or refuses the match rule. Then the
+    /// center keeps the observer: `block` gets the posts made after the bus is there and has accepted the rule.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -33,8 +35,8 @@ extension DistributedNotificationCenter {
         addObserver(forName: name, object: object, suspensionBehavior: .coalesce, queue: queue, using: block)
     }
 
-    /// As ``addObserver(forName:object:queue:using:)``, with a choice of what happens while the center is ``suspended`` (CF-A7). On
-    /// macOS only observers with selectors have that choice.
+    /// Observes like ``addObserver(forName:object:queue:using:)``, with a suspension behaviour (CF-A7). On macOS only
+    /// observers with selectors have that choice.
     @discardableResult
     public func addObserver(
         forName name: NSNotification.Name?,
@@ -74,19 +76,21 @@ extension DistributedNotificationCenter {
         )
     }
 
-    /// Removes the registration of a token. Anything else than a token of this center, and a token that was removed before, does nothing
-    /// (CF-R5).
+    /// Removes the registration of a token. A token that was removed before, or a value that is not a token of this
+    /// center, has no effect (CF-R5).
     ///
-    /// After the return no call of the block begins, and what waited for it is dropped; a call that another thread has begun goes on (CF-R7).
+    /// After the return no further call of the block begins, and pending notifications are dropped. A call that has
+    /// already begun on another thread continues (CF-R7).
     public func removeObserver(_ observer: Any) {
         if let token = observer as? ObservationToken { return token.remove() }
         removeObserver(observer, name: nil, object: nil)
     }
 
-    /// As ``removeObserver(_:)-(Any)``, if the registration has this name and this object. `nil` means any (CF-R2, CF-X4). A registration
-    /// for any name stays where a name is given, and one for any object where an object is given (CF-R3).
+    /// Removes the registration like ``removeObserver(_:)-(Any)``, if it has this name and this object. `nil` means any
+    /// (CF-R2, CF-X4). A given name does not match a registration for any name, and a given object does not match one
+    /// for any object (CF-R3).
     public func removeObserver(_ observer: Any, name: NSNotification.Name?, object: String?) {
-        // A forked child has no observers, and another thread of its parent's may have held the lock.
+        // A forked child has no observers, and another thread of the parent may have held the lock at the fork.
         guard !ForkedChild.isCurrent, let token = observer as? ObserverToken else { return }
         let (name, object) = (name.map { NotificationName($0) }, object.map { NotificationObject(text: $0) })
         let removed = observers.withLock { $0.remove(token, name: name, object: object) }
@@ -96,7 +100,8 @@ extension DistributedNotificationCenter {
 
 // MARK: Tokens
 
-/// What adding an observer returns. An object of Foundation's without being an `NSObject`, because that is not `Sendable`.
+/// The token of an observer. It conforms to `NSObjectProtocol` without being an `NSObject`, because `NSObject` is not
+/// `Sendable`.
 final class ObserverToken: NSObjectProtocol, Hashable, Sendable {
     func isEqual(_ object: Any?) -> Bool { object as AnyObject === self }
     var hash: Int { ObjectIdentifier(self).hashValue }
@@ -112,8 +117,8 @@ final class ObserverToken: NSObjectProtocol, Hashable, Sendable {
 // MARK: Sequences
 
 extension DistributedNotificationCenter {
-    /// The matching posts as a sequence, registered when this returns (CF-X9, CF-A11): what is posted before the loop begins waits
-    /// for it. This blocks for one answer of the bus.
+    /// Returns the matching posts as a sequence. The registration is in force on return (CF-X9, CF-A11): posts made
+    /// before the loop begins wait for it. The function blocks for one response of the bus.
     ///
     /// ```swift
     /// for await notification in center.notifications(named: .init("com.example.saved")) { … }
@@ -127,8 +132,9 @@ extension DistributedNotificationCenter {
     ///   - name: the name; `nil` for any. On macOS a name must be given.
     ///   - object: the object, a `String`; `nil` for any.
     ///
-    /// The function reports to `UnthrownFailures` when the object is not text (CF-X6): then the sequence is empty. Where the bus cannot be reached
-    /// or refuses the match rule, it reports that, and the sequence hears from when the bus is there and grants its rule.
+    /// If the object is not text (CF-X6), the function reports to `UnthrownFailures`, and the sequence is empty. If the
+    /// bus cannot be reached or refuses the match rule, the function reports that, and the sequence gets the posts made
+    /// after the bus is there and has accepted the rule.
     public func notifications(named name: Notification.Name?, object: Any? = nil) -> Notifications {
         var base: NotificationSequence<DistributedNotification>?
         report {
@@ -140,25 +146,26 @@ extension DistributedNotificationCenter {
         return Notifications(base: base)
     }
 
-    /// Notifications as they arrive. It is for one loop at a time: two loops over the same sequence share its elements.
+    /// A sequence of notifications as they arrive. It is for one loop at a time: two loops over the same sequence share
+    /// its elements.
     ///
     /// The observer is removed with the last copy and the last iterator.
     public struct Notifications: AsyncSequence, Sendable {
         fileprivate let base: NotificationSequence<DistributedNotification>?
 
-        /// How many notifications were dropped for newer ones, because the loop was busy.
+        /// The number of notifications that were dropped for newer ones because the loop was busy.
         public var droppedCount: UInt64 { base?.counts.dropped ?? 0 }
 
-        /// An iterator. It keeps the observer in place.
+        /// Creates an iterator, which keeps the observer in place.
         public func makeAsyncIterator() -> Iterator {
             Iterator(base: base?.makeAsyncIterator())
         }
 
-        /// Waits for one notification after the other.
+        /// An iterator that waits for one notification after the other.
         public struct Iterator: AsyncIteratorProtocol {
             fileprivate var base: NotificationSequence<DistributedNotification>.Iterator?
 
-            /// The next notification; `nil` when the task is cancelled.
+            /// Returns the next notification; `nil` when the task is cancelled.
             public mutating func next(isolation: isolated (any Actor)?) async -> Notification? {
                 await base?.next(isolation: isolation).map { Notification($0) }
             }

@@ -4,19 +4,22 @@ import NotifyCenter
 import Synchronization
 
 extension DistributedNotificationCenter {
-    /// A notification with a type of its own: the payload is the type's `Codable` form. Conform to ``AsyncMessage`` or
+    /// A notification with a Swift type: the payload is the type's `Codable` form. Conform to ``AsyncMessage`` or
     /// ``MainActorMessage``, which say where the center calls observers.
     ///
-    /// It has the shape of `NotificationCenter.AsyncMessage`, and goes between processes: the subject is a text, and every process that
-    /// declares a type of the same ``name`` and form takes part, as does every observer of the plain notification.
+    /// It is modelled on `NotificationCenter.AsyncMessage`, but crosses processes. The subject is a text. Every process
+    /// that declares a type of the same ``name`` and form takes part, and so does every observer of the plain
+    /// notification.
     ///
-    /// Two of Foundation's types must not be among the properties: on Linux `IndexSet` and `CharacterSet` end the process when they
-    /// decode bytes that no `IndexSet` or `CharacterSet` encoded, and anybody may post anything under the name (CF-U8). Send their elements.
+    /// Do not use `IndexSet` and `CharacterSet` as properties: on Linux these types end the process when they decode
+    /// bytes that no `IndexSet` or `CharacterSet` encoded, and any process may post anything under the name (CF-U8).
+    /// Send their elements.
     public protocol Message: Codable, Sendable {
         /// The notification's name.
         ///
-        /// By default the name of the type with that of its module, such as `Shop.OrderPlaced`. Two processes agree on that while both
-        /// have the type from the same module. Give a name of your own to a program's own types, and above all to private ones.
+        /// By default the type's name with its module, such as `Shop.OrderPlaced`. Two processes agree on it if both
+        /// have the type from the same module. Give an explicit name to types of a program, and above all to private
+        /// types.
         static var name: Notification.Name { get }
     }
 
@@ -28,16 +31,16 @@ extension DistributedNotificationCenter {
 }
 
 extension DistributedNotificationCenter.Message {
-    /// The name of the type with that of its module.
+    /// The type's name with its module.
     public static var name: Notification.Name { Notification.Name(String(reflecting: Self.self)) }
 }
 
 // MARK: Coding
 
-/// Messages as property lists. The stored properties of a message are the entries of its userInfo: observers of the plain notification,
-/// and other tools, read them and make them.
+/// Encodes messages as property lists. The stored properties of a message are the entries of its userInfo. Observers of
+/// the plain notification, and other tools, can read and make them.
 enum MessageCoding {
-    /// Binary, because the XML form keeps no fractions of a second.
+    /// Binary, because the XML form drops fractions of a second.
     private static let format = PropertyListSerialization.PropertyListFormat.binary
 
     static func encode(_ message: some DistributedNotificationCenter.Message) throws -> UserInfo {
@@ -60,8 +63,8 @@ enum MessageCoding {
         return userInfo
     }
 
-    /// Foundation's coders take this text for `nil`, also as a key of a dictionary. A receiver could not decode it where the type has no
-    /// `nil`.
+    /// Foundation's coders decode this text as `nil`, also as a key of a dictionary. If the type has no `nil`, a
+    /// receiver could not decode it.
     private static let textOfNil = "$null"
 
     private static func refuseLostText<M: DistributedNotificationCenter.Message>(
@@ -91,7 +94,7 @@ enum MessageCoding {
         }
     }
 
-    /// - Parameter userInfo: from another process, so that anything may be in it.
+    /// - Parameter userInfo: from another process, so it may contain anything.
     static func decode<M: DistributedNotificationCenter.Message>(_: M.Type, from userInfo: UserInfo?) throws -> M {
         let value = userInfo?.foundationValue ?? [:]
         let data = try PropertyListSerialization.data(fromPropertyList: value, format: format, options: 0)
@@ -100,7 +103,7 @@ enum MessageCoding {
 }
 
 extension DistributedNotificationCenter {
-    /// The message that a notification carries; `nil` where it carries no such message, which is counted.
+    /// Returns the message in a notification. If it does not decode as this type, returns `nil` and counts it.
     static func message<M: Message>(_: M.Type, _ notification: DistributedNotification, undecodable: Counter) -> M? {
         do {
             return try MessageCoding.decode(M.self, from: notification.userInfo)
@@ -111,7 +114,7 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// A number that goes up.
+/// A counter that only increases.
 final class Counter: Sendable {
     private let count = Locked<UInt64>(0)
 

@@ -1,4 +1,4 @@
-/// A value that is not a property list, and so cannot travel with a distributed notification (CF-U1, CF-U2).
+/// A value that is not a property list, and so cannot be sent with a distributed notification (CF-U1, CF-U2).
 public struct PropertyListError: Error, Sendable, Hashable, CustomStringConvertible {
     private enum Step: Hashable {
         case key(String)
@@ -9,7 +9,7 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
     private var steps: [Step] = []
     let remedy: String
 
-    /// What was found there, such as `NSNull` or `a key of type Int`.
+    /// A description of the value, such as `NSNull` or `a key of type Int`.
     public let found: String
 
     init(_ root: String, found: String, remedy: String) {
@@ -18,7 +18,8 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
         self.remedy = remedy
     }
 
-    /// Where it is, such as `userInfo["a"][2]`. A path of more than 12 steps ends after the first 12, with “…”.
+    /// The place of the value, such as `userInfo["a"][2]`. A path of more than 12 steps ends after the first 12, with
+    /// “…”.
     public var path: String {
         let shown = steps.reversed().prefix(12).map { step in
             switch step {
@@ -29,7 +30,7 @@ public struct PropertyListError: Error, Sendable, Hashable, CustomStringConverti
         return root + shown.joined() + (shown.count < steps.count ? "…" : "")
     }
 
-    /// One line: where, what was found, what is allowed, and what to do.
+    /// The place, the value, the allowed types and the remedy, in one line.
     public var description: String {
         "\(path): \(found). A property list holds String, integers up to UInt64.max, Double, Bool, Date, Data, arrays, and "
             + "dictionaries with String keys. \(remedy)"

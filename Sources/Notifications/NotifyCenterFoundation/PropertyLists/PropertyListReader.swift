@@ -2,25 +2,26 @@ import CoreFoundation
 package import Foundation
 package import NotifyCenter
 
-/// Reads property lists out of Swift's values and out of Foundation's and CoreFoundation's objects. Recursive, down to a bound.
+/// Converts Swift values and objects of Foundation and CoreFoundation to property lists. Recursive, down to a maximum
+/// depth.
 ///
-/// Objects and Swift's own values are told apart first, because a cast between the two answers “yes” too often: `as? Bool` takes an
-/// `NSNumber(value: 1)`.
+/// Objects and Swift values are distinguished first, because a cast between the two succeeds too often: `as? Bool`
+/// accepts an `NSNumber(value: 1)`.
 package struct PropertyListReader {
-    /// What the path of an error begins with.
+    /// The beginning of the path in an error.
     let root: String
-    /// How many containers may be in each other. The bound keeps a value that contains itself from exhausting the stack.
+    /// The maximum nesting. The limit keeps a value that contains itself from exhausting the stack.
     let maximumDepth: Int
 
-    /// - Parameter maximumDepth: 20 is what a message of the bus carries.
+    /// - Parameter maximumDepth: a message of the bus holds 20.
     package init(root: String, maximumDepth: Int = 20) {
         self.root = root
         self.maximumDepth = maximumDepth
     }
 
-    /// The property list that a value stands for.
+    /// Converts a value to a property list.
     ///
-    /// - Parameter depth: how many containers the value is in.
+    /// - Parameter depth: the number of containers around the value.
     func value(_ value: Any, depth: Int = 0) throws(PropertyListError) -> PropertyListValue {
         if type(of: value) is AnyClass { return try object(value as AnyObject, depth: depth) }
         switch value {
@@ -46,7 +47,7 @@ package struct PropertyListReader {
         try entries(dictionary.lazy.map { (key: $0.key.base, value: $0.value) }, depth: depth)
     }
 
-    /// The property list of a dictionary that is an object, and so may contain itself.
+    /// Converts a dictionary that is an object, and so may contain itself.
     package func dictionary(_ dictionary: NSDictionary, depth: Int = 0) throws(PropertyListError) -> UserInfo {
         try entries(dictionary.storedEntries, depth: depth)
     }
@@ -99,7 +100,7 @@ package struct PropertyListReader {
     }
 
     private func text(ofKey key: Any) throws(PropertyListError) -> String {
-        // An object first: a cast to Substring takes it too, and puts U+FFFD in the place of a surrogate that stands alone.
+        // An object first: a cast to Substring accepts it too, and replaces an unpaired surrogate with U+FFFD.
         if type(of: key) is AnyClass, let text = key as AnyObject as? NSString {
             do throws(TextError) {
                 return try unicodeText(of: text)
@@ -162,18 +163,19 @@ package struct PropertyListReader {
     }
 }
 
-/// What a value's type is called. CoreFoundation's own objects have Swift classes that nobody knows by name.
+/// The name of a value's type. CoreFoundation's own objects have internal Swift classes; for them it is
+/// CoreFoundation's name.
 private func typeName(of value: Any) -> String {
     let name = String(describing: type(of: value))
     return name.hasPrefix("_") ? coreFoundationName(of: value as AnyObject) ?? name : name
 }
 
-/// What CoreFoundation calls an object's type, if it knows the type. All of its objects are subclasses of NSObject on Linux; in an object
-/// of another class CFGetTypeID reads what is not there, and may end the process.
+/// The CoreFoundation name of an object's type, if CoreFoundation knows the type. On Linux all of its objects are
+/// subclasses of NSObject. With an object of another class, CFGetTypeID reads invalid memory and may end the process.
 package func coreFoundationName(of object: AnyObject) -> String? {
     guard object is NSObject else { return nil }
     let identifier = CFGetTypeID(object)
-    // 0 is “Not A Type”, 1 “CFType”: what classes say that have no counterpart in CoreFoundation.
+    // 0 is “Not A Type” and 1 is “CFType”, for classes that have no counterpart in CoreFoundation.
     guard identifier > 1, let name = CFCopyTypeIDDescription(identifier) else { return nil }
     return unsafeBitCast(name, to: NSString.self) as String
 }
@@ -182,7 +184,7 @@ extension CChar {
     fileprivate init(ascii: Unicode.Scalar) { self = CChar(UInt8(ascii: ascii)) }
 }
 
-/// An optional whose type is known at run time only.
+/// Gives access to the value of an optional whose type is known only at run time.
 private protocol AnyOptional {
     var wrapped: Any? { get }
 }
@@ -191,17 +193,18 @@ extension Optional: AnyOptional {
     fileprivate var wrapped: Any? { self }
 }
 
-// MARK: What objects store
+// MARK: Stored objects
 
-// CoreFoundation's functions hand out the objects that a container holds as they are. Foundation's own accessors first turn each
-// of them into Swift's types, with all that is in it: for a container that contains itself, without end.
+// CoreFoundation's functions return the objects that a container holds unchanged. Foundation's own accessors first
+// convert each object to Swift's types, with all of its contents. For a container that contains itself that never ends.
 
 extension NSNumber {
-    /// Whether it is a truth value. Its `objCType` does not tell: it is that of an `Int8` on other systems.
+    /// Whether it is a truth value. `objCType` does not tell: for a truth value it is the same as for an `Int8` on
+    /// other systems.
     fileprivate var isBoolean: Bool { CFGetTypeID(self) == CFBooleanGetTypeID() }
 
-    /// The value of an integer that may be wider than 64 bits. CoreFoundation's public headers do not declare the type: its number is 17
-    /// (`kCFNumberSInt128Type`), and its high half is stored before the low one (`CFSInt128Struct`).
+    /// The value of an integer that may be wider than 64 bits. CoreFoundation's public headers do not declare the type.
+    /// Its number is 17 (`kCFNumberSInt128Type`), and its high half is stored before the low half (`CFSInt128Struct`).
     fileprivate var wideIntegerValue: Int128 {
         guard let type = CFNumberType(rawValue: 17) else { preconditionFailure("a C enumeration takes every number") }
         var halves: (high: Int64, low: UInt64) = (0, 0)
@@ -211,7 +214,7 @@ extension NSNumber {
 }
 
 extension NSArray {
-    /// The elements as they are stored.
+    /// The stored elements, unconverted.
     fileprivate var storedElements: [Any] {
         guard StoringClasses.arrays.contains(ObjectIdentifier(type(of: self))) else {
             return (0..<count).map(object(at:))
@@ -224,7 +227,7 @@ extension NSArray {
 }
 
 extension NSDictionary {
-    /// Keys and values as they are stored.
+    /// The stored keys and values, unconverted.
     fileprivate var storedEntries: [(key: Any, value: Any)] {
         guard StoringClasses.dictionaries.contains(ObjectIdentifier(type(of: self))) else {
             return keyEnumerator().map { (key: $0, value: object(forKey: $0) ?? NSNull()) }
@@ -239,13 +242,15 @@ extension NSDictionary {
     }
 }
 
-/// The object at this address. NULL, which CoreFoundation's containers may hold, reads as a value that no property list has.
+/// The object at this address. CoreFoundation's containers may hold NULL, which is returned as a value that no property
+/// list contains.
 private func storedObject(_ address: UnsafeRawPointer?) -> Any {
     address.map { Unmanaged<AnyObject>.fromOpaque($0).takeUnretainedValue() } ?? NSNull()
 }
 
-/// The classes whose objects store what CoreFoundation's functions hand out. CoreFoundation's functions ask a subclass for its elements and
-/// do not keep them alive safely. So Foundation's accessors read subclasses.
+/// The classes whose objects CoreFoundation's functions can read directly. For a subclass, CoreFoundation's functions
+/// call the subclass for its elements and do not keep them alive safely. Foundation's accessors therefore read
+/// subclasses.
 private enum StoringClasses {
     static let arrays = classes([NSArray.self, NSMutableArray.self], CFArrayCreate(nil, nil, 0, nil))
     static let dictionaries = classes(
@@ -253,7 +258,7 @@ private enum StoringClasses {
         CFDictionaryCreate(nil, nil, nil, 0, nil, nil)
     )
 
-    /// CoreFoundation's own class has no public name: it is that of an object that CoreFoundation made.
+    /// CoreFoundation's own class has no public name, so it is taken from an object that CoreFoundation made.
     private static func classes(_ foundations: [AnyClass], _ made: CFTypeRef?) -> Set<ObjectIdentifier> {
         let own: AnyClass? = made.map { type(of: unsafeBitCast($0, to: AnyObject.self)) }
         return Set((foundations + [own].compactMap(\.self)).map { ObjectIdentifier($0) })

@@ -2,9 +2,9 @@ public import Foundation
 public import NotifyCenter
 
 extension PropertyListValue {
-    /// The property list that a value of Swift or an object of Foundation stands for.
+    /// Converts a Swift value or a Foundation object to a property list.
     ///
-    /// | taken | becomes |
+    /// | type | result |
     /// |---|---|
     /// | `String`, `Substring`, `NSString` | `string` |
     /// | every integer type of Swift, `NSNumber` of an integer | `integer`, or `unsigned` beyond `Int64.max` |
@@ -15,18 +15,19 @@ extension PropertyListValue {
     /// | arrays, `NSArray` | `array` |
     /// | dictionaries and `NSDictionary` with such text as keys | `dictionary` |
     ///
-    /// An optional stands for what it holds. The value is copied, with all that is in it (CF-P12).
+    /// An optional is converted to the value in it. The value is copied with all of its contents (CF-P12).
     ///
-    /// - Throws: ``PropertyListError`` for anything else, which includes `NSNull` and a `nil` within `Any`; for integers below
-    ///   `Int64.min` and above `UInt64.max`; for dates that are NaN or infinite; for keys that are equal as `String`;
-    ///   for a text that is no Unicode, because a surrogate stands alone in it; and for a value that is nested more
+    /// - Throws: ``PropertyListError`` for any other type, including `NSNull` and a `nil` within `Any`; for integers
+    ///   below `Int64.min` and above `UInt64.max`; for dates that are NaN or infinite; for keys that are equal as
+    ///   `String`; for a text with an unpaired surrogate, which is not Unicode; and for a value that is nested more
     ///   than 64 deep or that contains itself.
     public init(foundationValue value: Any) throws(PropertyListError) {
         self = try PropertyListReader(root: "value", maximumDepth: 64).value(value)
     }
 
-    /// The value in Swift's own types: `String`, `Int` (`UInt64` where `Int` does not hold it), `Double`, `Bool`, `Date`, `Data`,
-    /// `[Any]`, `[String: Any]`. A cast to `NSDictionary` or `NSArray` keeps truth values apart from numbers.
+    /// The value in Swift's own types: `String`, `Int` (`UInt64` if `Int` cannot hold it), `Double`, `Bool`, `Date`,
+    /// `Data`, `[Any]`, `[String: Any]`. A cast to `NSDictionary` or `NSArray` keeps truth values distinct from
+    /// numbers.
     public var foundationValue: Any {
         switch self {
         case .string(let text): text
@@ -43,10 +44,12 @@ extension PropertyListValue {
 }
 
 extension Dictionary where Key == String, Value == PropertyListValue {
-    /// The property list that a userInfo stands for; see ``PropertyListValue/init(foundationValue:)`` for what becomes of each type.
+    /// Converts a userInfo to a property list; see ``PropertyListValue/init(foundationValue:)`` for the conversion of
+    /// each type.
     ///
-    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`, for the same as there, and for a userInfo with more than
-    ///   20 arrays and dictionaries in each other (itself counted), which no message of the bus carries.
+    /// - Throws: ``PropertyListError``, with a path that begins with `userInfo`, in the same cases, and for a userInfo
+    ///   that is nested more than 20 arrays and dictionaries deep (itself included), which no message of the bus can
+    ///   hold.
     public init(propertyList dictionary: [AnyHashable: Any]) throws(PropertyListError) {
         self = try PropertyListReader(root: "userInfo").dictionary(dictionary)
     }
@@ -58,11 +61,11 @@ extension Dictionary where Key == String, Value == PropertyListValue {
 // MARK: Dates
 
 extension PropertyListDate {
-    /// The moment of a `Date`, to the last bit.
+    /// Converts a `Date` without loss of precision.
     public init(_ date: Date) { self.init(secondsSinceReferenceDate: date.timeIntervalSinceReferenceDate) }
 }
 
 extension Date {
-    /// The moment of a property list, to the last bit.
+    /// Converts a property list's date without loss of precision.
     public init(_ date: PropertyListDate) { self.init(timeIntervalSinceReferenceDate: date.secondsSinceReferenceDate) }
 }

@@ -1,19 +1,19 @@
 import CoreFoundation
 package import Foundation
 
-/// Why an object gives no text: what it is, and what helps.
+/// The reason why an object has no Unicode text: a description, and a remedy.
 package struct TextError: Error {
     package let found: String
     package let remedy: String
 }
 
-/// A text with more code units is refused before anything is converted: a notification holds 1 MiB at most (CF-U9), and each unit
-/// becomes one byte at least.
+/// The maximum number of UTF-16 units, checked before the conversion: a notification holds at most 1 MiB (CF-U9), and
+/// each unit becomes at least one byte.
 private let maximumLength = 1024 * 1024
 
-/// The text of a string object.
+/// Returns the text of a string object.
 ///
-/// - Throws: ``TextError`` where it is too long for a message, or where it is no Unicode text, because a surrogate stands alone in it.
+/// - Throws: ``TextError`` if it is too long for a message, or if an unpaired surrogate makes it invalid Unicode.
 package func unicodeText(of string: NSString) throws(TextError) -> String {
     let length = string.length
     guard length <= maximumLength else {
@@ -40,9 +40,9 @@ package func unicodeText(of string: NSString) throws(TextError) -> String {
 
 // MARK: UTF-16
 
-/// The text of UTF-16 code units; `nil` where a surrogate stands alone.
+/// Converts UTF-16 to a String; `nil` if there is an unpaired surrogate.
 ///
-/// `String(decoding:as:)` takes about ten times as long, and puts U+FFFD in such a surrogate's place.
+/// `String(decoding:as:)` takes about ten times as long, and replaces such a surrogate with U+FFFD.
 private func transcode(_ units: UnsafeBufferPointer<UInt16>) -> String? {
     var count = 0
     guard forEachScalar(in: units, { count += UTF8.width($0) }) else { return nil }
@@ -58,7 +58,7 @@ private func transcode(_ units: UnsafeBufferPointer<UInt16>) -> String? {
     }
 }
 
-/// Calls `body` for each scalar, up to a surrogate that stands alone. Returns whether it came to the end.
+/// Calls `body` for each scalar up to an unpaired surrogate. Returns whether it reached the end.
 private func forEachScalar(in units: UnsafeBufferPointer<UInt16>, _ body: (Unicode.Scalar) -> Void) -> Bool {
     var index = 0
     while index < units.count {
@@ -74,7 +74,7 @@ private func forEachScalar(in units: UnsafeBufferPointer<UInt16>, _ body: (Unico
     return true
 }
 
-/// The scalar of a surrogate pair; `nil` where the two units are none.
+/// Returns the scalar of a surrogate pair; `nil` if the two units are not a pair.
 private func scalar(_ lead: UInt16, _ trail: UInt16) -> Unicode.Scalar? {
     guard UTF16.isLeadSurrogate(lead), UTF16.isTrailSurrogate(trail) else { return nil }
     return Unicode.Scalar(0x10000 + (UInt32(lead & 0x3FF) << 10 | UInt32(trail & 0x3FF)))

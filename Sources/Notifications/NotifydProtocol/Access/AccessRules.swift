@@ -1,13 +1,13 @@
 package import DBusTransport
 import Glibc
 
-/// Who a process is, as the access rules ask.
+/// The identity of a process, as far as the access rules need it.
 package struct Identity: Sendable, Hashable {
     /// The effective user.
     package var user: UInt32
-    /// The effective group and the supplementary ones, in no order.
+    /// The effective group and the supplementary groups, in no order.
     package var groups: [UInt32]
-    /// The process; 0 where the bus cannot tell.
+    /// The process; 0 if the bus does not know it.
     package var process: UInt32
 
     package init(user: UInt32, groups: [UInt32] = [], process: UInt32 = 0) {
@@ -16,7 +16,7 @@ package struct Identity: Sendable, Hashable {
         self.process = process
     }
 
-    /// Who is behind a connection, by the bus's word.
+    /// The identity that the bus reports for a connection.
     package init(_ credentials: DBusConnection.PeerCredentials) {
         self.init(
             user: credentials.userID,
@@ -25,7 +25,7 @@ package struct Identity: Sendable, Hashable {
         )
     }
 
-    /// Who this process is now.
+    /// The current identity of this process.
     package static var ofThisProcess: Identity {
         Identity(user: geteuid(), groups: [getegid()] + supplementaryGroups, process: UInt32(getpid()))
     }
@@ -38,9 +38,9 @@ package struct Identity: Sendable, Hashable {
     }
 }
 
-/// Who may register and post which names (Rules, a.5). Pure.
+/// The rules that say who may register and post which names (Rules, a.5). Pure.
 package struct AccessRules: Sendable, Hashable {
-    /// What a process wants to do with a name.
+    /// The use of a name that a process asks for.
     package enum Access: Sendable {
         /// To register.
         case read
@@ -55,7 +55,7 @@ package struct AccessRules: Sendable, Hashable {
         }
     }
 
-    /// Names that begin with a prefix, and who may use them.
+    /// The names that begin with a prefix, and the users that may use them.
     package struct Reservation: Sendable, Hashable {
         package var prefix: String
         package var user: UInt32
@@ -63,7 +63,7 @@ package struct AccessRules: Sendable, Hashable {
         /// READ 1, WRITE 2, shifted by 0 for the user, 4 for the group, 8 for others.
         package var access: UInt16
 
-        /// Everybody may do everything.
+        /// Every user may register and post.
         package static let everything: UInt16 = 0x333
 
         package init(prefix: String, user: UInt32, group: UInt32, access: UInt16) {
@@ -81,12 +81,12 @@ package struct AccessRules: Sendable, Hashable {
         fileprivate func allowsOthers(_ wanted: Access) -> Bool { access >> 8 & wanted.bit != 0 }
     }
 
-    /// In no order. There should be one for each prefix; if there are two, both must allow.
+    /// The reservations, in no order. There should be one for each prefix; if there are two, both must allow.
     package var reservations: [Reservation]
 
     package init(reservations: [Reservation] = []) { self.reservations = reservations }
 
-    /// Whether `identity` may use `name` so.
+    /// Whether `identity` may use `name` in this way.
     package func allows(_ access: Access, _ name: String, by identity: Identity) -> Bool {
         if identity.user == 0 { return true }
         return switch NameScope(name) {
@@ -97,7 +97,7 @@ package struct AccessRules: Sendable, Hashable {
         }
     }
 
-    /// Whether everybody may use `name` so. Then nobody has to find out who the user is.
+    /// Whether every user may use `name` in this way. If so, the caller need not determine the user.
     package func isOpen(_ access: Access, _ name: String) -> Bool {
         switch NameScope(name) {
         case .process: true
@@ -106,9 +106,9 @@ package struct AccessRules: Sendable, Hashable {
         }
     }
 
-    /// Those with the longest prefix of `name`.
+    /// Returns the reservations with the longest prefix of `name`.
     private func deciding(_ name: String) -> [Reservation] {
-        // Every post asks; few machines have a configuration.
+        // Fast path: this runs for every post, and few machines have a configuration.
         if reservations.isEmpty { return [] }
         let matching = reservations.filter { name.utf8.starts(with: $0.prefix.utf8) }
         let longest = matching.lazy.map { $0.prefix.utf8.count }.max()
@@ -116,23 +116,23 @@ package struct AccessRules: Sendable, Hashable {
     }
 }
 
-/// Whom a name belongs to, by its form (Rules, a.4).
+/// The owner of a name, according to its form (Rules, a.4).
 package enum NameScope: Sendable, Hashable {
-    /// `self.…`: this process; it never leaves it.
+    /// `self.…`: this process. The name stays within it.
     case process
     /// `user.uid.UID` or `user.uid.UID.…`: this user, and root.
     case user(UInt32)
     /// Any other `user.uid.…`: root.
     case root
-    /// Everybody, unless the configuration says otherwise.
+    /// Every user, unless the configuration says otherwise.
     case everyone
 
-    /// The scope of `name`.
     package init(_ name: String) {
-        // By bytes, because an accent after the prefix would form one character with its last letter, and the prefix would not be found.
+        // By bytes: an accent after the prefix would form one character with its last letter, and the prefix would not
+        // match.
         let bytes = name.utf8
         guard let first = bytes.first, first == UInt8(ascii: "s") || first == UInt8(ascii: "u") else {
-            // Almost all names are so, and each post asks.
+            // Fast path: almost all names are like this, and this runs for every post.
             self = .everyone
             return
         }
@@ -140,7 +140,7 @@ package enum NameScope: Sendable, Hashable {
             self = .process
         } else if bytes.starts(with: "user.uid.".utf8) {
             let digits = bytes.dropFirst("user.uid.".utf8.count).prefix { $0 != UInt8(ascii: ".") }
-            // Only the usual form of a number counts: `user.uid.0501` belongs to no user.
+            // Only the usual form of a number counts: `user.uid.0501` does not belong to a user.
             let text = String(Substring(digits))
             self = UInt32(text).flatMap { String($0) == text ? .user($0) : nil } ?? .root
         } else {

@@ -3,23 +3,23 @@ import Glibc
 
 /// Finds and reads `notify.conf`.
 package enum ConfigurationFile {
-    /// The environment variable that names another file; ignored in a process with more rights than its user.
+    /// The environment variable that names another file. It is ignored in a process with more rights than its user.
     package static let environmentVariable = "NOTIFY_CENTER_CONFIGURATION"
     package static let standardPath = "/etc/notify.conf"
-    /// The machine's file, as a Flatpak with `--filesystem=host-etc` and a toolbox see it.
+    /// The machine's file, as a toolbox and a Flatpak with `--filesystem=host-etc` see it.
     fileprivate static let pathInSandbox = "/run/host/etc/notify.conf"
 
-    /// A configuration has a few hundred bytes; this protects processes from a file that is something else.
+    /// A configuration has a few hundred bytes. The limit protects processes from a path to some other file.
     fileprivate static let maximumBytes = 1 << 20
 
-    /// What the environment names, else the standard path.
+    /// The path in the environment variable, or else the standard path.
     package static var ofMachine: String {
         ProcessEnvironment.value(environmentVariable) ?? standardPath
     }
 
-    /// The bytes of a file that only root or this process's effective user can have written (Rules, a.5).
+    /// Returns the bytes of a file that only root or this process's effective user can have written (Rules, a.5).
     package static func read(_ path: String) throws(ConfigurationFileError) -> [UInt8] {
-        // Non-blocking, because the path may be a pipe to which nobody writes.
+        // Non-blocking, because the path may be a pipe without a writer.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             let code = errno
@@ -29,7 +29,7 @@ package enum ConfigurationFile {
             )
         }
         defer { close(descriptor) }
-        // Of the open descriptor, so that nobody can exchange the file meanwhile.
+        // Checked on the open descriptor, so that the file cannot be replaced between check and read.
         var status = stat()
         guard fstat(descriptor, &status) == 0 else {
             throw ConfigurationFileError(path: path, reason: .unreadable(text(errno)))
@@ -44,15 +44,15 @@ package enum ConfigurationFile {
         return try read(descriptor, path)
     }
 
-    /// Whether the owner is root in all likelihood, where this process cannot see that: in a user namespace without root, as sandboxes make
-    /// them, all users but its own look like one. Only root puts files at these paths.
+    /// Whether the owner is in all likelihood root, hidden by a user namespace. In a namespace without root, as
+    /// sandboxes make them, all foreign users appear as one user. Only root puts files at these paths.
     private static func isOfHiddenRoot(_ owner: UInt32, _ path: String) -> Bool {
         let hiddenUser: UInt32 = 65_534
         guard owner == hiddenUser, [standardPath, pathInSandbox].contains(path), let map = try? map() else {
             return false
         }
         return !map.split(separator: UInt8(ascii: "\n")).contains { line in
-            // The first user inside, and how many there are: “0 1000 1”.
+            // The first user inside the namespace, the first outside, and the number of users: “0 1000 1”.
             line.first { $0 != UInt8(ascii: " ") } == UInt8(ascii: "0")
         }
     }
@@ -83,16 +83,16 @@ package enum ConfigurationFile {
     private static func text(_ code: CInt) -> String { String(cString: strerror(code)) }
 }
 
-/// Why a file is not used.
+/// The reason why a configuration file is not used.
 package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible {
     package enum Reason: Sendable, Hashable {
         case missing
         case unreadable(String)
-        /// It is a directory or a device.
+        /// It is not a regular file, but a directory or a device, for example.
         case noFile
-        /// It belongs to another user than root and this one.
+        /// It belongs to a user other than root and this process's user.
         case foreignOwner(UInt32)
-        /// Others than its owner may write it.
+        /// Users other than its owner may write it.
         case writableByOthers
         case tooLarge
     }
@@ -105,7 +105,7 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
         self.reason = reason
     }
 
-    /// One line: what was attempted, what is wrong, and the remedy.
+    /// The attempt, the problem and the remedy, in one line.
     package var description: String {
         let text =
             switch reason {
@@ -120,8 +120,8 @@ package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible 
     }
 }
 
-/// The access rules of this machine, as this process has read them. The first use reads the file. A failed read is not
-/// kept: the next use reads again.
+/// This machine's access rules, in this process. The file is read on first use. A failed read is not cached: the next
+/// use reads again.
 package final class MachineRules: Sendable {
     private final class Held: Sendable {
         let rules: AccessRules
@@ -136,14 +136,14 @@ package final class MachineRules: Sendable {
 
     /// Returns the rules.
     ///
-    /// - Throws: if there is a file that cannot be read or trusted. It may reserve any name.
+    /// - Throws: an error if the file exists and cannot be read or trusted. Such a file may reserve any name.
     package func read() throws(ConfigurationFileError) -> AccessRules {
         if let held = held.load() { return held.rules }
         return held.storeIfNil(Held(try NotifyConfiguration(ofMachine: path).rules)).rules
     }
 }
 
-/// What `/etc/notify.conf` says, for notifyd, and for the access rules of every process (Rules, a.5).
+/// The contents of `/etc/notify.conf`, for notifyd, and for the access rules of every process (Rules, a.5).
 package struct NotifyConfiguration: Sendable, Hashable {
     /// A name that is posted whenever something changes at a path.
     package struct Monitor: Sendable, Hashable {
@@ -156,10 +156,10 @@ package struct NotifyConfiguration: Sendable, Hashable {
         }
     }
 
-    /// A name that stays without registrations.
+    /// A name that continues to exist without registrations.
     package struct PermanentName: Sendable, Hashable {
         package var name: String
-        /// What its state is at first.
+        /// The initial state.
         package var state: UInt64
 
         package init(name: String, state: UInt64) {
@@ -168,7 +168,6 @@ package struct NotifyConfiguration: Sendable, Hashable {
         }
     }
 
-    /// Who may use which names.
     package var rules = AccessRules()
     /// In the file's order.
     package var monitors: [Monitor] = []
@@ -177,7 +176,7 @@ package struct NotifyConfiguration: Sendable, Hashable {
 
     package init() {}
 
-    /// Reads the file of this machine. Without a file the configuration is empty. Wrong lines are ignored: notifyd
+    /// Reads the file of this machine. Without a file the configuration is empty. Invalid lines are ignored: notifyd
     /// reports them.
     fileprivate init(ofMachine path: String) throws(ConfigurationFileError) {
         do throws(ConfigurationFileError) {

@@ -1,13 +1,13 @@
-/// Reads the text of `notify.conf` (Rules, a.5). Pure.
+/// Parses the text of `notify.conf` (Rules, a.5). Pure.
 ///
 ///     # comment
 ///     reserve PREFIX [UID [GID [ACCESS]]]    ACCESS: rwrwrw, for user, group and others
 ///     monitor NAME PATH                      post NAME whenever PATH changes
-///     set NAME [VALUE]                       a name that stays, and its state at first
-///     quit                                   disregard the rest
+///     set NAME [VALUE]                       a name that stays, and its initial state
+///     quit                                   ignore the rest
 ///
-/// Keywords in any case; fields apart by any number of blanks and tabs. UID and GID are 0, ACCESS `rwrwrw` and VALUE 0
-/// where they are left out. Of two lines for the same prefix or name, the later holds.
+/// Keywords are case-insensitive. Any number of blanks and tabs separates fields. The defaults are 0 for UID and GID,
+/// `rwrwrw` for ACCESS and 0 for VALUE. Of two lines for the same prefix or name, the later one counts.
 package struct ConfigurationParser {
     private static let maximumLineBytes = 1023
 
@@ -15,7 +15,7 @@ package struct ConfigurationParser {
     private var errors: [ConfigurationLineError] = []
     private var hasQuit = false
 
-    /// The configuration, and an error for each line that was passed over, in order.
+    /// Returns the configuration, and an error for each ignored line, in order.
     package static func parse(
         _ bytes: [UInt8]
     ) -> (configuration: NotifyConfiguration, errors: [ConfigurationLineError]) {
@@ -37,7 +37,7 @@ package struct ConfigurationParser {
     private mutating func take(_ line: ArraySlice<UInt8>) throws(Reason) {
         guard line.count <= Self.maximumLineBytes else { throw Reason.tooLong }
         guard let text = String(validating: line, as: UTF8.self), !line.contains(0) else { throw Reason.noText }
-        // A carriage return, as other systems end lines, counts as a blank.
+        // A carriage return counts as a blank, because other systems end lines with it.
         let separators: Set<Unicode.Scalar> = [" ", "\t", "\r"]
         let words = text.unicodeScalars.split { separators.contains($0) }.map { String($0) }
         guard let keyword = words.first, !keyword.utf8.starts(with: "#".utf8) else { return }
@@ -103,7 +103,7 @@ package struct ConfigurationParser {
         return access
     }
 
-    /// What follows the keyword.
+    /// The fields after the keyword.
     private struct Fields {
         private var words: ArraySlice<String>
 
@@ -116,7 +116,7 @@ package struct ConfigurationParser {
             return word
         }
 
-        /// A name that other processes can have registrations of.
+        /// Returns a name that other processes can register.
         mutating func publicName() throws(Reason) -> String {
             let name = try name("name")
             guard NameScope(name) != .process else { throw Reason.fixedName(name) }
@@ -129,7 +129,7 @@ package struct ConfigurationParser {
     }
 }
 
-/// A line of `notify.conf` that the parser passes over. The other lines hold.
+/// An error for a line of `notify.conf` that the parser ignores. The other lines take effect.
 package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Reason: Error, Hashable {
         /// It is not UTF-8, or holds U+0000.
@@ -137,9 +137,9 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         /// It has 1024 bytes or more.
         case tooLong
         case unknownKeyword(String)
-        /// A field that must be there.
+        /// A required field is missing.
         case missing(String)
-        /// A field that is one too many.
+        /// There is one field too many.
         case superfluous(String)
         /// A user or group that is not a number from 0 to 4294967295.
         case badIdentifier(String)
@@ -149,11 +149,11 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         case badValue(String)
         /// A path that does not begin with a slash.
         case relativePath(String)
-        /// A name or prefix for which other rules hold.
+        /// A name or prefix whose form determines who may use it.
         case fixedName(String)
     }
 
-    /// From 1.
+    /// The line number, from 1.
     package let line: Int
     package let text: String
     package let reason: Reason
@@ -164,7 +164,7 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         self.reason = reason
     }
 
-    /// What to write instead.
+    /// The correction to make.
     package var remedy: String {
         switch reason {
         case .noText: "write it in UTF-8"
@@ -180,7 +180,7 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         }
     }
 
-    /// One line: where, what is wrong, and the remedy.
+    /// The place, the problem and the remedy, in one line.
     package var description: String { "line \(line): \(message): “\(text)”; \(remedy)" }
 
     private var message: String {

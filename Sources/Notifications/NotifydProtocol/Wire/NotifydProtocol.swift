@@ -2,22 +2,23 @@ package import DBusTransport
 
 /// The messages between the library and notifyd: the D-Bus service `org.notifycenter.Notifyd1`.
 ///
-/// notifyd knows the registrations only from the processes, which tell it everything whenever it starts. So it may end at any time, and does
-/// not have to run while nobody needs it. A process tells notifyd when it registers its first token of a name, and when it cancels the last. It
-/// does not wait for an answer, and does not start notifyd. The bus tells it when notifyd comes and goes (`NameOwnerChanged`).
+/// notifyd knows registrations only from the processes, which report everything to it whenever it starts. It may
+/// therefore end at any time, and need not run while it is not needed. A process tells notifyd when it registers its
+/// first token of a name, and when it cancels the last. It does not wait for a response, and does not start notifyd.
+/// The bus reports when notifyd comes and goes (`NameOwnerChanged`).
 ///
 /// | method | caller | |
 /// | --- | --- | --- |
 /// | `Enter(as names)` | library | has registrations of these names |
-/// | `Leave(as names)` | library | has no registrations of these names any more |
-/// | `Report(t round, u suspensions, a(…) names)` | library | ``ProcessReport``: to a new notifyd with round 0, and the answer to a `Tell` |
+/// | `Leave(as names)` | library | no longer has registrations of these names |
+/// | `Report(t round, u suspensions, a(…) names)` | library | ``ProcessReport``: to a new notifyd with round 0, and in response to a `Tell` |
 /// | `Post(s name)` | anyone | posts a reserved name for a caller who may post it |
-/// | `SetState(s name, t value, t time)` | library | enters the name, too; the newest time wins |
+/// | `SetState(s name, t value, t time)` | library | also enters the name; the newest time wins |
 /// | `GetState(s name) → t` | anyone | |
-/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | of the process's own user, or root |
-/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the caller's own processes, for root all |
+/// | `SuspendProcess(u pid)`, `ResumeProcess(u pid)` | anyone | only the process's own user, or root |
+/// | `List(t cursor) → a(…) names, a(…) processes, t cursor` | anyone | ``ListPage``: the caller's own processes; for root, all |
 /// | `Status() → s` | anyone | notifyd's own figures, for people |
-/// | `Relay(as interfaces)` | library, in a sandbox | sends it the posts on these interfaces; answers once it does |
+/// | `Relay(as interfaces)` | library, in a sandbox | sends it the posts on these interfaces; responds once it does |
 /// | `EndRelay(as interfaces)` | library, in a sandbox | |
 ///
 /// | signal, to one process | |
@@ -28,17 +29,19 @@ package import DBusTransport
 ///
 /// Receivers accept signals, and posts of reserved names, from the connection that owns notifyd's name.
 ///
-/// A relayed post is the signal as it was posted, but from notifyd, to one process, and from a path that names the
-/// poster (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``RelayedCenter`` for all names of a
-/// center. These posts are not relayed: those of the receiver; notifyd's own, which pass the sandbox's proxy; those of
-/// names that the receiver may not register; and those of reserved names, which only notifyd may post.
+/// Receivers accept signals, and posts of reserved names, only from the connection that owns notifyd's name.
+///
+/// A relayed post is the posted signal, sent by notifyd to one process, with a path that names the poster
+/// (``relayPath(ofPostsBy:)``). An interface is that of one name, or ``RelayedCenter`` for all names of a center.
+/// notifyd does not relay the receiver's own posts; its own posts, which pass the sandbox's proxy; posts of names that
+/// the receiver may not register; and posts of reserved names, which only notifyd may post.
 package enum NotifydProtocol {
     package static let busName = "org.notifycenter.Notifyd1"
     package static let path = "/org/notifycenter/Notifyd"
     package static let interface = "org.notifycenter.Notifyd1"
     package static let errorPrefix = "org.notifycenter.Notifyd1.Error."
-    /// Each process with registrations queues for this name, and nobody calls it: who is in the queue when notifyd starts has something to
-    /// report. To own it means nothing.
+    /// Each process with registrations queues for this name. A process in the queue when notifyd starts has something
+    /// to report. The name's owner has no special role, and the name is never called.
     package static let clientsBusName = "org.notifycenter.Notifyd1.Clients"
 
     package enum Method: String, Sendable {
@@ -63,20 +66,20 @@ package enum NotifydProtocol {
         case keep = "Keep"
     }
 
-    /// Why notifyd refuses a call. The name of the D-Bus error, after ``errorPrefix``.
+    /// The reason why notifyd refuses a call. The raw value follows ``errorPrefix`` in the name of the D-Bus error.
     package enum ErrorName: String, Sendable {
         /// The caller may not do this to the name or the process.
         case notAuthorized = "NotAuthorized"
-        /// There is no such process, or it has no registrations.
+        /// The process does not exist, or has no registrations.
         case noSuchProcess = "NoSuchProcess"
-        /// A report that nobody has asked for.
+        /// A report without a request.
         case invalidRequest = "InvalidRequest"
-        /// A limit of the caller or its user is reached: what notifyd keeps, what waits, what is unread, the length of a posted name; or a
-        /// process that is to be suspended does not read.
+        /// A limit of the caller or its user is reached: stored data, pending data, unread messages, or the length of a
+        /// posted name. Also: a process that is to be suspended does not read.
         case limitsExceeded = "LimitsExceeded"
     }
 
-    /// A call of a method.
+    /// Makes a call of a method.
     package static func call(
         _ method: Method,
         _ arguments: [DBusValue] = [],
@@ -92,7 +95,7 @@ package enum NotifydProtocol {
         )
     }
 
-    /// For calls that are made often.
+    /// Makes a template, for frequent calls.
     package static func template(
         _ method: Method,
         options: DBusMessage.CallOptions = []
@@ -100,7 +103,7 @@ package enum NotifydProtocol {
         Result { () throws(DBusError) in MessageTemplate(try call(method, options: options)) }
     }
 
-    /// A signal of notifyd's to one process.
+    /// Makes a signal from notifyd to one process.
     package static func signal(
         _ signal: Signal,
         _ arguments: [DBusValue] = [],
@@ -115,7 +118,7 @@ package enum NotifydProtocol {
         )
     }
 
-    /// Asks the bus to say when notifyd comes and goes.
+    /// The rule with which the bus reports when notifyd comes and goes.
     package static let ownerRule = MatchRule(
         signalFrom: "org.freedesktop.DBus",
         interface: "org.freedesktop.DBus",
@@ -123,7 +126,7 @@ package enum NotifydProtocol {
         argument0: busName
     )
 
-    /// A call to the bus itself about one of these names.
+    /// Makes a call to the bus itself about one of these names.
     package static func busCall(_ member: String, _ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         try .methodCall(
             destination: "org.freedesktop.DBus",
@@ -134,13 +137,13 @@ package enum NotifydProtocol {
         )
     }
 
-    /// Why notifyd refused; `nil` for an error of anybody else.
+    /// Returns the reason of notifyd's refusal; `nil` for an error from another sender.
     package static func refusal(_ error: DBusError) -> ErrorName? {
         guard let name = error.name, name.hasPrefix(errorPrefix) else { return nil }
         return ErrorName(rawValue: String(name.dropFirst(errorPrefix.count)))
     }
 
-    /// Whether an error says that no notifyd answers on this bus, though the bus does.
+    /// Whether the error says that notifyd does not respond on this bus, while the bus itself does.
     package static func isAbsent(_ error: DBusError) -> Bool {
         absenceErrors.contains(error.name ?? "")
     }
@@ -153,26 +156,26 @@ package enum NotifydProtocol {
         "org.freedesktop.DBus.Error.Spawn.ChildExited",
         "org.freedesktop.DBus.Error.Spawn.ChildSignaled",
         "org.freedesktop.DBus.Error.Spawn.Failed",
-        // It ended before it answered.
+        // notifyd ended before it responded.
         "org.freedesktop.DBus.Error.NoReply",
         "org.freedesktop.DBus.Error.Disconnected",
-        // The bus's policy keeps notifyd from this caller.
+        // The bus's policy denies this caller access to notifyd.
         "org.freedesktop.DBus.Error.AccessDenied",
     ]
 }
 
-/// How a registration is notified, in the words of notifyutil.
+/// How a registration is notified, in the terms of notifyutil.
 package enum RegistrationKind: String, Sendable, Hashable, CaseIterable {
     /// Not at all; `notify_check` reads it in the process.
     case check
-    /// Not at all; Darwin's server answers its `notify_check`.
+    /// Not at all; Darwin's server responds to its `notify_check`.
     case plain
     /// A block on a queue.
     case dispatch
     /// A signal to the process.
     case signal
-    /// A descriptor to read tokens from.
+    /// A descriptor that tokens are read from.
     case file
-    /// The same by the name of a Mach port.
+    /// A descriptor too, found by the name of a Mach port.
     case port
 }

@@ -1,9 +1,9 @@
-/// The centers whose posts notifyd relays; the value is what the interfaces of their names begin with.
+/// The centers whose posts notifyd relays. The raw value is the prefix of the interfaces of their names.
 package enum RelayedCenter: String, Sendable, CaseIterable {
     case darwin = "org.notifycenter.Darwin1"
     case distributed = "org.notifycenter.Distributed1"
 
-    /// The center that an interface belongs to; `nil` for an interface of anything else.
+    /// The center that an interface belongs to; `nil` for any other interface.
     package init?(interface: String) {
         let center = Self.allCases.first {
             interface == $0.rawValue || interface.utf8.starts(with: "\($0.rawValue).".utf8)
@@ -16,8 +16,8 @@ package enum RelayedCenter: String, Sendable, CaseIterable {
 extension NotifydProtocol {
     private static let relayPrefix = "/org/notifycenter/relayed/"
 
-    /// The path of relayed posts of a connection: each byte that is neither a letter nor a digit is `_` and two
-    /// hexadecimal digits.
+    /// Returns the path of a connection's relayed posts. Each byte that is neither a letter nor a digit becomes `_` and
+    /// two hexadecimal digits.
     package static func relayPath(ofPostsBy connection: String) -> String {
         connection.utf8.reduce(into: relayPrefix) { path, byte in
             switch byte {
@@ -29,7 +29,7 @@ extension NotifydProtocol {
         }
     }
 
-    /// The poster that a relayed post's path names; `nil` for any other path.
+    /// Returns the poster in a relayed post's path; `nil` for any other path.
     package static func poster(ofRelayPath path: String) -> String? {
         guard path.utf8.starts(with: relayPrefix.utf8) else { return nil }
         var (bytes, rest) = ([UInt8](), Array(path.utf8.dropFirst(relayPrefix.utf8.count))[...])

@@ -1,6 +1,6 @@
 package import DBusTransport
 
-// Reports and lists as they travel: rows without variants, so that a body costs its reader no more than its bytes.
+// The wire form of reports and lists: rows without variants, so that reading a body costs no more than its bytes.
 
 extension NotifydProtocol {
     /// Rows of ``NameReport``: name, whether it has a state, value and time of the state, registrations, monitored paths.
@@ -12,7 +12,7 @@ extension NotifydProtocol {
     /// Rows of ``ProcessListing``: connection, process, user, and the report.
     package static let processRows = "a(suuu\(nameRows))"
 
-    /// An argument of the protocol that has another form.
+    /// An argument does not have the form that the protocol requires.
     package struct FormError: Error {
         package init() {}
     }
@@ -41,7 +41,7 @@ extension NameReport {
 }
 
 extension [NameReport] {
-    /// The argument of `Keep`. Names without a state are left out.
+    /// The argument of `Keep`. Names without a state are omitted.
     package var keptStates: DBusValue {
         let states = lazy.compactMap { name in
             name.state.map { DBusValue.structure([.string(name.name), .uint64($0.value), .uint64($0.time)]) }
@@ -69,7 +69,7 @@ extension MonitorReport {
 }
 
 extension ListPage {
-    /// The answer to `List`.
+    /// The response to `List`.
     package var values: [DBusValue] {
         let names = names.lazy.map { name in
             DBusValue.structure([.string(name.name), .uint64(name.state), .boolean(name.isPermanent)])
@@ -87,9 +87,9 @@ extension ListPage {
 
 // MARK: - Reading
 
-/// Reads arguments one after the other, of a message whose signature has been checked.
+/// Reads the arguments of a message one after the other. The message's signature has already been checked.
 package struct ArgumentReader {
-    /// The message has more than its receiver takes.
+    /// The message contains more than its receiver accepts.
     package struct TooMuch: Error {
         package init() {}
     }
@@ -98,7 +98,7 @@ package struct ArgumentReader {
 
     package init(_ reader: DBusReader) { self.reader = reader }
 
-    /// - Parameter limit: of its UTF-8.
+    /// - Parameter limit: the maximum number of UTF-8 bytes.
     package mutating func text(limit: Int = .max) throws(TooMuch) -> String {
         defer { reader.next() }
         guard let text = reader.text else { return "" }
@@ -116,7 +116,7 @@ package struct ArgumentReader {
         }
     }
 
-    /// - Parameter element: reads one element; of a structure, its members.
+    /// - Parameter element: reads one element, or the members of a structure.
     package mutating func elements<Element>(
         _ element: (inout ArgumentReader) throws(TooMuch) -> Element
     ) throws(TooMuch) -> [Element] {
@@ -132,7 +132,7 @@ package struct ArgumentReader {
 }
 
 extension ProcessReport {
-    /// Reads the arguments of `Report`, after the round. Stops where there is more than `limit`.
+    /// Reads the arguments of `Report`, after the round. Throws when there is more than `limit`.
     package init(_ arguments: inout ArgumentReader, limit: Amount) throws(ArgumentReader.TooMuch) {
         var rest = limit
         func take(_ amount: Amount) throws(ArgumentReader.TooMuch) {
@@ -151,7 +151,7 @@ extension ProcessReport {
                 let token = Int32(truncatingIfNeeded: row.unsigned())
                 return RegistrationReport(
                     token: token,
-                    // A kind of another version of the library is one that is not delivered here.
+                    // A kind from another version of the library counts as one without delivery.
                     kind: RegistrationKind(rawValue: try row.text(limit: 16)) ?? .plain,
                     suspensions: UInt32(truncatingIfNeeded: row.unsigned()),
                     deliveries: row.unsigned()
@@ -173,7 +173,7 @@ extension ProcessReport {
     }
 }
 
-// Answers of notifyd, which come as values.
+// Responses of notifyd, which come as values.
 
 private func members(_ rows: DBusValue, _ count: Int) throws(NotifydProtocol.FormError) -> [[DBusValue]] {
     guard let rows = rows.elementsValue else { throw NotifydProtocol.FormError() }
@@ -217,7 +217,7 @@ extension MonitorReport {
 }
 
 extension ListPage {
-    /// Reads the answer to `List`.
+    /// Reads the response to `List`.
     package init(_ values: [DBusValue]) throws(NotifydProtocol.FormError) {
         guard values.count == 3, let cursor = values[2].unsignedValue else { throw NotifydProtocol.FormError() }
         self.cursor = cursor

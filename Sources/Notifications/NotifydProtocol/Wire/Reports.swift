@@ -1,12 +1,12 @@
 import Glibc
 
-/// One registration, as its process tells of it.
+/// One registration, as its process reports it.
 package struct RegistrationReport: Sendable, Hashable {
     package var token: Int32
     package var kind: RegistrationKind
-    /// How often it is suspended.
+    /// The number of suspensions in force.
     package var suspensions: UInt32
-    /// How often it was notified, without the notices that were held back.
+    /// The number of notifications delivered, without those that were held back.
     package var deliveries: UInt64
 
     package init(token: Int32, kind: RegistrationKind, suspensions: UInt32, deliveries: UInt64) {
@@ -21,7 +21,7 @@ package struct RegistrationReport: Sendable, Hashable {
 package struct MonitorReport: Sendable, Hashable {
     package var token: Int32
     package var path: String
-    /// Of `notify_private.h`; 0 for all.
+    /// The flags of `notify_private.h`; 0 for all.
     package var flags: UInt32
 
     package init(token: Int32, path: String, flags: UInt32) {
@@ -34,10 +34,10 @@ package struct MonitorReport: Sendable, Hashable {
 /// One name in one process.
 package struct NameReport: Sendable, Hashable {
     package var name: String
-    /// The state that this process set last or keeps; `nil` for none.
+    /// The state that this process last set or keeps; `nil` for none.
     package var state: StateReport?
     package var monitors: [MonitorReport]
-    /// Each registration, where they were asked for.
+    /// Each registration, if the registrations were requested.
     package var registrations: [RegistrationReport]
 
     package init(
@@ -53,7 +53,7 @@ package struct NameReport: Sendable, Hashable {
     }
 }
 
-/// A value and when it was set.
+/// A value with the time at which it was set.
 package struct StateReport: Sendable, Hashable {
     package var value: UInt64
     /// Nanoseconds of the machine's boot clock (`CLOCK_BOOTTIME`), which all processes share.
@@ -65,7 +65,7 @@ package struct StateReport: Sendable, Hashable {
     }
 }
 
-/// The clock of states: it does not go back, and all processes of the machine share it.
+/// The clock of states. It never goes back, and all processes of the machine share it.
 package enum BootClock {
     /// Nanoseconds since the machine started.
     package static var now: UInt64 {
@@ -75,9 +75,9 @@ package enum BootClock {
     }
 }
 
-/// The report of a process about itself.
+/// A process's report about itself.
 package struct ProcessReport: Sendable, Hashable {
-    /// How often the whole process is suspended.
+    /// The number of suspensions of the whole process in force.
     package var suspensions: UInt32
     package var names: [NameReport]
 
@@ -107,7 +107,7 @@ package struct ProcessListing: Sendable, Hashable {
 package struct NameListing: Sendable, Hashable {
     package var name: String
     package var state: UInt64
-    /// Whether the configuration keeps it for good.
+    /// Whether the configuration keeps the name permanently.
     package var isPermanent: Bool
 
     package init(name: String, state: UInt64, isPermanent: Bool) {
@@ -119,28 +119,28 @@ package struct NameListing: Sendable, Hashable {
 
 /// A part of notifyd's lists. A process with many names is on several pages.
 package struct ListPage: Sendable, Hashable {
-    /// The names of the page's processes; on the first page those of the configuration, too.
+    /// The names of the page's processes. The first page also has the names of the configuration.
     package var names: [NameListing] = []
     package var processes: [ProcessListing] = []
-    /// What to ask for next; 0 after the last page.
+    /// The cursor of the next page; 0 after the last page.
     package var cursor: UInt64 = 0
 
     package init() {}
 }
 
-/// How much a process has notifyd keep.
+/// The amount of data that notifyd keeps for a process.
 package struct Amount: Sendable, Hashable {
     package var names: Int
-    /// Of the UTF-8 of names and monitored paths.
+    /// The UTF-8 bytes of names and monitored paths.
     package var bytes: Int
-    /// And monitored paths.
+    /// Registrations and monitored paths.
     package var registrations: Int
 
     package init(names: Int = 0, bytes: Int = 0, registrations: Int = 0) {
         (self.names, self.bytes, self.registrations) = (names, bytes, registrations)
     }
 
-    /// What a report has notifyd keep.
+    /// The amount of data in a report.
     package init(_ report: ProcessReport) {
         self.init(names: report.names.count)
         for name in report.names {
@@ -149,7 +149,7 @@ package struct Amount: Sendable, Hashable {
         }
     }
 
-    /// Whether this is within another amount in every respect.
+    /// Whether this amount is within another one in every respect.
     package func isWithin(_ other: Amount) -> Bool {
         names <= other.names && bytes <= other.bytes && registrations <= other.registrations
     }
