@@ -4,7 +4,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Calls and registrations during which the bus restarts")
+@Suite("Calls and registrations during a restart of the bus")
 struct BusRestartTests {
     private let bus: PrivateBus
     private let connection: DBusConnection
@@ -14,7 +14,7 @@ struct BusRestartTests {
         connection = try DBusConnection.open(bus.bus)
     }
 
-    @Test("registering while the bus comes and goes always ends, and leaves no rule behind", .timeLimit(.minutes(5)))
+    @Test("registering always ends across bus restarts and leaves no rule behind", .timeLimit(.minutes(5)))
     func registeringAcrossRestarts() async throws {
         let registering = (0..<3).map { thread in
             Task { [connection] in
@@ -22,7 +22,7 @@ struct BusRestartTests {
                 while !Task.isCancelled {
                     round += 1
                     let rule = MatchRule(interface: "org.example.T\(thread).N\(round % 7)")
-                    // It may fail, while the bus is away; it must return.
+                    // It may fail while the bus is away, but it must return.
                     let lease = try? await connection.addMatch(rule)
                     withExtendedLifetime(lease) {}
                     await Task.yield()
@@ -37,7 +37,7 @@ struct BusRestartTests {
         #expect(connection.statistics.matchRules == 0)
     }
 
-    @Test("an answer to a caller on the old bus does not go to the process that has its name on the new bus")
+    @Test("a response to an old caller does not go to its name's owner on the new bus")
     func answerAcrossRestart() async throws {
         let server = try DBusConnection.open(bus.bus)
         let gates = Locked<[CheckedContinuation<Void, Never>]>([])
@@ -65,7 +65,8 @@ struct BusRestartTests {
                     .unsignedValue
             }
         }
-        // Connections that come back to the new bus take the first names there, with each attempt. So the caller gets a later name.
+        // Connections that return to the new bus take the first names there with each attempt. The extra connections
+        // give the caller a later name.
         for _ in 0..<20 { try DBusConnection.open(bus.bus).close() }
         var caller: DBusConnection? = try DBusConnection.open(bus.bus)
         let callerName = try #require(caller?.uniqueName)
@@ -75,7 +76,7 @@ struct BusRestartTests {
         #expect(await asking.value == nil)
         caller = nil
         try bus.start()
-        // Its name may still be that of before the loss.
+        // The server may still have its old name, so this waits for the reconnection.
         try await eventually("the server is back") { server.statistics.reconnections > 0 }
         // Names are consecutive numbers: one of the next connections gets the caller's name.
         var others = [try DBusConnection.open(bus.bus)]
@@ -84,15 +85,15 @@ struct BusRestartTests {
         }
         let stranger = try #require(others.last)
         try #require(stranger.uniqueName == callerName, "otherwise this test shows nothing")
-        // Its first call has the serial of the first caller's.
+        // The stranger's first call has the same serial as the first caller's.
         let waiting = try ask(stranger)
         try await eventually("the second call is under way") { gates.withLock { $0.count } == 2 }
         gates.withLock { $0.first }?.resume()
         for _ in 0..<50 { _ = try await stranger.owner(of: callerName) }
-        // An answer to the first call would have been taken for the answer to this one.
+        // A response to the first call would have been taken as the response to this call.
         let marker = Task { await waiting.value }
         gates.withLock { gates in
-            // The third entry tells the second call's answer from that of the first.
+            // The third entry distinguishes the second call's response from the first call's.
             if let second = gates.last { gates.append(second) }
         }
         gates.withLock { $0[1] }.resume()

@@ -12,14 +12,14 @@ import func CDBus.dbus_message_new
 
 @testable import DBusTransport
 
-@Suite("Calls of others are taken or refused before any of their work is done")
+@Suite("Incoming calls are admitted or refused before any work for them")
 struct CallAdmissionTests {
     private static let limitsExceeded = "org.freedesktop.DBus.Error.LimitsExceeded"
 
     private let bus: PrivateBus
     private let server: DBusConnection
     private let client: DBusConnection
-    /// The bodies that handlers were given.
+    /// The arguments that handlers got.
     private let handled = Noted<[DBusValue]>()
 
     init() throws {
@@ -38,7 +38,7 @@ struct CallAdmissionTests {
         )
     }
 
-    /// The name and text of the refusal; `nil` where the call was answered.
+    /// Returns the error of a call; `nil` if the call succeeded.
     private func refusal(_ message: consuming DBusMessage, of caller: DBusConnection) async -> DBusError? {
         do throws(DBusError) {
             _ = try await caller.call(message, timeout: .seconds(600))
@@ -48,7 +48,7 @@ struct CallAdmissionTests {
         }
     }
 
-    /// `Wait` answers when it is let, `Take` and `TakeHere` note their argument.
+    /// `Wait` responds when the gate opens; `Take` and `TakeHere` note their arguments.
     private func interface(_ gate: Gate) -> [DBusInterface] {
         [
             DBusInterface(
@@ -83,7 +83,7 @@ struct CallAdmissionTests {
 
     // MARK: Limits
 
-    @Test("a budget counts calls and bytes, of each sender and of all, and takes again what was given back")
+    @Test("a budget limits calls and bytes per sender and in total, and can be refunded")
     func budget() throws {
         var limits = CallLimits()
         (limits.callsOfSender, limits.bytesOfSender, limits.calls, limits.bytes) = (2, 100, 3, 150)
@@ -99,7 +99,7 @@ struct CallAdmissionTests {
         #expect(budget.isUnused)
     }
 
-    @Test("a sender with nothing under way has a place beyond the limits of all, and one with its share has none")
+    @Test("an idle sender is admitted beyond the total limit; one at its share is not")
     func share() throws {
         var limits = CallLimits()
         (limits.callsOfSender, limits.calls, limits.bytes) = (10, 20, 20 << 10)
@@ -114,7 +114,7 @@ struct CallAdmissionTests {
         #expect((0..<100).allSatisfy { isTaken(10, "new \($0)") })
     }
 
-    @Test("a caller over its limit is refused by name; others are served, and so is it when its calls are answered")
+    @Test("a caller over its limit is refused by name and served again later")
     func callsOfSender() async throws {
         let gate = Gate()
         let object = try server.export(interface(gate), at: "/object")
@@ -152,7 +152,7 @@ struct CallAdmissionTests {
         let callers = try (0..<2).map { _ in try DBusConnection.open(bus.bus) }
         for caller in callers {
             caller.call(try call("Wait"), timeout: .seconds(600)) { answers.note($0) }
-            // The bus has handed on what it read before this.
+            // Now the bus has forwarded everything that it read from this caller.
             try await caller.flush()
         }
         #expect(await refusal(try call("Wait"), of: callers[0])?.name == Self.limitsExceeded)
@@ -167,7 +167,7 @@ struct CallAdmissionTests {
         return object.budget.withLock { $0.isUnused }
     }
 
-    @Test("a call that nobody answers counts as long as somebody holds its reply")
+    @Test("an unanswered call counts as long as its reply object exists")
     func forgottenReply() async throws {
         var limits = CallLimits()
         limits.callsOfSender = 1
@@ -181,7 +181,7 @@ struct CallAdmissionTests {
     // MARK: Sizes
 
     @Test(
-        "a body over what its method takes is refused, and no handler sees it",
+        "a body over its method's limit is refused before the handler sees it",
         arguments: ["Take", "TakeLittle", "TakeHere"]
     )
     func largeBody(member: String) async throws {
@@ -199,7 +199,7 @@ struct CallAdmissionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a path of megabytes is not read, and calls after it are carried out")
+    @Test("a path of several megabytes is not read, and later calls are served")
     func overlongPath() async throws {
         let object = try server.export(interface(Gate()), at: "/object")
         let message = try DBusMessage.methodCall(
@@ -214,7 +214,7 @@ struct CallAdmissionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a long path is refused without being repeated")
+    @Test("the refusal of a call with a long path does not repeat the path")
     func largePath() async throws {
         let object = try server.export(interface(Gate()), at: "/object")
         for interface in ["org.example.Object", "org.freedesktop.DBus.Introspectable"] {
@@ -233,7 +233,7 @@ struct CallAdmissionTests {
 
     // MARK: The service's own decision
 
-    @Test("a service decides by the header alone, and hears of the end of each call that it took")
+    @Test("a service decides by the header and learns of the end of each admitted call")
     func decision() async throws {
         let asked = Noted<CallHeader>()
         let ended = Noted<String>()
@@ -246,7 +246,7 @@ struct CallAdmissionTests {
         #expect(ended.all.isEmpty)
         let values = DBusValue.array([.variant(.string("one"))], of: "v")
         #expect(await refusal(try call("Take", [values]), of: client) == nil)
-        // The end comes before the answer.
+        // The end is reported before the response is sent.
         #expect(ended.all == ["Take"])
         #expect(await refusal(try call("TakeHere", [values]), of: client) == nil)
         #expect(ended.all == ["Take", "TakeHere"])
@@ -256,7 +256,7 @@ struct CallAdmissionTests {
         #expect(headers.map { "\($0.member) \($0.signature)" } == ["Wait ", "Take av", "TakeHere av", "Forget "])
         #expect(headers.allSatisfy { $0.sender == client.uniqueName && $0.interface == "org.example.Object" })
         #expect(headers[0].bodyBytes == 0 && (8...64).contains(headers[1].bodyBytes))
-        // What has another signature, or names nothing, is refused without asking.
+        // Calls with a wrong signature or an unknown method are refused without asking the service.
         #expect(await refusal(try call("Take"), of: client)?.name == "org.freedesktop.DBus.Error.InvalidArgs")
         #expect(await refusal(try call("Nothing"), of: client)?.name == "org.freedesktop.DBus.Error.UnknownMethod")
         #expect(asked.all.count == 4)
@@ -268,13 +268,13 @@ struct CallAdmissionTests {
 
     /// Adds the write end of a pipe to the message.
     ///
-    /// - Returns: the read end, which is at its end when the last copy of the write end is closed.
+    /// - Returns: the read end, which reports end of file when the last copy of the write end is closed.
     private func addDescriptor(to message: borrowing DBusMessage) -> CInt {
         var ends: [CInt] = [-1, -1]
         #expect(pipe(&ends) == 0)
         var iterator = DBusMessageIter()
         dbus_message_iter_init_append(message.pointer, &iterator)
-        // Takes a copy.
+        // libdbus appends a copy.
         #expect(dbus_message_iter_append_basic(&iterator, CInt(UInt8(ascii: "h")), &ends[1]) != 0)
         close(ends[1])
         return ends[0]
@@ -285,7 +285,7 @@ struct CallAdmissionTests {
         return poll(&entry, 1, 0) == 1 && entry.revents & CShort(POLLHUP) != 0
     }
 
-    @Test("a descriptor is taken from an answer and closed after use; of any other message none is taken")
+    @Test("a response's descriptor is read and closed after use; other messages have none")
     func descriptorInAnAnswer() async throws {
         let answer = DBusMessage(adopting: try #require(dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN)))
         let end = addDescriptor(to: answer)
@@ -302,7 +302,7 @@ struct CallAdmissionTests {
         #expect(!isAtEnd(end))
         values.withLock { $0 = [] }
         _ = consume descriptor
-        // A process that another test starts just now has a copy for a moment.
+        // A process that another test is starting may briefly hold a copy.
         try await eventually("the descriptor is closed") { isAtEnd(end) }
         let signal = try DBusMessage.signal(path: "/a", interface: "a.b", member: "C")
         let other = addDescriptor(to: signal)
@@ -310,7 +310,7 @@ struct CallAdmissionTests {
         for end in [end, other] { close(end) }
     }
 
-    @Test("a call with descriptors is refused, and they are closed")
+    @Test("a call with descriptors is refused, and the descriptors are closed")
     func callWithDescriptors() async throws {
         let object = try server.export(interface(Gate()), at: "/object")
         let message = try call("Wait")
@@ -322,7 +322,7 @@ struct CallAdmissionTests {
     }
 }
 
-/// Lets tasks wait until it is opened.
+/// A gate at which tasks wait until it opens.
 private final class Gate: Sendable {
     private let state = Locked<(isOpen: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
 

@@ -5,11 +5,11 @@ import Testing
 
 @Suite("A program that closes the library's descriptors")
 struct ClosedDescriptorTests {
-    @Test("an observer comes back to the bus, and the program's own files stay untouched")
+    @Test("an observer reconnects, and the program's own files stay untouched")
     func observing() async throws {
         let bus = try PrivateBus()
         let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "close-descriptors", "1"])
-        // Without another call of the program, and without a message of the bus.
+        // This must happen without another call of the program and without a message from the bus.
         try await probe.line { $0 == "restored" }
         try probe.write("post")
         try await probe.line { $0 == "heard" }

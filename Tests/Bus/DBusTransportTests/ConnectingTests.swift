@@ -8,7 +8,7 @@ import Testing
 @Suite("Connecting to a bus that is stopped, silent or absent, or hangs up")
 struct ConnectingTests {
     @Test(
-        "tasks that connect to a stopped bus leave the threads that tasks share to others",
+        "tasks that connect to a stopped bus do not block the shared task threads",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func connectingTasks() async throws {
@@ -18,7 +18,7 @@ struct ConnectingTests {
     private func judgeConnectingTasks() async throws {
         let bus = try PrivateBus()
         bus.suspend()
-        // More than tasks have threads. In a process of its own, where no other test has tasks.
+        // More than the task pool has threads. A separate process, so that no other test's tasks take part.
         let count = 4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))
         let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, "connect-in-tasks", "\(count)"])
         try await probe.line { $0 == "others" }
@@ -28,7 +28,7 @@ struct ConnectingTests {
         #expect(!probe.lines.contains("failed"))
     }
 
-    @Test("tasks that use one connection connect once, and all learn why it cannot be made")
+    @Test("tasks that share a connection connect once, and all learn why it failed")
     func connectingTogether() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.whenThere(bus.bus)
@@ -56,7 +56,7 @@ struct ConnectingTests {
         #expect(!absent.core.state.withLock { $0.isReading })
     }
 
-    @Test("while the reading thread waits for a bus that does not answer, it does what it is asked for")
+    @Test("the reading thread runs jobs while it waits for a silent bus")
     func jobWhileConnecting() async throws {
         let silent = try HangingUpBus(answersHello: false)
         let connection = try DBusConnection.whenThere(silent.bus)
@@ -64,14 +64,14 @@ struct ConnectingTests {
         try await eventually("it has said Hello") { silent.greetings == 1 }
         let jobs = Noted<Int>()
         for number in 1...3 { connection.perform { jobs.note(number) } }
-        // The bus is waited for for 25 seconds.
+        // The connection waits 25 seconds for the bus.
         try await eventually("the jobs are done", within: .seconds(15)) { jobs.all == [1, 2, 3] }
         #expect(connection.uniqueName == nil)
         connection.close()
         silent.hangUp()
     }
 
-    @Test("a connection that is closed while it waits for a bus that does not answer ends at once")
+    @Test("closing a connection that waits for a silent bus ends it at once")
     func closeWhileConnecting() async throws {
         let silent = try HangingUpBus(answersHello: false)
         var connection: DBusConnection? = try DBusConnection.whenThere(silent.bus)
@@ -79,12 +79,12 @@ struct ConnectingTests {
         try connection?.reconnectOnReadingThread()
         try await eventually("it has said Hello") { silent.greetings == 1 }
         connection = nil
-        // The reading thread keeps it. The bus is waited for for 25 seconds.
+        // The reading thread keeps the core alive. It waits 25 seconds for the bus.
         try await eventually("the thread has ended", within: .seconds(15)) { core == nil }
         silent.hangUp()
     }
 
-    @Test("a bus that does not answer Hello holds up no connection to another")
+    @Test("a bus that does not respond to Hello delays no connection to another bus")
     func silentHello() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeSilentHello() }
     }
@@ -113,14 +113,14 @@ struct ConnectingTests {
         #expect(await opening.value == .noBus)
     }
 
-    @Test("a bus that hangs up after Hello gets ever fewer connections")
+    @Test("a bus that hangs up after Hello gets fewer and fewer connections")
     func hangingUp() async throws {
         let bus = try HangingUpBus()
         let connection = try DBusConnection.whenThere(bus.bus)
         let lease = connection.keepMatch(MatchRule(interface: "org.example.Ping")) { _ in }
         try await eventually("it connects six times") { bus.connections.count >= 6 }
         let arrivals = bus.connections
-        // At once, then after 50, 100, 200 and 400 ms.
+        // The attempts come at once, then after 50, 100, 200 and 400 ms.
         #expect(arrivals[5] - arrivals[1] >= .milliseconds(700))
         connection.close()
         withExtendedLifetime(lease) {}
@@ -136,13 +136,13 @@ struct ConnectingTests {
         #expect(await probe.exitStatus() == 0)
     }
 
-    @Test("a program that an address starts is collected when it ends")
+    @Test("a program that an address starts is reaped when it ends")
     func programOfAddress() async throws {
         let probe = try ChildProcess(ChildProcess.built("bus-probe"), ["unixexec:path=/bin/true", "collect", "3"])
         try await probe.line { $0 == "collected" }
     }
 
-    @Test("an address with a bus's identifier holds after a restart of the bus")
+    @Test("an address with a bus identifier stays valid after a restart of the bus")
     func identifierInAddress() async throws {
         let bus = try PrivateBus()
         let identifier = try #require(try DBusConnection.open(bus.bus).busIdentifier)
@@ -152,7 +152,7 @@ struct ConnectingTests {
         try DBusConnection.open(.address(address)).close()
     }
 
-    @Test("an identifier is taken out of an address wherever it is, and nothing else")
+    @Test("only identifiers are removed from an address, wherever they are")
     func withoutIdentifiers() {
         #expect(
             BusAddress.withoutIdentifiers("unix:guid=1,path=/a;tcp:host=b,guid=2,port=3")
@@ -162,7 +162,7 @@ struct ConnectingTests {
     }
 
     @Test(
-        "a process in a user namespace that makes it another user learns why the bus refuses it",
+        "the error in a user namespace that changes the user says why",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func userNamespace() async throws {
@@ -174,7 +174,7 @@ struct ConnectingTests {
         #expect(said.contains("this process is in a user namespace") && said.contains("--map-current-user"), "\(said)")
     }
 
-    @Test("waits grow from nothing to 2 s, and are short again only after a connection that held")
+    @Test("waits grow from zero to 2 s and reset only after a connection that lasted")
     func backoff() {
         let start = ContinuousClock.now
         var backoff = Backoff()
@@ -188,7 +188,7 @@ struct ConnectingTests {
         #expect(backoff.next() == .zero)
     }
 
-    /// Whoever stands in line at a bus that takes nobody, until it has no place left in its line.
+    /// Clients that fill the accept queue of a stopped bus.
     private final class Line {
         private var sockets: [CInt] = []
 
@@ -218,7 +218,7 @@ struct ConnectingTests {
     }
 
     @Test(
-        "a bus that is stopped, with no place left for more connections, is waited for as long as asked, and by one thread at a time",
+        "a stopped bus with a full queue delays a connection only until the deadline",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "systemd's socket has place for thousands")
     )
     func fullLine() async throws {
@@ -246,7 +246,7 @@ struct ConnectingTests {
         }
         bus.resume()
         withExtendedLifetime(line) {}
-        // The bus lets only so many wait to be admitted.
+        // The bus limits the number of connections that wait to be admitted.
         line = nil
         let problem = await onThread {
             do throws(DBusError) {

@@ -45,7 +45,7 @@ struct DBusConnectionTests {
         )
     }
 
-    @Test("a method answers, by task and by thread")
+    @Test("a method responds to a call from a task and to one from a thread")
     func methodCall() async throws {
         let server = try DBusConnection.open(bus.bus)
         try await server.requestName("org.example.Echo")
@@ -57,7 +57,7 @@ struct DBusConnectionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a refusal carries the peer's error name; a wrong signature, object and method give different errors")
+    @Test("errors carry the peer's name and differ for signature, object and method")
     func refusals() async throws {
         let server = try DBusConnection.open(bus.bus)
         let object = try server.export(echo(), at: "/echo")
@@ -79,7 +79,7 @@ struct DBusConnectionTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a call that is not answered times out, and one whose task is cancelled ends at once")
+    @Test("an unanswered call times out, and a cancelled call ends at once")
     func timeoutAndCancellation() async throws {
         let server = try DBusConnection.open(bus.bus)
         let object = try server.export(echo(), at: "/echo")
@@ -139,10 +139,10 @@ struct DBusConnectionTests {
     }
 
     @Test(
-        "a peer is its process for as long as the descriptor of it, that newer buses give, does not say that it has ended"
+        "a peer's process runs until its descriptor says that it has ended"
     )
     func processDescriptor() async throws {
-        // Readable when its other end is closed, as a descriptor of a process is when that ends.
+        // A pipe end becomes readable when the other end is closed, as a process descriptor does when the process ends.
         var ends: [CInt] = [-1, -1]
         try #require(pipe(&ends) == 0)
         let fields: [String: DBusValue] = [
@@ -154,13 +154,13 @@ struct DBusConnectionTests {
         #expect(peer.userID == 7 && peer.processID == 8 && peer.securityLabel == "snap.a.b (enforce)")
         #expect(peer.isRunning == true)
         close(ends[1])
-        // A process that another test starts just now has a copy for a moment.
+        // A process that another test is starting may briefly hold a copy.
         try await eventually("it has ended") { peer.isRunning == false }
         let older = fields.filter { $0.key != "ProcessFD" }
         #expect(try DBusConnection.PeerCredentials(of: ":1.1", answer: [.fields(older)]).isRunning == nil)
     }
 
-    @Test("the bus tells who a peer is: user, process and program")
+    @Test("the bus reports a peer's user, process and program")
     func credentials() async throws {
         let peer = try DBusConnection.open(bus.bus)
         let credentials = try await connection.credentials(of: try #require(peer.uniqueName))
@@ -180,7 +180,7 @@ struct DBusConnectionTests {
         }
     }
 
-    @Test("a name that another owns is refused, and free again when its owner is gone")
+    @Test("a name with another owner is refused, and is free when the owner is gone")
     func names() async throws {
         var other: DBusConnection? = try DBusConnection.open(bus.bus)
         try await other?.requestName("org.example.One")
@@ -193,7 +193,7 @@ struct DBusConnectionTests {
         #expect(try await connection.owner(of: "org.example.One") == connection.uniqueName)
     }
 
-    @Test("after the bus died and came back, connection, names, rules and objects are in place")
+    @Test("connection, names, rules and objects are restored after the bus restarts")
     func reconnection() async throws {
         let server = try DBusConnection.open(bus.bus)
         try await server.requestName("org.example.Echo")
@@ -231,7 +231,7 @@ struct DBusConnectionTests {
         withExtendedLifetime((object, lease, handler, watching)) {}
     }
 
-    @Test("one message may be sent as a call by several threads")
+    @Test("several threads may send one message as a call")
     func sharedMessage() async throws {
         let message = try DBusMessage.methodCall(
             destination: "org.freedesktop.DBus",
@@ -258,7 +258,7 @@ struct DBusConnectionTests {
                 connection.onSignal { _ in withExtendedLifetime(connection) {} },
             ]
         }
-        // The end of the last token ends the connection, with any lock that is held then.
+        // The deinit of the last token ends the connection, while the token's lock may be held.
         for token in try tokens() { token.cancel() }
     }
 
@@ -270,7 +270,7 @@ struct DBusConnectionTests {
         #expect(error?.remedy != nil)
     }
 
-    @Test("sends from many threads at once all arrive, each thread's in order")
+    @Test("concurrent sends all arrive, in order for each thread")
     func concurrentSends() async throws {
         let receiver = try DBusConnection.open(bus.bus)
         let lease = try await receiver.addMatch(MatchRule(interface: "org.example.Ping"))

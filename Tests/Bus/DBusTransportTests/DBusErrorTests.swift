@@ -2,10 +2,10 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("What an error says")
+@Suite("The text of errors")
 struct DBusErrorTests {
     @Test(
-        "an error of the bus says what helps",
+        "an error of the bus includes a remedy",
         arguments: [
             ("LimitsExceeded", .limitsExceeded, "raise the limit"),
             ("AccessDenied", .refused, "policy"),
@@ -22,7 +22,7 @@ struct DBusErrorTests {
         #expect(error.description.hasPrefix("could not post: no [\(name)]; "))
     }
 
-    @Test("a limit of the process is told from one of the bus, before and after it has taken the connection")
+    @Test("a limit of the process is distinguished from a limit of the bus")
     func limitsOfConnecting() {
         let name = "org.freedesktop.DBus.Error.LimitsExceeded"
         let error = DBusError.notOpened("Too many open files", name: name, "connect to the bus")

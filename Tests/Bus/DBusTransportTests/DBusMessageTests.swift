@@ -2,13 +2,13 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Messages carry every D-Bus type and refuse what D-Bus cannot carry")
+@Suite("Messages carry every D-Bus type and refuse other values")
 struct DBusMessageTests {
     private func message(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         try .signal(path: "/a", interface: "a.b", member: "C", arguments: arguments)
     }
 
-    @Test("every type comes back as it went in")
+    @Test("every type survives encoding and decoding")
     func roundTrip() throws {
         let values: [DBusValue] = [
             .byte(255), .boolean(true), .int16(.min), .uint16(.max), .int32(.min), .uint32(.max), .int64(.min),
@@ -24,7 +24,7 @@ struct DBusMessageTests {
     }
 
     @Test(
-        "what D-Bus cannot carry is refused before anything is made",
+        "a value that D-Bus cannot carry is refused before a message is made",
         arguments: [
             DBusValue.string("a\0b"), .objectPath("no/path"), .signature("{"), .structure([]),
             .array([.byte(1)], of: "s"), .array([], of: "not a type"), .array([], of: "s\0"),
@@ -38,7 +38,7 @@ struct DBusMessageTests {
         #expect(error?.code == .invalidArgument)
     }
 
-    @Test("a message over the size that every bus takes is refused")
+    @Test("a message over the size that every bus accepts is refused")
     func tooLarge() {
         let error = #expect(throws: DBusError.self) {
             _ = try message([.bytes(Array(repeating: 0, count: DBusValueLimits.bodyBytes + 1))])
@@ -54,7 +54,7 @@ struct DBusMessageTests {
         #expect(error?.code == .invalidArgument)
     }
 
-    @Test("a dictionary with a key twice is read without a trap; the last wins")
+    @Test("a dictionary with a repeated key is read without a trap; the last value counts")
     func duplicateKeys() throws {
         let value = DBusValue.dictionary(
             [.init(.string("k"), .variant(.byte(1))), .init(.string("k"), .variant(.byte(2)))],

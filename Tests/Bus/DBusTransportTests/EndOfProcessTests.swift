@@ -11,7 +11,7 @@ private let isThreadSanitized = true
 private let isThreadSanitized = false
 #endif
 
-@Suite("A process that ends, or forks")
+@Suite("A process that ends or forks")
 struct EndOfProcessTests {
     @Test(
         "a process that observes and posts loses no post when it ends",
@@ -29,18 +29,19 @@ struct EndOfProcessTests {
             let start = ContinuousClock.now
             let probe = try ChildProcess(ChildProcess.built("bus-probe"), [bus.address, way, "200"])
             #expect(await probe.exitStatus() == 0)
-            // An end waits for the bus for two seconds. Where the machine stood still so long, it has waited in vain.
+            // A process waits at most two seconds for the bus when it ends. If the machine stalled that long, posts may
+            // be lost.
             if ContinuousClock.now - start < .seconds(2) { promised += 200 }
         }
         #expect(promised >= 2000)
-        // The bus forwards in order what it has read by now.
+        // The bus forwards in order everything that it has read so far.
         try await DBusConnection.open(bus.bus).flush()
         try await eventually("all arrive", within: .seconds(60)) { counter.arrived >= promised }
         #expect(counter.arrived <= 4000)
     }
 
     @Test(
-        "a forked child ends what it inherited without waiting for locks that its parent's threads held",
+        "a forked child frees inherited objects without waiting for the parent's locks",
         .enabled(
             if: !isThreadSanitized,
             "ThreadSanitizer's locks do not survive a fork beside threads"
@@ -53,7 +54,7 @@ struct EndOfProcessTests {
     }
 
     @Test(
-        "a fork that waits in vain for libdbus ends, and its child refuses to post",
+        "a fork that cannot get libdbus's locks ends, and its child refuses to post",
         .enabled(if: !isThreadSanitized, "ThreadSanitizer's locks do not survive a fork beside threads")
     )
     func forkInsideLibdbus() async throws {
@@ -62,7 +63,7 @@ struct EndOfProcessTests {
         #expect(await probe.exitStatus() == 0)
     }
 
-    @Test("a signal that comes before anybody waits for it is not lost", arguments: [SIGTERM, SIGINT])
+    @Test("a signal that arrives before the wait for it is not lost", arguments: [SIGTERM, SIGINT])
     func earlySignal(_ signal: Int32) async throws {
         for _ in 0..<5 {
             let probe = try ChildProcess(ChildProcess.built("bus-probe"), ["-", "end", "\(signal)"])
@@ -70,11 +71,11 @@ struct EndOfProcessTests {
         }
     }
 
-    @Test("a program that was started with the signals ignored goes on at SIGINT, and ends at SIGTERM")
+    @Test("a program started with signals ignored ignores SIGINT and ends at SIGTERM")
     func ignoredSignals() async throws {
         let command = [ChildProcess.built("bus-probe"), "-", "end"].joined(separator: " ")
         let deaf = try ChildProcess("sh", ["-c", "trap '' INT TERM; exec \(command) \(SIGINT)"])
-        // It has handled SIGINT when it waits, and waits for ever.
+        // When it waits, it has handled SIGINT, and it waits forever.
         try await eventually("it has installed its handler") { deaf.hearsSignal(SIGTERM) }
         #expect(deaf.isRunning && !deaf.hearsSignal(SIGINT))
         deaf.send(SIGTERM)
@@ -83,7 +84,7 @@ struct EndOfProcessTests {
 }
 
 extension ChildProcess {
-    /// Whether it has a handler for the signal, as the kernel shows it.
+    /// Whether the process has a handler for the signal, according to the kernel.
     fileprivate func hearsSignal(_ signal: Int32) -> Bool {
         let status = (try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8)) ?? ""
         let line = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }

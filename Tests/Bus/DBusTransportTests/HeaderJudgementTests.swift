@@ -3,7 +3,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Answers and signals are judged before their bodies are read")
+@Suite("Responses and signals are judged before their bodies are read")
 struct HeaderJudgementTests {
     private let bus: PrivateBus
     private let server: DBusConnection
@@ -25,7 +25,7 @@ struct HeaderJudgementTests {
         )
     }
 
-    @Test("an answer that is larger than its call permits ends the call, and later ones arrive")
+    @Test("a response larger than its call permits ends the call; later ones arrive")
     func largeAnswer() async throws {
         let object = try server.export(
             [
@@ -66,13 +66,13 @@ struct HeaderJudgementTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("a large signal to one connection is read from expected senders alone, a small one from all")
+    @Test("only expected senders may send a large directed signal; any may send a small one")
     func directedSignals() async throws {
         let heard = Noted<String>()
         let observation = client.onSignal { message in
             if message.interface == "org.example.Signals" { heard.note(message.member ?? "") }
         }
-        // Reads.
+        // Makes the client read.
         try await client.flush()
         let receiver = try #require(client.uniqueName)
         try server.send(try signal("Small", bytes: 1000, to: receiver))
@@ -88,7 +88,7 @@ struct HeaderJudgementTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("a signal of 4 MiB is heard, and one of over 8 MiB is not read")
+    @Test("a signal of 4 MiB arrives, and one of over 8 MiB is not read")
     func largeSignals() async throws {
         let heard = Noted<String>()
         let observation = client.onSignal { message in

@@ -3,7 +3,7 @@ import Testing
 
 @testable import DBusTransport
 
-/// A table whose waiters have numbers.
+/// A table whose waiters are numbered.
 private struct RuleTable {
     var table = MatchRuleTable()
     private let told = Shared()
@@ -27,7 +27,8 @@ private struct RuleTable {
 
     mutating func release(_ handle: Int) -> [MatchRuleTable.Action] { table.release(handle) }
 
-    /// Plays the bus's answer to the request for `rule` among the actions; returns the waiters that were told, and the next actions.
+    /// Plays the bus's response to the request for `rule` among the actions. Returns the waiters that were notified,
+    /// and the next actions.
     mutating func answer(
         _ rule: MatchRule,
         of actions: [MatchRuleTable.Action],
@@ -42,7 +43,7 @@ private struct RuleTable {
         return (waiters, answer.error, answer.actions)
     }
 
-    /// Plays the loss of the bus; returns the waiters that were told.
+    /// Plays the loss of the bus. Returns the waiters that were notified.
     mutating func lost() -> [Int] {
         for waiter in table.lost() { waiter(.disconnected("")) }
         return told.told.withLock { told in
@@ -93,7 +94,7 @@ struct MatchRuleTableTests {
         return actions
     }
 
-    @Test("the second user of a rule asks the bus for nothing")
+    @Test("the second user of a rule sends nothing to the bus")
     mutating func sharing() throws {
         let first = rules.retain(rule, waiter: 1)
         let second = rules.retain(rule, waiter: 2)
@@ -106,7 +107,7 @@ struct MatchRuleTableTests {
         #expect(releases == [[], [], [.remove(rule)]] && rules.table.count == 0)
     }
 
-    @Test("a refusal of a rule reaches those who wait; the rule stays for its users, and the next user asks again")
+    @Test("a refusal reaches the waiters; the next user requests the rule again")
     mutating func refusal() throws {
         let first = rules.retain(rule, waiter: 1)
         let answer = try rules.answer(rule, of: first.actions, error: refused)
@@ -126,7 +127,7 @@ struct MatchRuleTableTests {
         #expect(rules.table.count == 0)
     }
 
-    @Test("a rule of an outage is kept, and requested when the bus is back")
+    @Test("a rule added in an outage is kept and requested when the bus is back")
     mutating func outage() throws {
         let kept = rules.retain(rule, isConnected: false, waiter: 1)
         #expect(kept.retention.name == "disconnected" && kept.actions.isEmpty)
@@ -135,7 +136,7 @@ struct MatchRuleTableTests {
         #expect(answer.waiters == [] && rules.table.notInForceCount == 0, "it was told already")
     }
 
-    @Test("a bus that is late fails those who wait, and its answer still counts")
+    @Test("a late bus fails the waiters, and its response still counts")
     mutating func lateBus() throws {
         let late = DBusError(.timedOut, message: "no answer", attempted: "add a rule")
         let first = rules.retain(rule, waiter: 1)
@@ -147,7 +148,7 @@ struct MatchRuleTableTests {
         #expect(answer.waiters == [] && rules.table.notInForceCount == 0)
     }
 
-    @Test("at the limit the fallback takes over, for this rule and for all that follow")
+    @Test("at the limit the fallback replaces this rule and all later ones")
     mutating func fallback() throws {
         let first = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: first.actions, error: limit)
@@ -161,9 +162,9 @@ struct MatchRuleTableTests {
         #expect(rules.release(follower.handle).isEmpty, "the bus never had it")
     }
 
-    /// Retains rules, of which the bus grants the first ones and refuses the last one, and then grants the fallback.
+    /// Retains rules. The bus grants the first `count`, refuses the last, and then grants the fallback.
     ///
-    /// - Returns: the handles, and what the table does once the fallback is in force.
+    /// - Returns: the handles, and the table's actions once the fallback is in force.
     private mutating func cover(granting count: Int) throws -> (handles: [Int], actions: [MatchRuleTable.Action]) {
         var handles: [Int] = []
         for index in 0..<count {
@@ -178,9 +179,9 @@ struct MatchRuleTableTests {
 
     private func numbered(_ index: Int) -> MatchRule { MatchRule(interface: "org.example.N\(index)") }
 
-    @Test("once the fallback is in force, the rules that it stands in for are given back")
+    @Test("once the fallback is in force, the rules that it replaces are released")
     mutating func givingBack() throws {
-        // Asked for before the limit, and granted after the fallback.
+        // Requested before the limit was reached, and granted after the fallback.
         let slow = rules.retain(rule, fallback: broad, waiter: -1)
         let covered = try cover(granting: 4)
         #expect(covered.actions == (0..<4).map { .remove(numbered($0)) })
@@ -189,7 +190,7 @@ struct MatchRuleTableTests {
         #expect(rules.release(covered.handles[0]).isEmpty, "the bus does not have it any more")
     }
 
-    @Test("when half of the rules are gone, the rest are requested again, and then the fallback is given back")
+    @Test("when half of the rules are gone, the rest replace the fallback again")
     mutating func fewerRules() throws {
         let covered = try cover(granting: 4)
         for handle in covered.handles[..<2] { #expect(rules.release(handle).isEmpty) }
@@ -204,7 +205,7 @@ struct MatchRuleTableTests {
         #expect(rules.release(joining.handle) == [.remove(other)])
     }
 
-    @Test("if the bus grants fewer rules than are left, the fallback goes on")
+    @Test("if the bus grants too few of the remaining rules, the fallback stays")
     mutating func stillTooMany() throws {
         let covered = try cover(granting: 4)
         let requests = covered.handles[..<3].flatMap { rules.release($0) }
@@ -216,7 +217,7 @@ struct MatchRuleTableTests {
         #expect(rules.release(covered.handles[4]) == [.remove(broad)] && rules.table.count == 0)
     }
 
-    @Test("if the fallback has no place either, all waiters fail")
+    @Test("if the bus refuses the fallback too, all waiters fail")
     mutating func noPlaceAtAll() throws {
         let only = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: only.actions, error: limit)
@@ -226,7 +227,7 @@ struct MatchRuleTableTests {
         #expect(rules.table.count == 0)
     }
 
-    @Test("a place is kept free for the fallback, so that no rule in use is given up for it")
+    @Test("a spare rule keeps room for the fallback, so that no used rule is removed")
     mutating func spare() throws {
         let filling = fill()
         _ = try rules.request(MatchRuleTable.spareRule, in: filling)
@@ -236,7 +237,7 @@ struct MatchRuleTableTests {
         _ = try rules.request(broad, in: covering.actions)
     }
 
-    @Test("a spare that the bus refused is not given up for the fallback")
+    @Test("a spare rule that the bus refused is not released for the fallback")
     mutating func refusedSpare() throws {
         let filling = fill()
         _ = try rules.answer(MatchRuleTable.spareRule, of: filling, error: limit)
@@ -259,12 +260,12 @@ struct MatchRuleTableTests {
         #expect(answer.error == nil && rules.table.coveredCount == 0 && rules.table.notInForceCount == 0)
     }
 
-    @Test("a waiter goes on waiting for the rule or its fallback when the bus is lost and comes back")
+    @Test("a waiter keeps waiting for the rule or its fallback across a reconnection")
     mutating func waitingAcrossReconnection() throws {
         _ = rules.retain(rule, fallback: broad, waiter: 1)
         let again = rules.table.reconnected()
         #expect(try rules.answer(rule, of: again).waiters == [1])
-        // The table is on its way to the fallback.
+        // The table is requesting the fallback.
         let second = rules.retain(other, fallback: broad, waiter: 2)
         _ = try rules.answer(other, of: second.actions, error: limit)
         let third = rules.table.reconnected()
@@ -272,19 +273,19 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(other, of: third).waiters == [2])
     }
 
-    @Test("a waiter for a fallback is told when the bus is lost meanwhile")
+    @Test("a waiter for a fallback is notified when the bus is lost first")
     mutating func lossWhileCovering() throws {
         let only = rules.retain(rule, fallback: broad, waiter: 1)
         let covering = try rules.answer(rule, of: only.actions, error: limit)
         #expect(rules.lost() == [1])
-        // The answer to the fallback's request comes after that, and nobody waits for it.
+        // The response to the fallback's request comes after the loss, when it has no waiters.
         let late = try rules.answer(broad, of: covering.actions, error: .disconnected("add a rule"))
         #expect(late.waiters == [])
         #expect(rules.table.reconnected().count == 1)
     }
 
     @Test(
-        "a spare with a late answer is given up like any other, and is not confused with one of an earlier connection"
+        "a spare with a late response is released, and not confused with an earlier one"
     )
     mutating func lateSpare() throws {
         let filling = fill()
@@ -306,13 +307,13 @@ struct MatchRuleTableTests {
         let old = try rules.answer(rule, of: first.actions)
         #expect(old.actions == [.remove(rule)] && old.waiters.isEmpty)
         #expect(try rules.answer(rule, of: again).waiters == [1])
-        // The last user leaves while the rule is on its way.
+        // The last user leaves while the request is in flight.
         let third = rules.table.reconnected()
         #expect(rules.release(first.handle).isEmpty)
         #expect(try rules.answer(rule, of: third).actions == [.remove(rule)])
     }
 
-    @Test("a broad rule is never its own fallback: at the limit it takes the spare's place, or fails")
+    @Test("a broad rule is never its own fallback: it replaces the spare, or fails")
     mutating func broadRuleAtLimit() throws {
         let first = rules.retain(broad, fallback: broad, waiter: -1)
         let answer = try rules.answer(broad, of: first.actions, error: limit)
@@ -326,7 +327,7 @@ struct MatchRuleTableTests {
         #expect(try rules.answer(broad, of: retry.actions).waiters == [-1])
     }
 
-    @Test("a rule that is both asked for and a fallback stays as long as either needs it, across a reconnection too")
+    @Test("a rule that is used and also a fallback stays until neither use needs it")
     mutating func fallbackWithUsers() throws {
         let wide = rules.retain(broad, fallback: broad, waiter: 1)
         _ = try rules.answer(broad, of: wide.actions)
@@ -340,7 +341,7 @@ struct MatchRuleTableTests {
         _ = try rules.request(broad, in: again)
     }
 
-    @Test("an answer to a finished request reaches nobody, also if another rule has its place by then")
+    @Test("a response to a finished request has no effect on a rule in its slot")
     mutating func lateAnswer() throws {
         let first = rules.retain(rule, waiter: 1)
         _ = rules.release(first.handle)
@@ -358,7 +359,7 @@ struct MatchRuleTableTests {
         #expect(composed.handle != decomposed.handle && decomposed.actions.count == 1)
     }
 
-    @Test("an apostrophe in a rule's value is quoted as the bus reads it; a backslash is literal")
+    @Test("an apostrophe in a rule's value is quoted for the bus; a backslash is literal")
     func quoting() {
         #expect(MatchRule(argument0: "it's \\n").description == #"type='signal',arg0='it'\''s \n'"#)
     }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Messages cut from a bus's socket")
 struct MessageReaderTests {
-    /// A method call in bytes, as a bus passes it on.
+    /// A method call in bytes, as a bus forwards it.
     struct RawCall {
         var isBigEndian = false
         var version: UInt8 = 1
@@ -16,11 +16,11 @@ struct MessageReaderTests {
         var member = "Store"
         var text = "content"
         var destination: String?
-        /// A field that nobody knows, with a value of this type.
+        /// An unknown header field, with a value of this type.
         var unknownField: Character?
         var replySerial: UInt32?
         var descriptors: UInt32?
-        /// Instead of the true lengths.
+        /// Replaces the true length; so does the next property.
         var bodyLength: UInt32?
         var fieldsLength: UInt32?
 
@@ -33,7 +33,7 @@ struct MessageReaderTests {
             if let unknownField {
                 let sizes: [Character: Int] = ["y": 1, "n": 2, "q": 2, "b": 4, "i": 4, "u": 4]
                 fields = [200, 1] + Array(unknownField.utf8) + [0]
-                // The largest begin at a multiple of eight.
+                // The largest types are aligned to eight bytes.
                 fields += Array(repeating: 0, count: sizes[unknownField] ?? 12)
             }
             for (code, type, value) in [(1, "o", path), (3, "s", member), (7, "s", ":1.7")] as [(UInt8, String, String)]
@@ -55,7 +55,7 @@ struct MessageReaderTests {
         }
     }
 
-    /// The two ends of a connection, and what reads it.
+    /// A connected pair of sockets, and the reader of one end.
     final class Wire {
         let reader = MessageReader()
         let (bus, service): (CInt, CInt)
@@ -68,14 +68,14 @@ struct MessageReaderTests {
 
         deinit { for end in [bus, service] { close(end) } }
 
-        /// Has so much arrive as the socket holds.
+        /// Sends bytes, as many as the socket buffer holds, and reads them.
         func arrive(_ bytes: some Sequence<UInt8>) throws {
             let bytes = Array(bytes)
             try #require(write(bus, bytes, bytes.count) == bytes.count)
             #expect(reader.fill(from: service) == .done)
         }
 
-        /// Has a message arrive with descriptors.
+        /// Sends a message with descriptors, and reads it.
         func arrive(_ bytes: [UInt8], with descriptors: [CInt]) throws {
             var control: [Int] = [16 + 4 * descriptors.count, Int(SOL_SOCKET) | 1 << 32]
             control += Array(repeating: 0, count: (descriptors.count + 1) / 2)
@@ -99,7 +99,7 @@ struct MessageReaderTests {
             #expect(reader.fill(from: service) == .done)
         }
 
-        /// The members of the messages that have arrived, each with its text.
+        /// Returns the member and the text of each message that has arrived.
         func taken() -> [String] {
             var taken: [String] = []
             while let arrival = reader.next({ _ in .read(nil) }) {
@@ -109,7 +109,7 @@ struct MessageReaderTests {
         }
     }
 
-    @Test("a message is handed on when its last byte has arrived, wherever it was cut", arguments: [false, true])
+    @Test("a message cut at any byte is handed on when its last byte has arrived", arguments: [false, true])
     func halves(isBigEndian: Bool) throws {
         let bytes = RawCall(isBigEndian: isBigEndian).bytes
         let wire = try Wire()
@@ -124,7 +124,7 @@ struct MessageReaderTests {
         #expect(wire.taken() == ["Store content"])
     }
 
-    @Test("messages that arrive together are handed on in order, without those that are refused")
+    @Test("messages that arrive together are handed on in order, without refused ones")
     func order() throws {
         let wire = try Wire()
         let calls = (0..<9).map { RawCall(isBigEndian: $0 % 2 == 1, member: "M\($0)").bytes }
@@ -136,11 +136,11 @@ struct MessageReaderTests {
         #expect(members == [0, 1, 2, 3, 5, 6, 7, 8].map { "M\($0)" })
     }
 
-    @Test("the judge sees who sends what to which path, and how much", arguments: [false, true])
+    @Test("the judge sees sender, path, member, signature and size", arguments: [false, true])
     func header(isBigEndian: Bool) throws {
         let wire = try Wire()
         let bytes = RawCall(isBigEndian: isBigEndian, path: "/org/example").bytes
-        // Without a byte of its body.
+        // The header without the body.
         try wire.arrive(bytes.dropLast(12))
         var seen: [String] = []
         let whole = wire.reader.next { header in
@@ -152,16 +152,16 @@ struct MessageReaderTests {
         #expect(seen == [":1.7 /org/example Store s", "7 12 true"])
     }
 
-    /// What has no length that could be read: the bytes after it cannot be told apart either.
+    /// Messages without a readable length: the bytes after them cannot be split into messages either.
     static let corruptions: [RawCall] = [RawCall(version: 2), RawCall(isBigEndian: true, version: 0)]
 
-    /// What is longer than any message.
+    /// Messages that claim to be longer than the maximum.
     static let overlong: [RawCall] = [
         RawCall(fieldsLength: 64 << 20 + 1), RawCall(fieldsLength: .max), RawCall(bodyLength: .max),
         RawCall(bodyLength: 128 << 20), RawCall(isBigEndian: true, bodyLength: .max, fieldsLength: .max),
     ]
 
-    @Test("what is longer than any message is passed over as it arrives", arguments: overlong.indices)
+    @Test("an overlong message is skipped as it arrives", arguments: overlong.indices)
     func tooLong(index: Int) throws {
         let wire = try Wire()
         try wire.arrive(RawCall(member: "Before").bytes + Self.overlong[index].bytes)
@@ -181,14 +181,14 @@ struct MessageReaderTests {
         #expect(wire.reader.capacity < 1 << 20)
     }
 
-    @Test("a message without a serial number is passed over")
+    @Test("a message without a serial number is skipped")
     func noSerial() throws {
         let wire = try Wire()
         try wire.arrive(RawCall(serial: 0).bytes + RawCall(isBigEndian: true, serial: 0).bytes + RawCall().bytes)
         #expect(wire.taken() == ["Store content"])
     }
 
-    @Test("a message with too long a header is passed over when its length has arrived")
+    @Test("a message with an overlong header is skipped once its length has arrived")
     func longHeader() throws {
         let wire = try Wire()
         let bytes = RawCall(path: "/" + String(repeating: "a", count: 20_000)).bytes
@@ -208,7 +208,7 @@ struct MessageReaderTests {
         #expect(wire.taken() == ["Store content"])
     }
 
-    @Test("the judge sees who is named in the part of a long header that has arrived")
+    @Test("the judge sees the sender in the part of a long header that has arrived")
     func longHeaderWhole() throws {
         let wire = try Wire()
         try wire.arrive(RawCall(path: "/" + String(repeating: "a", count: 20_000)).bytes)
@@ -220,7 +220,7 @@ struct MessageReaderTests {
         #expect(senders == [":1.7"])
     }
 
-    @Test("the judge sees what a message answers, and whether it is for one connection alone")
+    @Test("the judge sees the reply serial, and whether the message is directed")
     func directed() throws {
         let wire = try Wire()
         try wire.arrive(RawCall(type: 2, replySerial: 77).bytes + RawCall(type: 4, destination: ":1.9").bytes)
@@ -232,7 +232,7 @@ struct MessageReaderTests {
         #expect(seen == ["77 false :1.7", "0 true :1.7"])
     }
 
-    @Test("a field that nobody knows hides none of the others", arguments: Array("ybnqiuxtd"))
+    @Test("an unknown header field hides none of the others", arguments: Array("ybnqiuxtd"))
     func unknownField(type: Character) throws {
         for isBigEndian in [false, true] {
             let wire = try Wire()
@@ -249,7 +249,7 @@ struct MessageReaderTests {
 
     // MARK: Ends and failures
 
-    @Test("a failure to read ends the connection, and nothing is left for libdbus to read")
+    @Test("a failed read ends the connection and leaves nothing for libdbus to read")
     func failure() throws {
         let wire = try Wire()
         #expect(wire.reader.fill(from: -1) == .done)
@@ -264,7 +264,7 @@ struct MessageReaderTests {
 
     // MARK: Secrets
 
-    /// Whether the reader's buffer has the text anywhere.
+    /// Whether the reader's buffer contains the text anywhere.
     private func holds(_ text: String, _ reader: MessageReader) -> Bool {
         guard let buffer = reader.buffer else { return false }
         let bytes = UnsafeRawBufferPointer(start: buffer, count: reader.capacity)
@@ -274,7 +274,7 @@ struct MessageReaderTests {
         }
     }
 
-    @Test("nothing is left of a call in the buffer, taken or refused, wherever it was cut", arguments: [true, false])
+    @Test("a call leaves nothing in the buffer, admitted or refused, wherever it was cut", arguments: [true, false])
     func wiped(isTaken: Bool) throws {
         let method = DBusInterface.Method("Store", in: [.init("text", "s")]) { _ in [] }
         let object = ServedObject([DBusInterface("org.example", methods: [method])])
@@ -282,7 +282,7 @@ struct MessageReaderTests {
         let call = RawCall(text: secret).bytes
         for cut in [call.count, call.count - 1] {
             let wire = try Wire()
-            // So that the second part has to be read elsewhere.
+            // The filler forces the second part into another read.
             let filler = RawCall(type: 2, text: String(repeating: "x", count: 150_000), replySerial: 1).bytes
             try wire.arrive(filler + call[..<cut])
             if cut < call.count { #expect(holds(secret, wire.reader)) }
@@ -307,7 +307,7 @@ struct MessageReaderTests {
         }
     }
 
-    @Test("what cannot be a message ends the connection, and nothing is read of it", arguments: corruptions.indices)
+    @Test("bytes that cannot be a message end the connection, and none of them is read", arguments: corruptions.indices)
     func corrupt(index: Int) throws {
         let wire = try Wire()
         try wire.arrive(RawCall(member: "Before").bytes + Self.corruptions[index].bytes)
@@ -317,14 +317,14 @@ struct MessageReaderTests {
         #expect(wire.taken() == [])
     }
 
-    @Test("neither does a byte order that there is not")
+    @Test("an unknown byte order ends the connection")
     func byteOrder() throws {
         let wire = try Wire()
         try wire.arrive([UInt8(ascii: "x")] + RawCall().bytes.dropFirst())
         #expect(wire.taken() == [] && wire.reader.isCorrupt)
     }
 
-    @Test("the longest message that D-Bus has is a message, and one byte more is none")
+    @Test("the longest D-Bus message is accepted, and one byte more is not")
     func longest() throws {
         func prefix(_ body: UInt32, _ fields: UInt32) -> MessagePrefix? {
             var bytes = Array(RawCall(bodyLength: body, fieldsLength: fields).bytes.prefix(16))
@@ -340,10 +340,10 @@ struct MessageReaderTests {
         }
     }
 
-    @Test("a message that libdbus refuses is left out, and the next one is handed on")
+    @Test("a message that libdbus refuses is skipped, and the next one is handed on")
     func malformed() throws {
         let wire = try Wire()
-        // A path that is none; a body that is shorter than its text; a kind that nobody knows.
+        // An invalid path, an invalid member, and two unknown message types.
         let calls = [
             RawCall(path: "nowhere"), RawCall(member: "1"), RawCall(type: 0), RawCall(type: 9), RawCall(member: "Last"),
         ]
@@ -353,7 +353,7 @@ struct MessageReaderTests {
         #expect(!wire.reader.isCorrupt)
     }
 
-    /// Has one message of many megabytes arrive, and a small one behind it.
+    /// Sends one message of many megabytes, followed by a small one.
     private func large(
         _ verdict: MessageReader.Verdict,
         size: Int = 120 << 20
@@ -372,7 +372,7 @@ struct MessageReaderTests {
             try #require(wire.reader.fill(from: wire.service) == .done)
             while let arrival = wire.reader.next({ $0.member == "Large" ? verdict : .read(nil) }) {
                 members.append(arrival.message.member ?? "-")
-                // At most two copies at a time: the message's own, and what is made of it.
+                // At most two copies at a time: the message, and the value made from it.
                 #expect(wire.reader.capacity < 1 << 20)
                 if members == ["Large"] { #expect(arrival.message.firstString?.utf8.count == size) }
             }
@@ -380,14 +380,14 @@ struct MessageReaderTests {
         return (members, wire)
     }
 
-    @Test("of a call of 120 MB that is refused nothing is kept")
+    @Test("a refused call of 120 MB leaves nothing in memory")
     func largeRefused() throws {
         let (members, wire) = try large(.passOver)
         #expect(members == ["Small"])
         #expect(wire.reader.capacity < 1 << 20)
     }
 
-    @Test("a message of 120 MB is handed on, and its room is given back")
+    @Test("a message of 120 MB is handed on, and its memory is freed")
     func largeRead() throws {
         let (members, wire) = try large(.read(nil))
         #expect(members == ["Large", "Small"])
@@ -396,7 +396,7 @@ struct MessageReaderTests {
         #expect(wire.reader.capacity < 1 << 20)
     }
 
-    @Test("descriptors are closed with the message that they came with, read or not", arguments: [1, 2, 253])
+    @Test("descriptors are closed with their message, whether or not it is read", arguments: [1, 2, 253])
     func descriptors(count: Int) throws {
         let wire = try Wire()
         var pipeEnds: [CInt] = [-1, -1]
@@ -412,14 +412,14 @@ struct MessageReaderTests {
             }
             #expect(described == (isRead ? ["Some true", "None false"] : ["None false"]))
         }
-        // Only this copy is left.
+        // This is the last remaining copy.
         close(pipeEnds[1])
         var byte: UInt8 = 0
         fcntl(pipeEnds[0], F_SETFL, O_NONBLOCK)
         #expect(read(pipeEnds[0], &byte, 1) == 0)
     }
 
-    @Test("a header that promises other descriptors than came is handed on without any", arguments: [0, 2])
+    @Test("a header with a wrong number of descriptors is handed on without any", arguments: [0, 2])
     func wrongDescriptors(promised: UInt32) throws {
         let wire = try Wire()
         var pipeEnds: [CInt] = [-1, -1]
@@ -435,7 +435,7 @@ struct MessageReaderTests {
         #expect(read(pipeEnds[0], &byte, 1) == 0)
     }
 
-    @Test("the end of a connection is told")
+    @Test("the end of a connection is reported")
     func end() throws {
         let wire = try Wire()
         #expect(wire.reader.fill(from: wire.service) == .done, "nothing has arrived")
@@ -443,8 +443,8 @@ struct MessageReaderTests {
         #expect(wire.reader.fill(from: wire.service) == .ended)
     }
 
-    // Which bytes do not matter: nothing may trap.
-    @Test("bytes that were changed at random neither trap nor loop", arguments: 0..<8)
+    // The result does not matter; the reader must not trap.
+    @Test("randomly changed bytes neither trap nor loop", arguments: 0..<8)
     func random(seed: UInt64) throws {
         var random = Random(state: seed)
         for _ in 0..<500 {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("Methods that want their calls in order")
+@Suite("Methods that receive their calls in order")
 struct OrderedMethodTests {
     private let bus: PrivateBus
     private let client: DBusConnection
@@ -27,7 +27,7 @@ struct OrderedMethodTests {
         )
     }
 
-    @Test("calls and signals of one client arrive as they were sent")
+    @Test("calls and signals of one client arrive in the order of sending")
     func order() async throws {
         let arrived = Locked<[UInt32]>([])
         @Sendable func add(_ value: DBusValue?) {
@@ -62,7 +62,7 @@ struct OrderedMethodTests {
         withExtendedLifetime((object, lease, handler)) {}
     }
 
-    @Test("a method may answer later and from another thread; a refusal carries its error name")
+    @Test("a method may respond later and from another thread; errors carry their names")
     func answers() async throws {
         let method = DBusInterface.Method(
             "Echo",
@@ -97,7 +97,7 @@ struct OrderedMethodTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("the groups of a user are those of the machine; a user that the machine does not know has none")
+    @Test("a user's groups are those of the machine; an unknown user has none")
     func groups() {
         #expect(UserGroups.of(0).contains(0))
         #expect(UserGroups.of(3_999_999_999) == [])

@@ -7,7 +7,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("An outage: the bus is gone, stopped, back, full, or was never there")
+@Suite("Outages: the bus is gone, stopped, back, full, or was never there")
 struct OutageTests {
     private let rule = MatchRule(interface: "org.example.Ping")
 
@@ -18,7 +18,7 @@ struct OutageTests {
 
     // MARK: Gone and back
 
-    @Test("a process that only posts goes on after a restart of the bus, without an error and without a thread")
+    @Test("a process that only posts continues after a bus restart without a thread")
     func postAfterRestart() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -54,7 +54,7 @@ struct OutageTests {
         try await eventually("the post arrives") { counter.arrived == 1 }
     }
 
-    /// A port that no other socket of this machine has now.
+    /// A port that no other socket on this machine uses now.
     private func freePort() throws -> UInt16 {
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         defer { close(descriptor) }
@@ -70,7 +70,7 @@ struct OutageTests {
         return UInt16(bigEndian: address.sin_port)
     }
 
-    @Test("a post during an outage throws an error, and the one after the outage goes out")
+    @Test("a post during an outage throws an error, and the next one after it is sent")
     func postDuringOutage() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -84,7 +84,7 @@ struct OutageTests {
     }
 
     @Test(
-        "a rule that is kept during an outage is in force when the bus is back; one whose function throws is not kept"
+        "a kept rule is in force after the outage; one whose function threw is not kept"
     )
     func registrationDuringOutage() async throws {
         let bus = try PrivateBus()
@@ -116,7 +116,7 @@ struct OutageTests {
         withExtendedLifetime((lease, handler, watching)) {}
     }
 
-    @Test("a connection waits for a bus that was never there, and then its kept rules are in force")
+    @Test("kept rules are in force once a bus that was never there appears")
     func neverThere() async throws {
         let bus = try PrivateBus()
         bus.stop()
@@ -126,7 +126,7 @@ struct OutageTests {
         let settled = Locked<[DBusError.Code?]>([])
         let lease = connection.keepMatch(rule) { error in settled.withLock { $0.append(error?.code) } }
         #expect(settled.withLock { $0 } == [.noBus])
-        // While the reading thread tries, posts say why there is no connection.
+        // While the reading thread retries, posts report why there is no connection.
         #expect(throws: DBusError.self) { try connection.send(try ping()) }
         try bus.start()
         try await eventually("the rule is in force") { connection.statistics.matchRulesNotInForce == 0 }
@@ -136,7 +136,7 @@ struct OutageTests {
     }
 
     @Test(
-        "a rule that the new bus refuses is told, and counted until it is in force",
+        "a rule that the new bus refuses is reported and counted until it is in force",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker counts rules by user")
     )
     func refusedOnReturn() async throws {
@@ -159,7 +159,7 @@ struct OutageTests {
         withExtendedLifetime((leases, watching)) {}
     }
 
-    @Test("threads that reach the limit of rules at the same time are all covered by the broad rule")
+    @Test("threads that hit the rule limit together are all covered by the broad rule")
     func limitRace() async throws {
         for _ in 0..<10 {
             let bus = try PrivateBus(.init(matchRulesPerConnection: 100))
@@ -184,7 +184,7 @@ struct OutageTests {
     }
 
     @Test(
-        "a rule that is requested in order is in force for what its thread sends next, while other threads request rules"
+        "a rule requested in order is in force for what its thread sends next"
     )
     func rulesInOrder() async throws {
         let bus = try PrivateBus()
@@ -242,7 +242,7 @@ struct OutageTests {
     // MARK: Stopped
 
     @Test(
-        "on a stopped bus a registration ends with a time-out, and a kept rule is in force when the bus goes on",
+        "registration times out on a stopped bus; a kept rule is in force when it resumes",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func registrationOnStoppedBus() async throws {
@@ -266,14 +266,14 @@ struct OutageTests {
     }
 
     @Test(
-        "an awaited registration ends when the caller's time is over, and keeps no rule",
+        "an awaited registration ends at the caller's deadline and keeps no rule",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon),
         .timeLimit(.minutes(5))
     )
     func shortRegistration() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
-        // Nothing but the caller's time ends the wait.
+        // Only the caller's deadline ends the wait.
         connection.core.state.withLock { $0.ruleTimeout = .seconds(3600) }
         bus.suspend()
         for _ in 0..<3 {
@@ -290,7 +290,7 @@ struct OutageTests {
     }
 
     @Test(
-        "on a stopped bus whose socket is full, giving rules back waits for nothing",
+        "on a stopped bus with a full socket, releasing rules does not wait",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func releaseOnStoppedBus() async throws {
@@ -324,7 +324,7 @@ struct OutageTests {
         #expect(error?.name == "org.freedesktop.DBus.Error.ServiceUnknown" || error?.code == .refused)
     }
 
-    @Test("a blocking call ends in time although a handler blocks the reading thread")
+    @Test("a blocking call times out even if a handler blocks the reading thread")
     func callBesideBlockedHandler() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -351,7 +351,7 @@ struct OutageTests {
     }
 
     @Test(
-        "a send during which the connection is closed is delivered",
+        "a message that is being sent when the connection is closed is delivered",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func closeDuringSend() async throws {
@@ -359,7 +359,7 @@ struct OutageTests {
         let receiver = try DBusConnection.open(bus.bus)
         let counter = try Counter(receiver, rule)
         let connection = try DBusConnection.open(bus.bus)
-        // This connection reads, so that its reading thread notices the end of the connection.
+        // A connection with a rule reads, so its reading thread notices the end of the connection.
         _ = try await connection.addMatch(MatchRule(interface: "org.example.Pong"))
         bus.suspend()
         let sent = Locked(0)
@@ -382,7 +382,7 @@ struct OutageTests {
                 }
             }
         }
-        // Blocked: the kernel takes no more.
+        // Blocked: the kernel accepts no further data.
         try await eventually("the sender waits for the bus") {
             connection.core.connectedSocket?.standing.hasUnsentMessages == true
         }
@@ -394,7 +394,7 @@ struct OutageTests {
         #expect(told > 0)
     }
 
-    @Test("an answer to a call never waits for the bus", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
+    @Test("the response to a call never waits for the bus", .enabled(if: PrivateBus.Daemon.chosen == .daemon))
     func answersDoNotWait() async throws {
         let bus = try PrivateBus()
         let server = try DBusConnection.open(bus.bus)
@@ -434,7 +434,7 @@ struct OutageTests {
     // MARK: Names
 
     @Test(
-        "a name that is given back while it is asked for is not the connection's after an outage",
+        "a name released while it is requested is not owned after an outage",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon)
     )
     func releaseDuringRequest() async throws {
@@ -455,19 +455,19 @@ struct OutageTests {
         #expect(sent.state.withLock { $0.names.owned.count } == 1)
     }
 
-    @Test("a name that was given back is not the connection's, whatever the bus was asked first")
+    @Test("a released name is not owned, whatever was asked of the bus first")
     func releaseDuringRestoration() throws {
         let name = "org.example.Name"
         var names = OwnedNames()
         let first = names.request(name, [])
         var isToldAgain = names.answered(first, isOwned: true)
         #expect(!isToldAgain && names.owned.keys.contains(name))
-        // Released between the decision of a restoration and its message.
+        // Released after a restoration has decided to request it, and before its message.
         let restored = try #require(names.requestAll().first)
         names.release(name)
         isToldAgain = names.answered(restored, isOwned: true)
         #expect(isToldAgain && names.owned.isEmpty, "the bus is told once more")
-        // Asked for again meanwhile: the last request decides, whichever answer comes first.
+        // Requested again before the response: the last request decides, whichever response comes first.
         let second = names.request(name, [])
         var again = names.requestAgain(name)
         #expect(again == nil, "nobody owns it")
@@ -481,7 +481,7 @@ struct OutageTests {
         #expect(!isToldAgain && names.owned.isEmpty)
         isToldAgain = names.answered(fourth, isOwned: true)
         #expect(!isToldAgain && names.owned.count == 1)
-        // What the bus refuses is asked for after the next outage, too.
+        // A name that the bus refuses is requested again after the next outage.
         let refused = try #require(names.requestAll().first)
         isToldAgain = names.answered(refused, isOwned: false)
         #expect(!isToldAgain && names.owned.count == 1)

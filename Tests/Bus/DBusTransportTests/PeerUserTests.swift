@@ -3,9 +3,9 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Whose connection it is")
+@Suite("The user at the other end of a TCP connection")
 struct PeerUserTests {
-    /// A socket that listens at 127.0.0.1, and takes one connection at a time.
+    /// A socket that listens on 127.0.0.1 and accepts one connection at a time.
     private final class Listener {
         let port: UInt16
         private let descriptor: CInt
@@ -29,7 +29,7 @@ struct PeerUserTests {
 
         deinit { close(descriptor) }
 
-        /// What both questions say of the next connection: a user, or the error number, negative.
+        /// Returns the results of both functions for the next connection: a user, or the negated error number.
         func nextPeer(_ meanwhile: (CInt) async throws -> Void = { _ in }) async throws -> [Int] {
             let connection = accept(descriptor, nil, nil)
             defer { close(connection) }
@@ -55,7 +55,7 @@ struct PeerUserTests {
         return try ChildProcess(as: user, "/usr/bin/python3", ["-c", script])
     }
 
-    @Test("it is that of the process at the other end; of one that has hung up it is nobody's")
+    @Test("the user is that of the peer's process; a closed connection has none")
     func own() async throws {
         let listener = try Listener()
         let client = try client(of: listener.port, as: nil)
@@ -73,7 +73,7 @@ struct PeerUserTests {
     }
 
     @Test(
-        "another user is told from this one",
+        "another user is distinguished from this one",
         .enabled(if: geteuid() == 0, "only root can be several users")
     )
     func other() async throws {
@@ -83,7 +83,7 @@ struct PeerUserTests {
         #expect(try await listener.nextPeer() == [2, 2])
     }
 
-    @Test("what is no connection over IPv4 has no user")
+    @Test("a socket that is not an IPv4 connection has no user")
     func none() throws {
         var ends: [CInt] = [-1, -1]
         #expect(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("An answer that is written once")
+@Suite("Prepared responses")
 struct PreparedAnswerTests {
     private let bus: PrivateBus
     private let server: DBusConnection
@@ -28,7 +28,7 @@ struct PreparedAnswerTests {
         )
     }
 
-    @Test("reaches each caller as if it were written for that one, however many calls are under way")
+    @Test("a prepared response reaches each caller like one written for it")
     func callers() async throws {
         let fields: [String: DBusValue] = [
             "epoch": .uint64(7), "owed": .array([.fields(["epoch": .uint64(5)])], of: "a{sv}"),
@@ -50,7 +50,7 @@ struct PreparedAnswerTests {
         withExtendedLifetime(object) {}
     }
 
-    @Test("is refused where D-Bus cannot carry its values")
+    @Test("a prepared response that D-Bus cannot carry is refused")
     func refused() {
         let error = #expect(throws: DBusError.self) { try PreparedAnswer([.string("a\0b")]) }
         #expect(error?.code == .invalidArgument)

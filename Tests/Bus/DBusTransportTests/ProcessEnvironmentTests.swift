@@ -7,8 +7,7 @@ import Testing
 
 @Suite("The environment of a process")
 struct ProcessEnvironmentTests {
-    /// A copy of the probe that belongs to root and runs with root's rights, beside a program that its caller would
-    /// like to run with them.
+    /// A set-user-ID copy of the probe that belongs to root, and a program that its caller would like to run as root.
     private struct PrivilegedProbe {
         let directory = try! TemporaryDirectory("notify-center-privileged")
         var program: String { "\(directory.path)/program" }
@@ -23,7 +22,7 @@ struct ProcessEnvironmentTests {
             chmod(program, 0o755)
         }
 
-        /// What the probe says when nobody runs it.
+        /// Runs the probe as an unprivileged user and returns its output.
         func run(_ bus: String, environment: [String: String]) async throws -> String {
             let process = try ChildProcess(as: 65534, probe, [bus, "connect", "1"], environment: environment)
             return try await process.line { _ in true }
@@ -70,7 +69,7 @@ struct ProcessEnvironmentTests {
         #expect(!FileManager.default.fileExists(atPath: privileged.proof))
     }
 
-    @Test("a process that changes its environment comes back to the bus that it had")
+    @Test("a process that changes its environment reconnects to its original bus")
     func changedEnvironment() async throws {
         let bus = try PrivateBus()
         let probe = try ChildProcess(

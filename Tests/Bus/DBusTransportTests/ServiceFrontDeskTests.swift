@@ -2,11 +2,11 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("What each caller of a service may have there")
+@Suite("Quotas of the callers of a service")
 struct QuotaTests {
     private let limit = CallAmount(calls: 3, bytes: 100)
 
-    @Test("a party has so many calls and bytes, and an end makes room; another party's are not counted")
+    @Test("each party has a quota of calls and bytes; an ended call frees its share")
     func limits() {
         var quotas = Quotas<UInt32>()
         let first = (0..<5).map { _ in quotas.begin(10, of: 1, within: limit) }
@@ -19,7 +19,7 @@ struct QuotaTests {
         #expect(quotas.total == CallAmount(calls: 4, bytes: 200) && quotas.parties == 2)
     }
 
-    @Test("an end that never began gives nothing away, and what has ended takes no memory")
+    @Test("an end without a beginning frees nothing, and ended calls use no memory")
     func strayEnd() {
         var quotas = Quotas<UInt32>()
         for _ in 0..<10 { quotas.end(1000, of: 1) }
@@ -29,7 +29,7 @@ struct QuotaTests {
         #expect(quotas.parties == 0 && quotas.total == CallAmount())
     }
 
-    @Test("connections whose users are not known share a limit, beyond which each has room for a small first call")
+    @Test("connections of unknown users share a limit, and each may make one small call")
     func strangers() {
         var desk = ServiceFrontDesk<Int>(lap: 1)
         func hasRoom(_ bytes: Int, _ connection: String, _ user: UInt32? = nil) -> Bool {
@@ -43,7 +43,7 @@ struct QuotaTests {
     }
 }
 
-@Suite("Turns of users")
+@Suite("Fair queueing between users")
 struct FairQueueTests {
     private var queue = FairQueue<String>(lap: 1)
     private var now = ContinuousClock.now
@@ -59,7 +59,7 @@ struct FairQueueTests {
         return taken
     }
 
-    @Test("a user who comes late waits for one call of each other user")
+    @Test("a late user waits for at most one call of each other user")
     mutating func late() {
         for user in 1...100 as ClosedRange<UInt32> { add(50, of: user) }
         for _ in 0..<150 { _ = queue.next(now: now) { _ in nil } }
@@ -68,7 +68,7 @@ struct FairQueueTests {
         #expect(before.count <= 100)
     }
 
-    @Test("of each user everything has its turn, in order")
+    @Test("every call of each user gets its turn, in order")
     mutating func order() {
         for user in 1...3 as ClosedRange<UInt32> { add(4, of: user) }
         let taken = taken()
@@ -77,7 +77,7 @@ struct FairQueueTests {
         #expect(queue.isEmpty && queue.timeOfNext(now: now) == nil)
     }
 
-    @Test("beyond its pace a user waits, and another does not")
+    @Test("a user over its pace waits, and another does not")
     mutating func paced() {
         add(3, of: 1, pace: pace)
         #expect(taken(pace: pace) == ["1.0", "1.1"])
@@ -89,12 +89,12 @@ struct FairQueueTests {
     }
 
     @Test(
-        "a crowd at its pace has no more of the service than eight users, however large it is",
+        "a crowd at its pace gets no more of the service than eight users",
         arguments: [8, 100, 1000]
     )
     mutating func crowd(users: UInt32) {
         for user in 1...users { add(12, of: user, pace: pace) }
-        // What each may do at once, and the first that waits for its pace.
+        // The calls that each user may make at once, and the first that waits for the pace.
         _ = taken(pace: pace)
         for _ in 0..<500 {
             now += .milliseconds(10)

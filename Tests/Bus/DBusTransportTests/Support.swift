@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import DBusTransport
 
-/// Counts the pings that arrive, for as long as it lives.
+/// Counts the pings that arrive during its lifetime.
 final class Counter: Sendable {
     private final class Count: Sendable { let value = Locked(0) }
 
@@ -23,7 +23,7 @@ final class Counter: Sendable {
     }
 }
 
-/// What handlers and tasks saw, in order.
+/// Values that handlers and tasks recorded, in order.
 final class Noted<Value: Sendable>: Sendable {
     private let values = Locked<[Value]>([])
     var all: [Value] { values.withLock { $0 } }

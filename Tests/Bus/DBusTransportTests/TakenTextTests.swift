@@ -4,7 +4,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("A text that is taken out of a call")
+@Suite("Taking a text out of a call")
 struct TakenTextTests {
     private let bus: PrivateBus
     private let client: DBusConnection
@@ -16,7 +16,7 @@ struct TakenTextTests {
         server = try DBusConnection.open(bus.bus)
     }
 
-    /// What a method that takes “secret” finds in its call: the text, and then the arguments.
+    /// Sends a call to a method that takes “secret”. Returns the text, and the arguments that remain.
     private func receive(_ argument: DBusValue) async throws -> (text: String?, arguments: [DBusValue]) {
         let found = Locked<(String?, [DBusValue])>((nil, []))
         let method = DBusInterface.Method(
@@ -41,7 +41,7 @@ struct TakenTextTests {
         return found.withLock { $0 }
     }
 
-    @Test("is in the message no longer, and all else is as it was")
+    @Test("a taken text is no longer in the message, and the rest is unchanged")
     func taken() async throws {
         let found = try await receive(
             .fields(["name": .string("ada"), "secret": .string("horse"), "wait": .double(1)])
@@ -51,7 +51,7 @@ struct TakenTextTests {
         #expect(found.arguments.first?.fieldsValue == rest)
     }
 
-    @Test("is taken each time that it is there; the last counts")
+    @Test("every occurrence of the text is taken; the last one counts")
     func twice() async throws {
         let entries = ["one", "two"].map {
             DBusValue.DictionaryEntry(.string("secret"), .variant(.string($0)))
@@ -63,7 +63,7 @@ struct TakenTextTests {
     }
 
     @Test(
-        "is not there where it is no text, or the argument is no dictionary of variants",
+        "nothing is taken from a value that is not text or not a dictionary of variants",
         arguments: [
             DBusValue.fields(["secret": .uint32(7)]), .fields([:]), .string("secret"),
             .dictionary([.init(.string("secret"), .string("x"))], key: "s", value: "s"),

@@ -12,7 +12,7 @@ import Testing
 
     @Test mutating func aConnectionIsAskedFromTimeToTime() {
         let much = UnreadAnswers.questionAfter
-        // One question at a time.
+        // One request at a time.
         let asks = [
             unread.sent(100, to: "a", 1), unread.sent(much, to: "a", 1), unread.sent(much, to: "a", 1),
             unread.read("a"),
@@ -28,7 +28,7 @@ import Testing
         #expect(asked == 16)
         let asksHonest = unread.sent(much, to: "honest", 2)
         let early = unread.overdue()
-        // Its turn comes when another one of its user has answered.
+        // It is asked when another connection of its user has responded.
         let asksAgain = unread.read("hostile 0")
         let overdue = unread.overdue()
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
@@ -63,7 +63,7 @@ import Testing
         #expect(standing("a") == .refusals)
         for _ in 0..<20 { _ = unread.sent(1000, to: "a", 1) }
         #expect(standing("a") == .nothing && standing("b") == .anything)
-        // What was sent before the question has been read by now, and that alone.
+        // Only the data sent before the request has been read now.
         let asks = unread.read("a")
         #expect(asks && standing("a") == .refusals)
         let asksAgain = unread.read("a")
@@ -105,7 +105,7 @@ import Testing
     private var bus = BusQuestions()
     private let start = SuspendingClock.now
 
-    /// What to do at so many seconds, in a word.
+    /// Returns the next action at this time, as a word.
     private mutating func step(_ seconds: Double, unread: Int? = nil) -> String {
         switch bus.next(now: start + .seconds(seconds), unread: unread) {
         case .wait(nil): "wait"
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test("the kernel is asked what is unread only when the answer is late")
+    @Test("the kernel is asked for unread data only when the response is late")
     mutating func kernelIsAskedLate() {
         var looks = 0
         func unread() -> Int? {
@@ -135,7 +135,7 @@ import Testing
         var steps = [step(0)]
         let isFirst = bus.sent()
         steps.append(step(0))
-        // One question at a time.
+        // One request at a time.
         let isFirstAgain = bus.sent()
         steps.append(step(5))
         bus.answered()
@@ -146,7 +146,7 @@ import Testing
         #expect(isFirst && isFirstAgain)
     }
 
-    // Its answer may be behind thousands of messages that others send to this service.
+    // The response may be queued behind thousands of messages from other senders.
     @Test mutating func aBusThatReadsIsNotTriedHoweverLateItsAnswerIs() {
         _ = bus.sent()
         let steps = [
@@ -160,7 +160,7 @@ import Testing
     @Test mutating func whereNoAnswerComesTheBusIsTriedAfterASecondLook() {
         _ = bus.sent()
         var steps = [step(0), step(9), step(600), step(601), step(602), step(603)]
-        // It stands still: it is tried again.
+        // The bus does not respond, so the probe is repeated.
         bus.probedInVain(now: start + .seconds(620))
         steps += [step(621), step(622)]
         #expect(steps == ["ask", "wait 1.0", "wait 2.0", "wait 1.0", "probe", "wait", "wait 1.0", "probe"])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("A handler on the reading thread, which must not wait for the bus")
+@Suite("Handlers on the reading thread, which must not wait for the bus")
 struct WaitingHandlerTests {
     private let ping = MatchRule(interface: "org.example.Ping")
     private let pong = MatchRule(interface: "org.example.Pong")
@@ -12,7 +12,7 @@ struct WaitingHandlerTests {
         try .signal(path: "/a", interface: interface, member: "Told")
     }
 
-    @Test("a function that waits throws at once, and says what helps")
+    @Test("a blocking function throws at once and names the remedy")
     func waiting() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -42,11 +42,11 @@ struct WaitingHandlerTests {
         #expect(connection.statistics.matchRules == 0)
     }
 
-    @Test("the last of many signals arrives, though a handler has tried to wait at the first")
+    @Test("the last of many signals arrives although a handler tried to wait")
     func flood() async throws {
         let bus = try PrivateBus()
         let (connection, poster) = (try DBusConnection.open(bus.bus), try DBusConnection.open(bus.bus))
-        // This connection answers no call of an object that it does not read.
+        // This connection does not read, so it does not respond to calls.
         let silent = try DBusConnection.open(bus.bus)
         let call = try DBusMessage.methodCall(
             destination: try #require(silent.uniqueName),
@@ -72,7 +72,7 @@ struct WaitingHandlerTests {
         withExtendedLifetime((leases, handler, silent)) {}
     }
 
-    @Test("a rule that is added in order is in force for what the handler sends next")
+    @Test("a rule added in order is in force for what the handler sends next")
     func addingInOrder() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -95,7 +95,7 @@ struct WaitingHandlerTests {
     }
 
     @Test(
-        "a rule that is added in order and refused later is told of, and kept",
+        "a rule that is added in order and refused later is reported and kept",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker has no limit of rules for a connection")
     )
     func refusedInOrder() async throws {
@@ -115,7 +115,7 @@ struct WaitingHandlerTests {
         withExtendedLifetime(lease) {}
     }
 
-    @Test("a message's size is told without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
+    @Test("a message's size is known without reading its arrays", arguments: [0, 1, 1000, 1_000_000])
     func size(bytes: Int) throws {
         let plain = try DBusMessage.signal(
             path: "/a",

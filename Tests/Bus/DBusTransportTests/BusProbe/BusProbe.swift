@@ -4,8 +4,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A second process for tests that need one. Its arguments: the bus or “environment”, the action, and how often to do
-/// it.
+/// A second process for tests that need one. Its arguments are the bus or “environment”, the action, and the number of
+/// repetitions.
 @main
 enum BusProbe {
     static func main() throws {
@@ -42,7 +42,7 @@ enum BusProbe {
         }
     }
 
-    /// Gets a signal in the moment in which it begins to wait for it.
+    /// Sends itself a signal just before it begins to wait for it.
     private static func end(by signal: Int32) throws -> Never {
         let end = try EndSignals()
         kill(getpid(), signal)
@@ -53,11 +53,11 @@ enum BusProbe {
         dispatchMain()
     }
 
-    // Only the main thread uses it.
+    // Unsafe for the compiler: only the main thread uses these.
     nonisolated(unsafe) private static var connection: DBusConnection?
     nonisolated(unsafe) private static var kept: (MatchRuleLease, Observation)?
 
-    /// Its own posts come back to it, so that its socket holds unread data whenever it ends.
+    /// Receives its own posts, so that its socket holds unread data when the process ends.
     private static func observeAndPost(_ bus: Bus, _ count: Int) throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -68,8 +68,7 @@ enum BusProbe {
         }
     }
 
-    /// Forks while other threads hold the connection's locks. The child ends all objects that it has inherited, and
-    /// then itself.
+    /// Forks while other threads hold the connection's locks. The child frees all inherited objects, and then exits.
     private static func forkWhileBusy(_ bus: Bus, _ count: Int) throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -108,8 +107,8 @@ enum BusProbe {
         return unsafeBitCast(symbol, to: Fork.self)()
     }
 
-    /// Forks while no thread is inside libdbus, while this one is, as in a signal handler, and while another one
-    /// stays there.
+    /// Forks in three situations: no thread is inside libdbus, this thread is, as in a signal handler, and another
+    /// thread stays there.
     private static func forkInside(_ bus: Bus) throws {
         let connection = try DBusConnection.open(bus)
         guard outcomeInChild(of: connection) == "posted, no connection" else { exit(4) }
@@ -146,15 +145,15 @@ enum BusProbe {
         return [0: "posted, no connection", 2 << 8: "closed"][status] ?? "status \(status)"
     }
 
-    /// Takes all calls.
+    /// A scheduler that admits all calls.
     private final class Scheduler: CallScheduler {
         func admit(_ call: borrowing MessageHeader) -> CallPermission { .take }
         func answered(_ caller: String, bytes: Int) {}
         func carryOut() -> ContinuousClock.Instant? { nil }
     }
 
-    /// Has tasks connect, and one task that needs nothing but a thread. Says "others" when that one ends, "failed"
-    /// for each of the first that finds no bus, and "connected" when all have ended.
+    /// Lets tasks connect, and one more task that needs only a thread. Prints "others" when that task ends, "failed"
+    /// for each connecting task that finds no bus, and "connected" when all have ended.
     private static func connectInTasks(_ bus: Bus, _ count: Int) throws {
         let connected = DispatchGroup()
         for index in 0..<count {
@@ -182,7 +181,7 @@ enum BusProbe {
         say("connected")
     }
 
-    /// Says the error of an attempt to connect, or "connected".
+    /// Prints the error of an attempt to connect, or "connected".
     private static func connect(_ bus: Bus) throws {
         do throws(DBusError) {
             _ = try DBusConnection.open(bus)
@@ -192,7 +191,8 @@ enum BusProbe {
         }
     }
 
-    /// Prepares the environment for a program that is started later, and says each time that the bus is back.
+    /// Changes the environment, as for a program that is started later, and prints "restored" each time that the bus is
+    /// back.
     private static func changeEnvironment(_ bus: Bus) throws {
         let connection = try DBusConnection.open(bus)
         for name in [Bus.environmentVariable, "DBUS_SESSION_BUS_ADDRESS"] { setenv(name, "unix:path=/nonexistent", 1) }
@@ -202,7 +202,7 @@ enum BusProbe {
         withExtendedLifetime(watching) {}
     }
 
-    /// Closes all descriptors from 3 on and opens files under their numbers, as daemons do; says "restored", "heard"
+    /// Closes all descriptors from 3 on and opens files under their numbers, as daemons do. Prints "restored", "heard"
     /// and "untouched".
     private static func closeDescriptors(_ bus: Bus, reads: Bool) throws {
         let connection = try DBusConnection.open(bus)
@@ -219,7 +219,7 @@ enum BusProbe {
         if reads { _ = readLine() }
         try connection.send(try .signal(path: "/a", interface: "org.example.Ping", member: "Ping"))
         try connection.flush()
-        // The connection's end closes nothing of the program's either.
+        // Closing the connection does not close the program's files either.
         connection.close()
         let isUntouched = files.allSatisfy { file in
             var status = stat()
@@ -230,7 +230,7 @@ enum BusProbe {
         withExtendedLifetime(watching) {}
     }
 
-    /// Exits with 0 if a connection that observes leaves the numbers 0 to 2 free.
+    /// Exits with 0 if an observing connection leaves the numbers 0 to 2 unused.
     private static func observeWithoutStandardDescriptors(_ bus: Bus) throws -> Never {
         for descriptor in 0..<CInt(3) { close(descriptor) }
         let connection = try DBusConnection.open(bus)
@@ -238,7 +238,7 @@ enum BusProbe {
         exit((0..<3).contains { fcntl($0, F_GETFD) >= 0 } ? 1 : 0)
     }
 
-    /// Attempts to connect by a program that ends at once, and says "collected" when this process has no child.
+    /// Connects by way of a program that ends at once, and prints "collected" when this process has no child.
     private static func collect(_ bus: Bus, _ count: Int) throws {
         for _ in 0..<count { _ = try? DBusConnection.open(bus) }
         var information = siginfo_t()
