@@ -11,26 +11,25 @@ import NotifyCenterFoundation
 /// 4. the posted object. The local center passes the posted pointer itself. The distributed center passes a `CFString`:
 ///   read it with `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`. The Darwin center passes `nil`;
 /// 5. the posted userInfo. The local center passes the posted dictionary itself, the distributed center a copy of its
-///   values, and the Darwin center `nil`.
-///    `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`; from the Darwin one `nil`;
-/// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the
-/// post returns. The others call on the main queue (CF-D1, CF-D2). A running main run loop, `dispatchMain()` and an
-/// `async` main serve that queue. On Linux, `Thread.isMainThread` is false in the latter two.
-/// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the post returns; the
-/// On Apple the type is a C function pointer, which captures nothing. Here it is a closure. Functions, static functions
-/// and closure literals work as they do on Apple. Captured values live until the registration is removed. They must be
-/// safe to use on the thread of delivery; the compiler does not check that.
+///    values, and the Darwin center `nil`. `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`; from the
+///    Darwin one `nil`; Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's
+///    thread, before the post returns. The others call on the main queue (CF-D1, CF-D2). A running main run loop,
+///    `dispatchMain()` and an `async` main serve that queue. On Linux, `Thread.isMainThread` is false in the latter
+///    two. Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before
+///    the post returns; the On Apple the type is a C function pointer, which captures nothing. Here it is a closure.
+///    Functions, static functions and closure literals work as they do on Apple. Captured values live until the
+///    registration is removed. They must be safe to use on the thread of delivery; the compiler does not check that.
 ///
 /// Two things do not compile: a parameter `callback: CFNotificationCallback` without `@escaping`, and `@convention(c)`
-/// in front of the type. The page “Porting guide” of the module NotifyCenter quotes the compiler's messages.
-/// delivery; the compiler does not check that. Two things do not compile, and the page “Porting guide” of the module NotifyCenter has the
-/// In Swift 6 mode, a closure literal in code of the main actor belongs to that actor. This includes top-level code.
-/// Such a closure traps if another thread calls it. Only the local center can cause that, when another thread posts to
-/// it. Outside of functions and isolated types, declare a constant of this type as `nonisolated(unsafe) let`, or write
-/// a function: unlike a C function pointer, a closure is not known to be `Sendable`.
-/// another thread calls it. Only the local center does that, where another thread posts to it. Outside of functions and isolated types,
-/// write a constant of this type as `nonisolated(unsafe) let`, or write a function: a closure is not known to be `Sendable`, as a C
-/// function pointer is.
+/// in front of the type. The page “Porting guide” of the module NotifyCenter quotes the compiler's messages. delivery;
+/// the compiler does not check that. Two things do not compile, and the page “Porting guide” of the module NotifyCenter
+/// has the In Swift 6 mode, a closure literal in code of the main actor belongs to that actor. This includes top-level
+/// code. Such a closure traps if another thread calls it. Only the local center can cause that, when another thread
+/// posts to it. Outside of functions and isolated types, declare a constant of this type as `nonisolated(unsafe) let`,
+/// or write a function: unlike a C function pointer, a closure is not known to be `Sendable`. another thread calls it.
+/// Only the local center does that, where another thread posts to it. Outside of functions and isolated types, write a
+/// constant of this type as `nonisolated(unsafe) let`, or write a function: a closure is not known to be `Sendable`, as
+/// a C function pointer is.
 public typealias CFNotificationCallback = (
     _ center: CFNotificationCenter?,
     _ observer: UnsafeMutableRawPointer?,

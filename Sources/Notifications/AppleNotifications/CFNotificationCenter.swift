@@ -8,7 +8,7 @@ import NotifyCenter
 /// | ``CFNotificationCenterGetDarwinNotifyCenter()`` | all processes of the bus | the name alone | – |
 /// | ``CFNotificationCenterGetDistributedCenter()`` | all processes of the bus | object, userInfo | as text |
 ///
-/// All functions may be called from any thread, and also within callbacks (CF-C6). Centers live as long as the process.
+/// All functions may be called from any thread, and also within callbacks (CF-C6). Centers are never freed.
 public final class CFNotificationCenter: Sendable {
     static let local = CFNotificationCenter(.local)
     static let darwin = CFNotificationCenter(.darwin)

@@ -19,8 +19,7 @@ public enum UnthrownFailures {
     }
 
     /// Keeps an observer of failures in place. `cancel()` removes the observer, and so does the observation's deinit:
-    /// keep it as long as the observer should be called. `cancel()` does not wait for a call in progress on another
-    /// thread.
+    /// keep it while the observer should be called. `cancel()` does not wait for a call in progress on another thread.
     public typealias Observation = DBusTransport.Observation
 
     private struct Observers: Sendable {
@@ -33,8 +32,8 @@ public enum UnthrownFailures {
     /// Calls `observer` for each failure until the returned observation ends.
     ///
     /// If a call failed, the observer runs on the thread of that call, before it returns. A failure outside of a call
-    /// is reported on the thread that finds it, usually the one that reads the bus: return soon. Several observers are
-    /// called in no particular order. A forked child does not call the observers of its parent.
+    /// is reported on the thread that finds it, usually the thread that reads the bus: return soon. Several observers
+    /// are called in no particular order. A forked child does not call the observers of its parent.
     public static func observe(_ observer: @escaping @Sendable (Failure) -> Void) -> Observation {
         let number = observers.withLock { observers in
             defer { observers.next += 1 }

@@ -167,7 +167,7 @@ struct CallAdmissionTests {
         return object.budget.withLock { $0.isUnused }
     }
 
-    @Test("an unanswered call counts as long as its reply object exists")
+    @Test("an unanswered call counts until its reply object is freed")
     func forgottenReply() async throws {
         var limits = CallLimits()
         limits.callsOfSender = 1

@@ -89,7 +89,7 @@ struct FairQueueTests {
     }
 
     @Test(
-        "a crowd at its pace gets no more of the service than eight users",
+        "a crowd at its pace gets at most the share of eight users",
         arguments: [8, 100, 1000]
     )
     mutating func crowd(users: UInt32) {

@@ -14,7 +14,7 @@ struct PortedAppTests {
 
     // CF-D2, CF-A11, CF-P4
     @Test(
-        "it hears another process on its main thread, whatever runs its main loop",
+        "it receives from another process on its main thread, with every main loop",
         arguments: ["run-loop", "cf-run-loop", "dispatch"]
     )
     func listens(_ loop: String) async throws {
@@ -44,7 +44,7 @@ struct PortedAppTests {
 
     // CF-T9, CF-X1, CF-X2
     @Test(
-        "each form in which projects write this compiles, and hears what it waits for",
+        "every common form compiles and receives its notifications",
         arguments: [
             "darwin": [
                 "function com.example.forms.paused", "function com.example.forms.resumed",
@@ -76,7 +76,7 @@ struct PortedAppTests {
         #expect(await listener.exitStatus() == 0)
     }
 
-    @Test("without a bus it goes on, and each function that failed reports why")
+    @Test("without a bus it keeps running, and each failed function reports why")
     func noBus() async throws {
         let listener = try ChildProcess(
             ChildProcess.built("ported-app"),

@@ -2,10 +2,10 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-/// The page quotes the compiler's errors, so that a search for an error finds the page.
+/// The page quotes the compiler's errors, so that a search for an error leads to the page.
 @Suite("The porting guide")
 struct PortingGuideTests {
-    /// A form that Linux's compiler refuses, and the part of its error that the page quotes.
+    /// A form that Linux's compiler rejects, and the part of its error that the page quotes.
     struct Form: Sendable {
         let description: String
         var imports = "import AppleNotifications\nimport Foundation"
@@ -101,8 +101,8 @@ struct PortingGuideTests {
         ),
     ]
 
-    /// Forms of one language mode are compiled together. A form whose import fails is alone, because the compiler reports
-    /// nothing else then.
+    /// The forms of one language mode are compiled together. A form whose import fails is compiled alone, because the
+    /// compiler then reports no other error.
     private static let modules = [
         forms.filter { $0.mode == 5 && !$0.source.isEmpty }, forms.filter { $0.source.isEmpty },
         forms.filter { $0.mode == 6 },
@@ -129,7 +129,7 @@ struct PortingGuideTests {
         }
     }
 
-    @Test("its declarations let a file import CoreFoundation, too", arguments: [5, 6])
+    @Test("its declarations let a file import CoreFoundation too", arguments: [5, 6])
     func declarations(mode: Int) async throws {
         let block = try #require(
             try Self.text.firstMatch(of: /```swift\n( *import AppleNotifications\n\n *typealias [^`]*)```/)
@@ -171,7 +171,7 @@ struct PortingGuideTests {
 
     private static func compile(_ files: [String], mode: Int) throws -> ChildProcess {
         let products = (ChildProcess.built("x") as NSString).deletingLastPathComponent
-        // The directories of the C modules that these modules need.
+        // The directories of the C modules that the Swift modules need.
         let maps = "\(repository)/Sources/Bus/CDBus"
         let script = """
             products=$0 maps=$1 mode=$2

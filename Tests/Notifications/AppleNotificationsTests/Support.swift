@@ -5,7 +5,7 @@ import Foundation
 import NotifyCenter
 import Synchronization
 
-/// The notifications that callbacks got on any thread, in order.
+/// The notifications that callbacks received on any thread, in order.
 final class Heard: Sendable {
     private let items = Locked<[String]>([])
 
@@ -13,9 +13,9 @@ final class Heard: Sendable {
     func note(_ item: String) { items.withLock { $0.append(item) } }
 }
 
-/// Registers, posts and removes like ported code, and keeps the notifications that it got.
+/// Registers, posts and removes like ported code, and records the received notifications.
 ///
-/// Its address is the observer, so it removes its registrations before it ends.
+/// Its address is the observer, so it removes its registrations in its deinit.
 final class Observer: Sendable {
     let center: CFNotificationCenter
     let heard = Heard()
@@ -25,8 +25,8 @@ final class Observer: Sendable {
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
-    /// Notes each notification as `label` and its name. The callback captures values instead of following the pointer, because an observer
-    /// of any name also gets the posts of other tests while this object ends.
+    /// Records each notification as `label` and its name. The callback captures values instead of following the
+    /// pointer: an observer of any name also gets posts of other tests while this object is being freed.
     func add(
         _ name: String?,
         object: UnsafeRawPointer? = nil,
@@ -63,7 +63,7 @@ func post(
     CFNotificationCenterPostNotification(center, CFNotificationName(name as CFString), object, userInfo, immediately)
 }
 
-/// The failures that the functions could not throw, from the first use on.
+/// The failures that functions could not throw, from the first use on.
 enum Failures {
     private static let reported = Locked<[String]>([])
     private static let observation = UnthrownFailures.observe { failure in
@@ -79,8 +79,8 @@ enum Failures {
     }
 }
 
-/// Whether this runs on the main queue. `Thread.isMainThread` does not tell: in a program with an `async` main, such as the tests, Linux
-/// runs the main queue on another thread.
+/// Whether this runs on the main queue. `Thread.isMainThread` does not show that: in a program with an `async` main,
+/// such as the tests, Linux runs the main queue on another thread.
 func isOnMainQueue() -> Bool { MainQueue.isCurrent }
 
 private enum MainQueue {

@@ -7,7 +7,7 @@ import Testing
 @Suite("A program with both the C symbols and Apple's Swift functions")
 struct BothSpellingsTests {
     // CF-T2, CF-D6, CF-U3
-    @Test("an observer of either kind gets local posts of both, and both can remove it")
+    @Test("observers of both kinds get local posts of both, and both can remove them")
     func localCenter() throws {
         let heard = Locked<[String]>([])
         let observer = LocalObserver()

@@ -11,7 +11,7 @@ struct CenterObjectTests {
     ]
 
     // CF-T1
-    @Test("they are of the type CFNotificationCenter")
+    @Test("centers have the type CFNotificationCenter")
     func type() {
         for getter in Self.getters {
             #expect(CFGetTypeID(getter()) == CFNotificationCenterGetTypeID())
@@ -20,7 +20,7 @@ struct CenterObjectTests {
     }
 
     // CF-T2, CF-T3
-    @Test("each getter always returns the same object, on all threads, and another than the other getters")
+    @Test("each getter returns one object on all threads, different from the others'")
     func identity() async {
         let seen = await withTaskGroup(of: [UInt].self) { group in
             for _ in 0..<64 { group.addTask { Self.getters.map { address(of: $0()) } } }
@@ -31,7 +31,7 @@ struct CenterObjectTests {
     }
 
     // CF-T2
-    @Test("they are equal to themselves only, and hash by identity")
+    @Test("a center is equal only to itself and hashes by identity")
     func equality() {
         let centers = Self.getters.compactMap { $0() }
         for (index, center) in centers.enumerated() {
@@ -60,7 +60,7 @@ struct CenterObjectTests {
     }
 
     // CF-T7, CF-T8
-    @Test("the constants are those of the Swift API")
+    @Test("the constants are the same as in the Swift API")
     func constants() {
         let behaviors: [CFNotificationSuspensionBehavior] = [.drop, .coalesce, .hold, .deliverImmediately]
         #expect(behaviors.map(\.rawValue) == SuspensionBehavior.allCases.map(\.rawValue))

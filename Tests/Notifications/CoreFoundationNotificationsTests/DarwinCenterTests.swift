@@ -12,7 +12,7 @@ struct DarwinCenterTests {
     }
 
     // CF-D2, CF-D7, CF-M6, CF-A8, CF-U4, CF-W1, CF-P10
-    @Test("only the name counts and only the name arrives, on the main thread")
+    @Test("only the name matters and only the name arrives, on the main thread")
     func nameOnly() async throws {
         let other = try App(bus)
         for app in [app, other] { try await app.perform("add darwin 1 n hello-aaa 9") }

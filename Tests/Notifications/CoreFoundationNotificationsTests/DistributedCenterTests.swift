@@ -14,7 +14,7 @@ struct DistributedCenterTests {
 
     // CF-A2, CF-A9, CF-D2, CF-D6, CF-P10, CF-T5
     @Test(
-        "a callback runs on the main thread with what was registered and posted, in the poster's process and in another"
+        "callbacks run on the main thread with their arguments, in both processes"
     )
     func delivery() async throws {
         let other = try App(bus)
@@ -47,7 +47,7 @@ struct DistributedCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R4, CF-R5, CF-R8
-    @Test("a removal compares name and object, objects as text, and leaves other observers in place")
+    @Test("a removal compares name and object and leaves other observers in place")
     func removing() async throws {
         try await app.perform(
             "add distributed 1 n - 2",
@@ -69,7 +69,7 @@ struct DistributedCenterTests {
     }
 
     // CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-A7
-    @Test("each registration decides what waits while the center is suspended; 0 means coalesce")
+    @Test("each registration's behaviour applies to a suspension; 0 means coalesce")
     func suspension() async throws {
         #expect(try await app.answer(to: "show-suspended distributed") == "suspended false")
         try await app.perform("suspend distributed true")
@@ -83,7 +83,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P5, CF-P6, CF-S6, CF-S7
-    @Test("a suspended observer hears what is posted to be delivered immediately, and before it what waits")
+    @Test("an immediate post reaches a suspended observer after its backlog")
     func immediately() async throws {
         try await app.perform("add distributed 1 - - 3", "suspend distributed true")
         var expected: [String] = []
@@ -98,7 +98,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P11
-    @Test("without a bus, a post and a registration do nothing and report that")
+    @Test("without a bus, posts and registrations fail and report it")
     func noBus() async throws {
         bus.stop()
         try await app.perform("post distributed n - - false", "add distributed 1 n - 2")

@@ -4,17 +4,17 @@ import Foundation
 import Synchronization
 import Testing
 
-// Serialized, because the center is the process's, and observers of any name hear all tests.
+// Serialized, because the process has one local center, and observers of any name get the posts of all tests.
 @Suite("The local center", .serialized)
 struct LocalCenterTests {
     private let first = LocalObserver()
     private let second = LocalObserver()
-    // Only the addresses matter.
+    // Only the addresses matter; they are never dereferenced.
     private let objectA = UnsafeRawPointer(bitPattern: 0xA0)
     private let objectB = UnsafeRawPointer(bitPattern: 0xB0)
 
     // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-P3, CF-A4
-    @Test("the table of names and objects holds")
+    @Test("names and objects match as the table says")
     func matching() {
         let registrations: [(String?, UnsafeRawPointer?, [String])] = [
             ("n", nil, ["n -", "n A", "n B"]), ("n", objectA, ["n A"]),
@@ -37,7 +37,7 @@ struct LocalCenterTests {
     }
 
     // CF-D1, CF-D6, CF-P3, CF-P8, CF-U3
-    @Test("the post calls its observers, on its thread and with the posted pointers themselves")
+    @Test("the post calls its observers on its thread with the posted pointers")
     func pointers() throws {
         let userInfo: CFDictionary = try #require(CFDictionaryCreate(nil, nil, nil, 0, nil, nil))
         let name = makeString("n")
@@ -66,7 +66,7 @@ struct LocalCenterTests {
         #expect(first.calls.count == 6)
     }
 
-    // CF-M3: other implementations compare only CFHash, which looks at some characters of a long text.
+    // CF-M3: other implementations compare only CFHash, which samples the characters of a long text.
     @Test("names with the same hash are different")
     func equalHashes() {
         let names = ["a", "b"].map { letter in
@@ -96,7 +96,7 @@ struct LocalCenterTests {
     }
 
     // CF-M3
-    @Test("a post of a name that is not Unicode reaches nobody, also no observer of another such name")
+    @Test("a post of a name that is not Unicode reaches no observer")
     func loneSurrogate() throws {
         var (lead, trail): (UniChar, UniChar) = (0xD800, 0xDC01)
         let names = [
@@ -116,7 +116,7 @@ struct LocalCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R4, CF-R5, CF-A10
-    @Test("removing compares name and object, of which NULL means any, and touches no other observer")
+    @Test("removing compares name and object, and leaves other observers in place")
     func removing() {
         let cases: [(String?, UnsafeRawPointer?, [String])] = [
             ("n", nil, ["any", "any A", "m"]), (nil, objectA, ["n", "any", "m"]),
@@ -143,7 +143,7 @@ struct LocalCenterTests {
     }
 
     // CF-R4, CF-R5
-    @Test("removing every registration of an observer leaves those of others")
+    @Test("removing all registrations of an observer leaves those of others")
     func removingEvery() {
         for name in ["n", nil] {
             first.add(name)
@@ -157,7 +157,7 @@ struct LocalCenterTests {
     }
 
     // CF-A1
-    @Test("an observer may be NULL; then no removal finds it")
+    @Test("an observer may be NULL, and then it cannot be removed")
     func nullObserver() {
         let calls = AnonymousCalls.shared
         CFNotificationCenterAddObserver(LocalObserver.center, nil, anonymousCallback, makeString("null"), nil, .drop)

@@ -12,7 +12,7 @@ struct MisuseTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("a NULL without a meaning does nothing, and a missing observer or name is reported")
+    @Test("a NULL without a meaning has no effect; a missing observer or name is reported")
     func null() async throws {
         try await app.perform(
             "add NULL 1 n - 2",
@@ -50,7 +50,7 @@ struct MisuseTests {
         }
     }
 
-    @Test("another object in place of a center does nothing, and is reported")
+    @Test("an object that is not a center has no effect and is reported")
     func foreignCenter() async throws {
         let calls = [
             ("add foreign 1 n - 2", "CFNotificationCenterAddObserver"),
@@ -68,7 +68,7 @@ struct MisuseTests {
     }
 
     // CF-X6
-    @Test("the distributed center registers and removes nothing for an object that is not a CFString, and reports it")
+    @Test("the distributed center ignores and reports an object that is not a CFString")
     func object() async throws {
         try await app.perform("add distributed 1 n number 2", "post distributed n A - false")
         #expect(try await app.everythingHeard() == [])
@@ -85,7 +85,7 @@ struct MisuseTests {
     }
 
     // CF-M3, CF-X6
-    @Test("a name that is no Unicode text registers, removes and posts nothing, and is reported")
+    @Test("a name that is not Unicode has no effect and is reported")
     func surrogate() async throws {
         for center in ["local", "darwin", "distributed"] {
             try await app.perform(
@@ -97,7 +97,7 @@ struct MisuseTests {
                 "post \(center) n - - false"
             )
         }
-        // The Darwin center has no observers of every name (CF-A8).
+        // The Darwin center has no observers of any name (CF-A8).
         let heard = try await app.everythingHeard().map { String($0.prefix { $0 != "," }) }
         #expect(heard.sorted() == [#"by 2 from distributed: "n""#, #"by 2 from local: "n""#])
         let reason = "name is a text that holds a surrogate that stands alone, which is no Unicode"
@@ -110,7 +110,7 @@ struct MisuseTests {
     }
 
     // CF-T7
-    @Test("an unknown suspension behaviour registers with the default, and is reported")
+    @Test("an unknown suspension behaviour registers with the default and is reported")
     func behavior() async throws {
         try await app.perform("add distributed 1 n - 9", "suspend distributed true")
         for _ in 0..<3 { try await app.perform("post distributed n - - false") }

@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Programs as people write them for Apple's platforms")
+@Suite("Unchanged programs for Apple's platforms")
 struct PortedProgramTests {
     private let bus: PrivateBus
     private let directory: TemporaryDirectory
@@ -14,7 +14,7 @@ struct PortedProgramTests {
     }
 
     // CF-D2, CF-A11, CF-T10
-    @Test("Swift that imports Foundation and CoreFoundation gets posts of other processes, and they get its posts")
+    @Test("Swift that imports CoreFoundation exchanges posts with other processes")
     func unmodified() async throws {
         let program = ChildProcess.built("unmodified-app")
         let listener = try ChildProcess(program, ["news"], environment: bus.environment)
@@ -28,7 +28,7 @@ struct PortedProgramTests {
 
     // CF-D2, CF-A1
     @Test(
-        "the example in plain C, built with pkg-config, hears Swift",
+        "the example in plain C, built with pkg-config, receives posts from Swift",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func plainC() async throws {
@@ -51,7 +51,7 @@ struct PortedProgramTests {
 
     // CF-T3
     @Test(
-        "C++ includes CoreFoundation's header, and links what that hides on Linux",
+        "C++ includes CoreFoundation's header and links the functions hidden on Linux",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func cPlusPlus() async throws {
@@ -70,7 +70,7 @@ struct PortedProgramTests {
 
     // CF-A1, CF-A4, CF-D1, CF-D2, CF-R2, CF-T5
     @Test(
-        "each form in which projects write C compiles, and hears what it waits for",
+        "every common form in C compiles and receives its notifications",
         .disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer")
     )
     func formsInC() async throws {
@@ -87,7 +87,7 @@ struct PortedProgramTests {
         #expect(program.errorText == "")
     }
 
-    /// What finds the library.
+    /// The environment in which a program finds the library.
     private var environment: [String: String] { bus.environment.merging(["LD_LIBRARY_PATH": "\(prefix)/lib"]) { $1 } }
     private var prefix: String { "\(directory.path)/installed" }
 
@@ -108,7 +108,7 @@ struct PortedProgramTests {
 
     /// Builds a program of one file as in the porting guide, and returns its path.
     ///
-    /// - Parameter compiler: what follows the name of the compiler.
+    /// - Parameter compiler: the text after the name of the compiler.
     private func build(_ source: String, by compiler: String) async throws -> String {
         try await install()
         let program = "\(directory.path)/program"
@@ -133,5 +133,5 @@ struct PortedProgramTests {
     private static var libraries: String { (ChildProcess.built("x") as NSString).deletingLastPathComponent }
 }
 
-/// Whether this process, and with it the library, was built for a sanitizer.
+/// Whether this process, and thus the library, was built for a sanitizer.
 private var isSanitized: Bool { dlsym(nil, "__asan_init") != nil || dlsym(nil, "__tsan_init") != nil }

@@ -2,7 +2,7 @@ import NotifyCenter
 import NotifyCenterTestKit
 import Testing
 
-@Suite("What a userInfo holds", .timeLimit(.minutes(10)))
+@Suite("The contents of a userInfo", .timeLimit(.minutes(10)))
 struct UserInfoTests {
     private let bus: PrivateBus
     private let app: App
@@ -12,7 +12,7 @@ struct UserInfoTests {
         app = try App(bus)
     }
 
-    /// What the app receives when it posts samples to itself.
+    /// Returns the userInfos that the app receives when it posts samples to itself.
     private func roundTrip(_ samples: [String]) async throws -> [String] {
         try await app.perform("add distributed 1 n - 2")
         for sample in samples { try await app.perform("post distributed n - \(sample) false") }
@@ -22,7 +22,7 @@ struct UserInfoTests {
     }
 
     // CF-U1, CF-U6, CF-U7, CF-D8, CF-P4, CF-P12
-    @Test("each property list arrives as it was at the post, with the types of its values")
+    @Test("each property list arrives as it was when posted, with the types of its values")
     func samples() async throws {
         let everyType = [
             #""": {}"#, #""array": [true, {"in": []}]"#, #""big": 18446744073709551615"#, #""data": data [0, 255]"#,
@@ -71,7 +71,7 @@ struct UserInfoTests {
     }
 
     // CF-U1, CF-U2, CF-X6
-    @Test("what cannot travel is not posted, and the place is named")
+    @Test("a value that cannot be sent is not posted, and the error names its place")
     func refused() async throws {
         let refusals = [
             ("- set-inside", #"userInfo["a"][2]: of type CFSet. A property list holds"#),

@@ -14,7 +14,7 @@ struct BetweenProcessesTests {
     }
 
     // CF-D2, CF-P10
-    @Test("a block is called in other processes: on the main thread of a run loop, and in dispatchMain")
+    @Test("blocks run in other processes, in a main run loop and in dispatchMain")
     func mainLoops() async throws {
         let (looping, dispatching) = (try probe("observe", "com.example.n"), try probe("dispatch", "com.example.n"))
         for observer in [looping, dispatching] { try await observer.line { $0 == "ready" } }
@@ -33,7 +33,7 @@ struct BetweenProcessesTests {
     }
 
     // CF-X10
-    @Test("a typed message goes from process to process, and to observers of the plain notification")
+    @Test("a typed message reaches other processes and plain observers")
     func messages() async throws {
         let center = DistributedNotificationCenter(bus: bus.bus)
         let observer = try probe("messages")

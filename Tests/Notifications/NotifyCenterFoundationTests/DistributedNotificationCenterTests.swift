@@ -16,7 +16,7 @@ struct DistributedNotificationCenterTests {
         center = DistributedNotificationCenter(bus: bus.bus)
     }
 
-    /// Waits until everything that was posted before has been offered to the observers: posts of one process keep their order.
+    /// Waits until all earlier posts have been offered to the observers: posts of one process keep their order.
     private func settle() async throws {
         let heard = Log()
         let token = center.addObserver(forName: .init("settled"), object: nil, queue: nil) { _ in heard.add("") }
@@ -26,7 +26,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X1
-    @Test("the function, the property and the type give the same default center")
+    @Test("the function, the property and the type return the same default center")
     func defaultCenter() {
         #expect(DistributedNotificationCenter.default() === DistributedNotificationCenter.default())
         // The property in three forms: with its type inferred, as a member of a given type, and as a default argument.
@@ -43,7 +43,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-T7, CF-T8
-    @Test("raw values are Apple's")
+    @Test("raw values are the same as Apple's")
     func rawValues() {
         typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
         #expect([Behavior.drop, .coalesce, .hold, .deliverImmediately].map(\.rawValue) == [1, 2, 3, 4])
@@ -78,7 +78,7 @@ struct DistributedNotificationCenterTests {
         let log = Log()
         for queue in [nil, OperationQueue.main] {
             center.addObserver(forName: .init("n"), object: nil, queue: queue) { _ in
-                // Traps anywhere else.
+                // Traps if it is not on the main queue.
                 MainActor.assumeIsolated { log.add("main") }
             }
         }
@@ -88,10 +88,10 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X8
-    @Test("a registration lasts longer than its token, until it is removed; removing it twice has no effect")
+    @Test("a registration outlives its token until removal, which is idempotent")
     func tokens() async throws {
         let log = Log()
-        // Nobody keeps the token of this one.
+        // The token of this registration is not kept.
         center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("kept") }
         let token = center.addObserver(forName: .init("n"), object: nil, queue: nil) { _ in log.add("removed") }
         center.post(name: .init("n"), object: nil)
@@ -106,7 +106,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R8, CF-X4
-    @Test("a removal compares name and object: nil means any, and a registration for any stays if one is given")
+    @Test("a removal compares name and object, and nil means any")
     func criteria() async throws {
         typealias Criteria = (name: String?, object: String?)
         let cases: [(registered: Criteria, given: Criteria, isRemoved: Bool)] = [
@@ -131,7 +131,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-C2
-    @Test("a block may remove itself, with its first notification too")
+    @Test("a block may remove itself, also at its first notification")
     func selfRemoval() async throws {
         let (log, queue) = (Log(), OperationQueue())
         queue.isSuspended = true
@@ -150,7 +150,7 @@ struct DistributedNotificationCenterTests {
     }
 
     // CF-X9, CF-A11
-    @Test("the sequence has the posts from before its loop begins, in order, and ends with its task")
+    @Test("a sequence has the posts from before its loop, in order, and ends with its task")
     func sequence() async throws {
         let notifications = center.notifications(named: .init("n"), object: "o")
         for number in 0..<100 { center.post(name: .init("n"), object: "o", userInfo: ["number": number]) }
@@ -166,7 +166,7 @@ struct DistributedNotificationCenterTests {
         #expect(log.all == (0..<100).map { "\($0)" } + ["end"])
     }
 
-    @Test("a sequence that nobody reads keeps the newest 4096 and counts the rest; it ends with its last copy")
+    @Test("an unread sequence keeps the newest 4096, counts the rest and ends with its copy")
     func sequenceBuffer() async throws {
         let underlying = DistributedNotifyCenter(bus: bus.bus)
         let center = DistributedNotificationCenter(underlying)
@@ -188,12 +188,13 @@ struct DistributedNotificationCenterTests {
     }
 }
 
-/// A token that its own block can reach. Written before the block's queue runs, and read on that queue only.
+/// Holds a token for its own block. Unchecked: it is written before the block's queue runs, and read only on that
+/// queue.
 private final class TokenBox: @unchecked Sendable {
     var token: (any NSObjectProtocol)?
 }
 
-/// What observers saw, in order.
+/// Lines that observers recorded, in order.
 final class Log: Sendable {
     private let entries = Locked<[String]>([])
     var all: [String] { entries.withLock { $0 } }

@@ -6,7 +6,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("Messages of types of their own", .timeLimit(.minutes(10)))
+@Suite("Typed messages", .timeLimit(.minutes(10)))
 struct MessageTests {
     private struct Everything: DistributedNotificationCenter.AsyncMessage, Equatable {
         static let name = Notification.Name("everything")
@@ -65,7 +65,7 @@ struct MessageTests {
     }
 
     // CF-X10, CF-U7
-    @Test("a message arrives with every type in it as it was")
+    @Test("a message arrives with values of every type unchanged")
     func everything() async throws {
         var iterator = try center.messages(for: Everything.self).makeAsyncIterator()
         try center.post(Everything())
@@ -118,7 +118,7 @@ struct MessageTests {
     }
 
     // CF-R7
-    @Test("an observer that ended with its token, or was removed, gets nothing more")
+    @Test("an observer that was removed, or whose token was freed, gets nothing more")
     func tokens() async throws {
         let log = Log()
         var token: DistributedNotificationCenter.ObservationToken? = try center.addObserver(for: Ping.self) {
@@ -142,7 +142,7 @@ struct MessageTests {
     }
 
     // CF-R7
-    @Test("removing an asynchronous observer drops what waits for it")
+    @Test("removing an asynchronous observer drops its pending messages")
     func removalWhileBusy() async throws {
         let log = Log()
         let (gate, open) = AsyncStream<Void>.makeStream()
@@ -166,7 +166,7 @@ struct MessageTests {
         withExtendedLifetime(last) {}
     }
 
-    @Test("a sequence keeps the newest ten and counts the rest, ends with its task, and with its last copy")
+    @Test("a sequence keeps the newest ten, counts the rest and ends with task or last copy")
     func sequence() async throws {
         var messages: DistributedNotificationCenter.Messages<Ping>? = try center.messages(for: Ping.self)
         for number in 0..<15 { try center.post(Ping(number: number)) }
@@ -189,7 +189,7 @@ struct MessageTests {
     }
 
     // CF-U8
-    @Test("a notification that does not carry a message of the type is ignored and counted, with any contents")
+    @Test("a notification that is not a message of the type is ignored and counted")
     func undecodable() async throws {
         let plain = try await underlying.notifications(named: "everything")
         try center.post(Everything())
@@ -215,7 +215,7 @@ struct MessageTests {
     }
 
     // CF-U8
-    @Test("observers ignore and count what they cannot decode, and take no payload for an empty one")
+    @Test("observers ignore and count undecodable payloads, and no payload counts as empty")
     func undecodableForObservers() async throws {
         let empty = Log()
         let tokens = [
@@ -231,7 +231,7 @@ struct MessageTests {
         withExtendedLifetime(tokens) {}
     }
 
-    @Test("a message without named values is refused, and so is one that exceeds the bounds")
+    @Test("a message without named values, or over the limits, is refused")
     func refusals() throws {
         #expect(throws: EncodingError.self) { try center.post(Single.value) }
         var large = Everything()
@@ -244,7 +244,7 @@ struct MessageTests {
     }
 
     // CF-U7
-    @Test("the text that stands for nil in a property list is refused where the type has no nil, and nothing is sent")
+    @Test("the text that stands for nil is refused if the type has no nil")
     func textOfNil() async throws {
         var iterator = try center.messages(for: Note.self).makeAsyncIterator()
         let lost = [
@@ -261,7 +261,7 @@ struct MessageTests {
         #expect(await iterator.next() == Note(optional: nil, gaps: ["a", nil]))
     }
 
-    @Test("a message has the name of its type, unless it gives one")
+    @Test("a message has its type's name unless it declares one")
     func defaultName() {
         #expect(Named.name.rawValue == "NotifyCenterFoundationTests.Named")
         #expect(Ping.name.rawValue == "ping")

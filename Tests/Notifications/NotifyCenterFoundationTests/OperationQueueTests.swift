@@ -18,7 +18,7 @@ struct OperationQueueTests {
         center = DistributedNotificationCenter(bus: bus.bus)
     }
 
-    /// Calls `block` on the queue with the number that each notification has as its object.
+    /// Calls `block` on the queue with the object of each notification, which is a number.
     @discardableResult
     private func observe(_ block: @escaping @Sendable (String) -> Void) -> any NSObjectProtocol {
         center.addObserver(forName: .init("n"), object: nil, queue: queue) { notification in
@@ -30,13 +30,13 @@ struct OperationQueueTests {
         for number in numbers { center.post(name: .init("n"), object: "\(number)") }
     }
 
-    /// Waits until this many operations are in the queue, running or waiting.
+    /// Waits until the queue has this many operations, running or waiting.
     private func operations(_ count: Int) async throws {
         try await eventually("\(count) operations are in the queue") { queue.operationCount == count }
     }
 
     // CF-X8
-    @Test("an observer gets everything although all operations of its queue are cancelled")
+    @Test("an observer gets everything even if its queue cancels all operations")
     func cancelAllOperations() async throws {
         queue.isSuspended = true
         observe { [log] in log.add($0) }
@@ -50,7 +50,7 @@ struct OperationQueueTests {
     }
 
     // CF-X8, CF-D4
-    @Test("after a block that suspends its queue, no block runs until the queue is resumed", arguments: [1, 8])
+    @Test("after a block suspends its queue, no block runs until the queue is resumed", arguments: [1, 8])
     func suspensionByBlock(_ width: Int) async throws {
         queue.maxConcurrentOperationCount = width
         queue.isSuspended = true
@@ -68,7 +68,7 @@ struct OperationQueueTests {
     }
 
     // CF-X8, CF-D4
-    @Test("on a queue that allows several operations at once, blocks of one observer run one by one and in order")
+    @Test("on a concurrent queue, blocks of one observer run one by one and in order")
     func wideQueue() async throws {
         queue.maxConcurrentOperationCount = 8
         queue.name = "wide"
@@ -83,7 +83,7 @@ struct OperationQueueTests {
         #expect(log.all == (1...300).flatMap { ["begin \($0) wide", "end \($0)"] })
     }
 
-    @Test("an operation that has run holds none of those before it")
+    @Test("a finished operation does not retain earlier ones")
     func noChain() async throws {
         queue.isSuspended = true
         observe { [log] in log.add($0) }
@@ -97,7 +97,7 @@ struct OperationQueueTests {
     }
 
     // CF-R7
-    @Test("after a removal while many wait no block begins, and the running block ends normally", arguments: [1, 8])
+    @Test("after a removal no pending block begins, and the running block ends normally", arguments: [1, 8])
     func removalWhileManyWait(_ width: Int) async throws {
         queue.maxConcurrentOperationCount = width
         let gate = DispatchSemaphore(value: 0)

@@ -37,7 +37,7 @@ struct PropertyListTests {
     }
 
     // CF-U1, CF-U7
-    @Test("each of Swift's types becomes its property-list type")
+    @Test("each Swift type becomes its property-list type")
     func swiftValues() throws {
         for (value, expected) in Self.values {
             #expect(try PropertyListValue(foundationValue: value) == expected, "\(type(of: value)) \(value)")
@@ -46,7 +46,7 @@ struct PropertyListTests {
     }
 
     // CF-U1, CF-U7
-    @Test("each of Foundation's classes becomes its property-list type, and truth values stay apart from numbers")
+    @Test("each Foundation class becomes its property-list type, and booleans stay booleans")
     func objects() throws {
         for (value, expected) in Self.objects() {
             #expect(try PropertyListValue(foundationValue: value) == expected, "\(type(of: value)) \(value)")
@@ -82,7 +82,7 @@ struct PropertyListTests {
         #expect(try PropertyListValue(foundationValue: OwnArray()) == ["element 0", "element 1"])
     }
 
-    @Test("NaN is a double like any other")
+    @Test("NaN is a valid double")
     func notANumber() throws {
         for value in [Double.nan as Any, NSNumber(value: Double.nan)] {
             #expect(try PropertyListValue(foundationValue: value).doubleValue?.isNaN == true)
@@ -100,7 +100,7 @@ struct PropertyListTests {
     }
 
     // CF-U7
-    @Test("values come back in Swift's own types, and in Foundation's after a cast")
+    @Test("values come back as Swift types, and as Foundation's after a cast")
     func back() throws {
         let date = Date(timeIntervalSinceReferenceDate: 1e9 + 1 / 1024)
         let userInfo: UserInfo = [
@@ -139,11 +139,11 @@ struct PropertyListTests {
     }
 
     // CF-U2, CF-U7
-    @Test("a number of CoreFoundation's beyond 64 bits, and a text that is not Unicode, are refused")
+    @Test("CoreFoundation numbers beyond 64 bits and text that is not Unicode are refused")
     func coreFoundationScalars() throws {
         var lone: UniChar = 0xD800
         var (wide, largest): ((high: Int64, low: UInt64), (high: Int64, low: UInt64)) = ((1, 0), (0, .max))
-        // The number of a type that holds 128 bits.
+        // The number of the 128-bit type.
         let type = try #require(CFNumberType(rawValue: 17))
         func foundation(_ object: AnyObject) -> AnyObject { object }
         for (value, found) in [
@@ -158,7 +158,7 @@ struct PropertyListTests {
     }
 
     // CF-U2
-    @Test("the error for a value that cannot be posted names its place and type, the allowed types, and the remedy")
+    @Test("the error for a refused value names place, type, allowed types and remedy")
     func refusals() throws {
         let cases: [([AnyHashable: Any], String)] = [
             (["a": [1, ["b": NSNull()]]], "userInfo[\"a\"][1][\"b\"]: of type NSNull."),
@@ -178,7 +178,7 @@ struct PropertyListTests {
         }
     }
 
-    @Test("a value that contains itself, or is very deep, is an error instead of a crash")
+    @Test("a value that contains itself, or is nested too deep, is an error, not a crash")
     func depth() throws {
         let array = NSMutableArray()
         array.add(array)

@@ -45,7 +45,7 @@ struct SuspensionTests {
     }
 
     // CF-S1, CF-S9, CF-X5
-    @Test("suspended is false at first, and has the value of the distributed center below")
+    @Test("suspended is initially false and mirrors the underlying center")
     func property() {
         #expect(!center.suspended)
         for isSuspended in [true, true, false, false] {
@@ -57,7 +57,7 @@ struct SuspensionTests {
 
     // CF-S3, CF-S4, CF-S5, CF-S8, CF-S11, CF-X2
     @Test(
-        "drop loses, coalesce keeps the last of each name and object, hold keeps all, in order; the default coalesces"
+        "drop loses, coalesce keeps the last, hold keeps all; the default coalesces"
     )
     func behaviors() async throws {
         for behavior in [Behavior.drop, .coalesce, .hold, nil] { observe(behavior, "n") }
@@ -77,7 +77,7 @@ struct SuspensionTests {
     }
 
     // CF-S6, CF-S16, CF-P5, CF-S7, CF-X3
-    @Test("a notification that the observer or the post wants at once comes after those that wait")
+    @Test("an immediate notification comes after the waiting ones")
     func immediately() async throws {
         observe(.hold, "n")
         observe(.deliverImmediately, "m")
@@ -95,7 +95,7 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("notifications on their way to an operation queue wait too, and come once and in order after the suspension")
+    @Test("notifications queued as operations wait too, and come once and in order")
     func operationQueue() async throws {
         let queue = OperationQueue()
         queue.isSuspended = true
@@ -116,7 +116,7 @@ struct SuspensionTests {
     }
 
     // CF-S8
-    @Test("an operation that waits in its queue delivers its own notification, however often the center is suspended")
+    @Test("a queued operation delivers its own notification despite repeated suspensions")
     func suspendedQueue() async throws {
         let (queue, marks) = (OperationQueue(), Log())
         queue.isSuspended = true
@@ -137,7 +137,7 @@ struct SuspensionTests {
     }
 
     // CF-S4, CF-S12
-    @Test("sequences and observers of messages coalesce too, and removal drops what waits")
+    @Test("sequences and message observers coalesce too, and removal drops their backlog")
     func messages() async throws {
         let sequence = center.notifications(named: .init("n"))
         let kept = try center.addObserver(for: Ping.self) { [log] in log.add("kept \($0.number)") }

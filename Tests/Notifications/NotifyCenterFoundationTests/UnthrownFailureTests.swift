@@ -7,9 +7,9 @@ import Testing
 
 @testable import DBusTransport
 
-@Suite("What DistributedNotificationCenter cannot throw")
+@Suite("Failures that DistributedNotificationCenter cannot throw")
 struct UnthrownFailureTests {
-    /// The failures of this thread, because other tests cause failures at the same time.
+    /// Returns the failures of this thread, because other tests cause failures at the same time.
     private func failures(of work: () throws -> Void) rethrows -> [String] {
         let failures = Locked<[String]>([])
         let thread = pthread_self()
@@ -23,7 +23,7 @@ struct UnthrownFailureTests {
 
     // CF-X6, CF-U2
     @Test(
-        "a post with an object that is not text, or a userInfo that is not a property list, is reported and sends nothing"
+        "a post with an invalid object or userInfo is reported and sends nothing"
     )
     func refusals() async throws {
         let bus = try PrivateBus()
@@ -52,7 +52,7 @@ struct UnthrownFailureTests {
     }
 
     // CF-A11
-    @Test("an observer that is added without a bus is reported and kept, and hears once there is one; a sequence, too")
+    @Test("observers and sequences added without a bus are reported, kept and called later")
     func addedDuringAnOutage() async throws {
         let bus = try PrivateBus()
         bus.stop()
@@ -81,14 +81,14 @@ struct UnthrownFailureTests {
 
     // Outages, the column of a bus that is stopped.
     @Test(
-        "an observer and a sequence of a stopped bus are kept and reported, and hear when the bus goes on",
+        "observers and sequences of a stopped bus are kept, and called when it resumes",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher")
     )
     func addedOnAStoppedBus() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
         let center = DistributedNotificationCenter(DistributedNotifyCenter(connection: connection))
-        // In place of 25 seconds.
+        // Instead of 25 seconds.
         connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
         bus.suspend()
         defer { bus.resume() }

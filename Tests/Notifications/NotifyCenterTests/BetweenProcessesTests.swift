@@ -16,8 +16,8 @@ struct BetweenProcessesTests {
         try ChildProcess(notifyutil, arguments, environment: bus.environment)
     }
 
-    /// A child's registration is in force when the bus has its rule. To find out from outside, the test posts until the child gets a
-    /// notification.
+    /// Posts until the child gets a notification. The child's registration is in force when the bus has its rule, and
+    /// the test cannot see that from outside.
     private func post(_ name: String, until child: ChildProcess, hears condition: (ChildProcess) -> Bool) async throws {
         let center = DarwinNotifyCenter(bus: bus.bus)
         try await eventually("\(name) is heard") {
@@ -39,7 +39,7 @@ struct BetweenProcessesTests {
         }
     }
 
-    @Test("a post of a process that exits right afterwards is not lost, fifty times out of fifty")
+    @Test("fifty posts of processes that exit at once are all delivered")
     func posterExits() async throws {
         let heard = Locked(0)
         let observation = try await DarwinNotifyCenter(bus: bus.bus).observe("bye", delivery: .immediate) { _ in
@@ -50,7 +50,7 @@ struct BetweenProcessesTests {
         withExtendedLifetime(observation) {}
     }
 
-    @Test("an observer in another process is notified again after the bus was killed and restarted")
+    @Test("an observer in another process is notified again after a bus restart")
     func busRestart() async throws {
         let subscriber = try run("-w", "news")
         try await post("news", until: subscriber) { !$0.lines.isEmpty }

@@ -6,7 +6,8 @@ import Testing
 
 @testable import NotifyCenter
 
-/// The semantics that the C symbols and Apple's Swift functions share. The tests of those two check the conversion of arguments.
+/// Tests the semantics that the C symbols and Apple's Swift functions share. The tests of these two check the
+/// conversion of arguments.
 @Suite("Centers whose observers are pointers")
 struct CallbackCenterTests {
     private typealias Center = CallbackCenter
@@ -34,7 +35,7 @@ struct CallbackCenterTests {
         try center.post(name, object: object, content: .none, options: [])
     }
 
-    /// The calls since the last time; waits for `count` calls or the line `end`.
+    /// Returns the calls since the last use, without the line `end`, for which it waits.
     private func calls(until end: String, _ taken: inout [String]) async throws -> [String] {
         taken = []
         try await eventually("\(end) is called") {
@@ -44,9 +45,9 @@ struct CallbackCenterTests {
         return taken.filter { $0 != end }
     }
 
-    // CF-R2, CF-R3, CF-R4, CF-R8: Darling and others remove the observers of all, or none.
+    // CF-R2, CF-R3, CF-R4, CF-R8: Darling and other implementations remove all observers, or none.
     @Test(
-        "a removal from a distributed center by name and object removes exactly the observer's registrations for these"
+        "a removal by name and object removes exactly the matching registrations"
     )
     func distributedCriteria() async throws {
         let center = distributed
@@ -73,7 +74,7 @@ struct CallbackCenterTests {
     }
 
     // CF-A8, CF-D7, CF-M6, CF-R6
-    @Test("a Darwin center ignores objects, in registrations, posts and removals, and has no observers of any name")
+    @Test("a Darwin center ignores objects and has no observers of any name")
     func darwinObjects() async throws {
         let center = darwin
         var taken: [String] = []
@@ -90,7 +91,7 @@ struct CallbackCenterTests {
     }
 
     // CF-A1, CF-R1
-    @Test("a registration without an observer is called, and stays")
+    @Test("a registration without an observer is called and cannot be removed")
     func withoutObserver() throws {
         let center = Center.makeLocal()
         try add("nobody's", to: center, observer: nil, name: "n")
@@ -100,7 +101,7 @@ struct CallbackCenterTests {
     }
 
     // CF-M5, CF-U3
-    @Test("a local center compares addresses, and hands on the posted objects themselves")
+    @Test("a local center compares addresses and hands on the posted objects")
     func local() throws {
         let center = Center.makeLocal()
         let contents = Locked<[UInt?]>([])
@@ -113,9 +114,9 @@ struct CallbackCenterTests {
         #expect(contents.withLock { $0 } == [1])
     }
 
-    // CF-C1, CF-C2, CF-C3, CF-C4, CF-C7. On the main actor, so that the main queue does not deliver meanwhile.
+    // CF-C1, CF-C2, CF-C3, CF-C4, CF-C7. On the main actor, so that the main queue delivers nothing in between.
     @MainActor
-    @Test("callbacks of one center add, remove and post on every other, and a removed callback is not called again")
+    @Test("callbacks of one center can use every other; a removed one is not called again")
     func reentrancy() async throws {
         let centers: [(String, Center)] = [("distributed", distributed), ("darwin", darwin), ("local", .makeLocal())]
         for (kind, center) in centers {
@@ -137,7 +138,8 @@ struct CallbackCenterTests {
             try add("end", to: center, observer: 99, name: "end")
             try post(center, "n")
             #expect(try await calls(until: "end end -", &taken) == ["first", "added to local"], "\(kind)")
-            // Only the local center called during the post; the registrations of the others were removed before they were called.
+            // Only the local center calls observers during the post. The other registrations were removed before any
+            // call.
             try post(center, "n")
             try post(center, "end")
             #expect(try await calls(until: "end end -", &taken).isEmpty, "\(kind)")
@@ -146,7 +148,7 @@ struct CallbackCenterTests {
     }
 
     // CF-C5
-    @Test("a deinitialiser that runs because of a removal may post, on any center")
+    @Test("a deinitialiser that runs because of a removal may post on any center")
     func postFromDeinit() async throws {
         final class Poster: Sendable {
             let center: Center
@@ -167,8 +169,8 @@ struct CallbackCenterTests {
         }
     }
 
-    // CF-C6: a hundred registrations against a hundred posts, on each of three centers.
-    @Test("adding, removing and posting from many threads at once keeps the observers that stay, and no others")
+    // CF-C6: a hundred registrations and a hundred posts at a time, on each of three centers.
+    @Test("concurrent adding, removing and posting keeps exactly the remaining observers")
     func contention() async throws {
         for center in [distributed, darwin, .makeLocal()] {
             try add("steady", to: center, observer: 1, name: "n")
@@ -187,7 +189,7 @@ struct CallbackCenterTests {
                 }
                 try await group.waitForAll()
             }
-            // Earlier posts arrive before this one.
+            // Posts made earlier arrive before this one.
             try add("end", to: center, observer: 99, name: "end")
             try post(center, "end")
             try await eventually("all that was posted has arrived") { log.take().contains("end end -") }
@@ -200,9 +202,9 @@ struct CallbackCenterTests {
         }
     }
 
-    // CF-A11, CF-W10: for a center that was connected before, and for one that never was.
+    // CF-A11, CF-W10: for a center that was connected before, and for a center that was not.
     @Test(
-        "an observer that is added without a bus, or to one that hangs up, gets notifications once there is a bus",
+        "an observer added without a working bus gets notifications once there is one",
         arguments: [true, false],
         [true, false]
     )
@@ -216,8 +218,8 @@ struct CallbackCenterTests {
         bus.stop()
         let hanging = hangsUp ? try HangingUpBus(inPlaceOf: bus) : nil
         for (kind, center, statistics) in kinds {
-            // Until the reading thread notices the loss, an observer of a name that is observed already is added without a word to the bus. A post
-            // that fails says so earlier.
+            // Until the reading thread notices the loss, an observer of an already observed name is added without
+            // contacting the bus. For a new connection, a failing post shows the loss.
             try await eventually("the loss is noticed") {
                 wasConnected ? statistics().matchRulesNotInForce > 0 : (try? post(center, "other")) == nil
             }

@@ -17,7 +17,7 @@ import Testing
         #expect(await process.exitStatus() == 3)
     }
 
-    @Test("its output is complete when its end is known, and a child that it leaves behind does not hold that up")
+    @Test("its output is complete at its end, and a surviving child does not delay that")
     func outputAtItsEnd() async throws {
         for round in 1...8 {
             let talker = try ChildProcess("sh", ["-c", "seq 1 20000; echo the end >&2"])

@@ -18,7 +18,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-P10, CF-A6, CF-A11
-    @Test("the poster's own process is notified, of posts after the registration only")
+    @Test("the poster's own process is notified of posts after its registration")
     func selfDelivery() async throws {
         try center.post("n")
         let names = Locked<[String]>([])
@@ -34,7 +34,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-M3, CF-B1, CF-W8
-    @Test("a name of any Unicode and any length reaches the observers of exactly this name")
+    @Test("a name of any Unicode and any length reaches exactly its observers")
     func names() async throws {
         let names = [
             "", "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "com.example.my-app", "日本語 🎌", "a\0b", "it's",
@@ -78,7 +78,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-A5, CF-W12, CF-B2, CF-B3
-    @Test("a thousand registrations of one name have one rule on the bus, and each is called")
+    @Test("a thousand registrations of one name share one rule, and each is called")
     func sharedRule() async throws {
         let calls = Locked(0)
         var observations: [NotificationObservation] = []
@@ -91,7 +91,7 @@ struct DarwinNotifyCenterTests {
         #expect(center.statistics.observers == 1000)
         try center.post("n")
         try await eventually("each is called") { calls.withLock { $0 } == 1000 }
-        // Two registrations share a rule while one is removed.
+        // All but one of the users of the shared rule are removed.
         observations.removeLast(999)
         try center.post("n")
         try await eventually("the last one still is") { calls.withLock { $0 } == 1001 }
@@ -127,7 +127,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-D9
-    @Test("in an immediate handler what waits for the bus fails at once, and posts and registrations work")
+    @Test("in an immediate handler, blocking calls fail at once, and others work")
     func waitingInHandler() async throws {
         let codes = Locked<[DBusError.Code?]>([])
         let heard = Locked(0)
@@ -155,7 +155,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-D3
-    @Test("observers on one serial queue are called in the order of registration, post by post")
+    @Test("observers on one serial queue are called in order of registration, post by post")
     func orderOnQueue() async throws {
         let queue = DispatchQueue(label: "serial")
         let log = Locked<[String]>([])
@@ -174,7 +174,7 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(observations) {}
     }
 
-    @Test("a handler runs where its observer chose")
+    @Test("a handler runs where its observer asked")
     func executors() async throws {
         let key = DispatchSpecificKey<String>()
         let queue = DispatchQueue(label: "mine")
@@ -217,7 +217,7 @@ struct DarwinNotifyCenterTests {
         withExtendedLifetime(other) {}
     }
 
-    @Test("a sequence is registered when it is made, and outlives a cancelled loop, until its last copy is gone")
+    @Test("a sequence is registered when made, and outlives loops until its last copy ends")
     func sequence() async throws {
         var unread: NotificationSequence<DarwinNotification>? = try await center.notifications(named: "unread")
         #expect(unread != nil && center.statistics.observers == 1)
@@ -229,7 +229,7 @@ struct DarwinNotifyCenterTests {
                 guard let sequence else { return }
                 for await _ in sequence {}
             }
-            // The loop has taken a post and waits for the next, or it has not begun.
+            // The loop has either taken a post and waits for the next, or not begun.
             if isWaiting {
                 let taken = (sequence?.counts.delivered ?? 0) + 1
                 try center.post("n")
@@ -249,7 +249,7 @@ struct DarwinNotifyCenterTests {
         try await eventually("the rule is gone") { center.statistics.matchRules == 0 }
     }
 
-    @Test("a handler that waits delays neither other observers nor tasks", .timeLimit(.minutes(5)))
+    @Test("a blocked handler delays neither other observers nor tasks", .timeLimit(.minutes(5)))
     func slowHandlers() async throws {
         let (isReleased, heard) = (DispatchSemaphore(value: 0), SharedLog())
         // More than Dispatch adds to its global queue in the time that a test waits for a condition.
@@ -272,7 +272,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-B9, architecture D1
-    @Test("a name that comes through the interface of another is ignored and counted")
+    @Test("a name that comes through another name's interface is ignored and counted")
     func smuggledName() async throws {
         let calls = Locked(0)
         let observation = try await center.observe("allowed", delivery: .immediate) { _ in }
@@ -294,7 +294,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // architecture D1
-    @Test("the bus's own policy can keep a name from being posted")
+    @Test("the bus's policy can prevent posts of a name")
     func policy() async throws {
         let guarded = try PrivateBus(
             .init(denials: [#"<deny send_interface="org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"/>"#])

@@ -2,7 +2,7 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("What waits for a slow observer, and what is dropped")
+@Suite("The queue of a slow observer")
 struct DeliveryQueueTests {
     private func drain(_ queue: inout DeliveryQueue<Int>) -> [Int] {
         var taken: [Int] = []
@@ -10,7 +10,7 @@ struct DeliveryQueueTests {
         return taken
     }
 
-    @Test("bufferingNewest drops the oldest, bufferingOldest the newest, and each is counted")
+    @Test("bufferingNewest drops the oldest, bufferingOldest the newest; drops are counted")
     func bounds() {
         var newest = DeliveryQueue<Int>(.bufferingNewest(3))
         var oldest = DeliveryQueue<Int>(.bufferingOldest(3))
@@ -24,7 +24,7 @@ struct DeliveryQueueTests {
     }
 
     // CF-W2
-    @Test("a coalescing queue holds one, the last")
+    @Test("a coalescing queue holds only the last element")
     func coalescing() {
         var queue = DeliveryQueue<Int>(.coalescing)
         for number in 0..<10 { queue.offer(number, number: UInt64(number), bytes: 1) }
@@ -32,7 +32,7 @@ struct DeliveryQueueTests {
         #expect(queue.counts == DeliveryCounts(delivered: 1, coalesced: 9, dropped: 0))
     }
 
-    @Test("order holds over any mix of offers and takes")
+    @Test("any mix of offers and takes keeps the order")
     func order() {
         var generator = SplitMix(state: 3)
         var queue = DeliveryQueue<Int>(.unbounded)
@@ -45,7 +45,7 @@ struct DeliveryQueueTests {
     }
 
     // CF-R7
-    @Test("nothing is delivered once the registration ended")
+    @Test("nothing is delivered once the registration has ended")
     func cancellation() {
         var queue = DeliveryQueue<Int>(.unbounded)
         queue.offer(1, number: 0, bytes: 1)
@@ -56,7 +56,7 @@ struct DeliveryQueueTests {
         #expect(afterEnd == nil && !passes && queue.count == 0)
     }
 
-    @Test("one drain runs at a time, and an element that is offered after its end begins another")
+    @Test("one drain runs at a time, and a later element starts another")
     func drains() {
         var queue = DeliveryQueue<Int>(.unbounded)
         func ask() -> Bool { queue.ask(limit: 1) }
@@ -71,7 +71,7 @@ struct DeliveryQueueTests {
         #expect(ask())
     }
 
-    @Test("there are as many jobs as waiting elements, however often a job is asked for")
+    @Test("there are never more jobs than waiting elements")
     func jobs() {
         var queue = DeliveryQueue<Int>(.bufferingNewest(3))
         func ask() -> Bool { queue.ask(limit: .max) }
@@ -92,7 +92,7 @@ struct DeliveryQueueTests {
     }
 
     // architecture D4
-    @Test("the bytes that wait are bounded too; the buffering says which end loses, and each loss is counted")
+    @Test("waiting bytes are limited too, and each loss is counted")
     func bytes() {
         let mebibyte = 1 << 20
         func source(_ number: Int) -> NotificationSource { NotificationSource(name: "\(number)", object: nil) }
@@ -113,7 +113,7 @@ struct DeliveryQueueTests {
             let drained = [drain(&newest), drain(&oldest), drain(&unbounded)]
             #expect(drained == [Array(4..<20), Array(0..<16), Array(0..<20)])
             #expect([newest.counts.dropped, oldest.counts.dropped] == [4, 4])
-            // Elements that were taken make room again.
+            // Taken elements free their room.
             newest.offer(20, number: 20, bytes: 16 * mebibyte)
             #expect(drain(&newest) == [20])
             newest.offer(21, number: 21, bytes: 16 * mebibyte)
@@ -122,7 +122,7 @@ struct DeliveryQueueTests {
         }
     }
 
-    @Test("a notification that replaces a smaller one of its source counts with its own bytes")
+    @Test("a notification that replaces a smaller one counts with its own size")
     func bytesOfCoalesced() {
         let mebibyte = 1 << 20
         let (one, other) = (
@@ -143,7 +143,7 @@ struct DeliveryQueueTests {
     }
 
     // CF-S3, CF-S4, CF-S5
-    @Test("notifications that a suspension keeps have the same bound, and each loss is counted under its cause")
+    @Test("a suspension's backlog has the same limit, and losses are counted by cause")
     func suspension() {
         func source(_ object: String) -> NotificationSource {
             NotificationSource(name: "n", object: NotificationObject(text: object))
@@ -166,7 +166,7 @@ struct DeliveryQueueTests {
         #expect(newest.counts.suppressed == 1)
     }
 
-    @Test("only elements numbered below the limit come out, and waiting ones come before those that pass through")
+    @Test("only elements below the limit are taken, and waiting ones come first")
     func limit() {
         var queue = DeliveryQueue<Int>(.unbounded)
         for number in 0..<4 { queue.offer(number, number: UInt64(number), bytes: 1) }

@@ -16,7 +16,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-M2, CF-M4, CF-M7, CF-D6
-    @Test("the table of names and objects holds between real connections")
+    @Test("names and objects match as the table says between real connections")
     func matching() async throws {
         let log = Locked<[String]>([])
         var observations: [NotificationObservation] = []
@@ -58,7 +58,7 @@ struct DistributedNotifyCenterTests {
         }
     }
 
-    @Test("notifications for which a slow observer has no room are dropped as its buffering says, and counted")
+    @Test("drops for a slow observer follow its buffering and are counted")
     func drops() async throws {
         let gate = DispatchSemaphore(value: 0)
         let newest = Locked<[String]>([])
@@ -92,7 +92,7 @@ struct DistributedNotifyCenterTests {
 
     // architecture D2, CF-B4
     @Test(
-        "more names than the bus grants rules for are all heard",
+        "observers of more names than the bus grants rules for all get their posts",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker counts rules by user")
     )
     func moreNamesThanRules() async throws {
@@ -115,7 +115,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-C6
-    @Test("registering, removing and posting from many tasks at once loses nothing that is in place")
+    @Test("concurrent registering, removing and posting loses nothing for other observers")
     func contention() async throws {
         let steady = try await center.observe("n", buffering: .unbounded) { _ in }
         try await withThrowingTaskGroup { group in
@@ -135,7 +135,7 @@ struct DistributedNotifyCenterTests {
 
     // CF-C3
     @Test(
-        "an observer that an earlier one removes is not called for the same post",
+        "an observer that an earlier observer removes is not called for the same post",
         arguments: [Delivery.immediate, .main]
     )
     func liveness(delivery: Delivery) async throws {
@@ -159,7 +159,7 @@ struct DistributedNotifyCenterTests {
     }
 
     // CF-S1, CF-S8, CF-S14
-    @Test("a suspension holds back what a loop has not taken yet, and cancelling drops it", .timeLimit(.minutes(5)))
+    @Test("a suspension holds back what a loop has not taken, and cancelling drops it", .timeLimit(.minutes(5)))
     func suspendedSequence() async throws {
         let sequence = try await center.notifications(named: "n", suspensionBehavior: .hold)
         var iterator = sequence.makeAsyncIterator()

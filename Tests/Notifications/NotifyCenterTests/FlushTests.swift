@@ -10,7 +10,7 @@ import Testing
 @Suite("Flushes at awkward moments")
 struct FlushTests {
     // CF-S11, CF-D3
-    @Test("observers on one serial queue keep the order of arrival also when a flush finds the queue busy")
+    @Test("observers on a busy serial queue keep the order of arrival in a flush")
     func orderOnABusyQueue() {
         let center = ModelledCenter(jobs: PendingJobs())
         center.add(.hold, name: "x", object: nil)
@@ -26,7 +26,7 @@ struct FlushTests {
     }
 
     // architecture D4
-    @Test("immediate posts to a suspended process with a blocked queue need bounded memory")
+    @Test("immediate posts to a suspended process with a blocked queue use bounded memory")
     func boundedJobs() {
         let jobs = PendingJobs()
         let center = ModelledCenter(jobs: jobs)
@@ -63,7 +63,7 @@ struct FlushTests {
             }
         }
         await onThread {
-            // Here the flush of a resumption comes with the next arrival.
+            // The flush of a resumption happens here with the next arrival.
             for number in 0..<50_000 { router.receive(.testing("n", nil, userInfo: ["post": .integer(Int64(number))])) }
             isDone.withLock { $0 = true }
         }
@@ -76,7 +76,7 @@ struct FlushTests {
     }
 
     // CF-S8, CF-S9
-    @Test("a center that was suspended and resumed before its first observer delivers what a later suspension kept")
+    @Test("a center suspended and resumed without observers later delivers a backlog")
     func suspendedBeforeTheFirstObserver() async throws {
         let bus = try PrivateBus()
         let center = DistributedNotifyCenter(bus: bus.bus)
@@ -91,7 +91,7 @@ struct FlushTests {
     }
 
     // CF-S8
-    @Test("a resumption while the bus is lost delivers what waits")
+    @Test("a resumption while the bus is lost delivers the backlog")
     func resumingWithoutABus() async throws {
         let bus = try PrivateBus()
         let center = DistributedNotifyCenter(bus: bus.bus)

@@ -49,7 +49,7 @@ struct ForeignMessageTests {
         #expect(center.statistics.malformed == 1)
     }
 
-    @Test("no combination of arguments traps, and each is either delivered or counted")
+    @Test("arbitrary arguments never trap, and each signal is delivered or counted")
     func anyArguments() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         var generator = SplitMix(state: 11)
@@ -63,7 +63,7 @@ struct ForeignMessageTests {
         try await eventually("all have arrived") {
             center.statistics.received + center.statistics.malformed == 2000
         }
-        // The reading thread counts what it has received first.
+        // The reading thread counts a notification before it delivers it.
         try await eventually("all that were received are delivered") {
             observation.counts.delivered == center.statistics.received
         }
@@ -101,7 +101,7 @@ struct ForeignMessageTests {
     }
 
     // CF-U9
-    @Test("a post that is too large in any part throws an error with the reason, and the connection stays")
+    @Test("an oversized post throws an error with the reason, and the connection stays")
     func tooLarge() async throws {
         let large = String(repeating: "x", count: 17 << 20)
         let posts: [(String, String?, UserInfo?)] = [
@@ -120,7 +120,7 @@ struct ForeignMessageTests {
     }
 
     // CF-U8, CF-U9
-    @Test("a notification that is too large is ignored and counted, and later ones arrive")
+    @Test("an oversized notification is ignored and counted, and later ones arrive")
     func tooLargeForReceivers() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
         let darwin = DarwinNotifyCenter(bus: bus.bus)
@@ -146,7 +146,7 @@ struct ForeignMessageTests {
 
     // CF-P7, CF-B8
     @Test(
-        "a post to all sessions reaches one's own on a bus of one session, and the process is told once of the others"
+        "a post to all sessions reaches one on a session bus, and is reported once"
     )
     func allSessions() async throws {
         let observation = try await center.observe("n", delivery: .immediate) { _ in }
@@ -161,18 +161,18 @@ struct ForeignMessageTests {
         #expect(poster.errorText.contains("system bus"), "the remedy")
     }
 
-    @Test("a reader of standard error that does not read holds up nobody who reports a failure")
+    @Test("a full standard error does not block a process that reports a failure")
     func fullStandardError() async throws {
         let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
         try poster.write("choke")
         try await poster.line { $0 == "choked" }
-        // The first of these reports that one session hears it.
+        // The first of these posts reports that only one session gets it.
         try poster.write("post n * everywhere")
         try await poster.line(within: .seconds(60)) { $0 == "posted" }
     }
 
     // CF-P7, CF-B8
-    @Test("on the system bus, which all sessions share, a post to all sessions reaches all processes")
+    @Test("on the system bus, a post to all sessions reaches all processes")
     func allSessionsOnSystemBus() async throws {
         let environment = ["NOTIFY_CENTER_BUS": "system", "DBUS_SYSTEM_BUS_ADDRESS": bus.address]
         let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)

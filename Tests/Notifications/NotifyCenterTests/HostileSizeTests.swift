@@ -7,7 +7,7 @@ import func CDBus.dbus_message_set_member
 @testable import DBusTransport
 @testable import NotifyCenter
 
-/// One large signal that anybody on the bus may send.
+/// A large signal that any process on the bus may send.
 private enum LargeSignal: String, CaseIterable, CustomTestStringConvertible {
     case arrayOfManyNumbers, dictionaryOfManyEntries, data, object, name, bodyBehindADarwinName
 
@@ -46,14 +46,15 @@ private enum LargeSignal: String, CaseIterable, CustomTestStringConvertible {
     }
 }
 
-@Suite("Large signals of others", .timeLimit(.minutes(5)))
+@Suite("Large signals of other processes", .timeLimit(.minutes(5)))
 struct HostileSizeTests {
     private let bus: PrivateBus
     private let listener: ChildProcess
 
     init() throws {
         bus = try PrivateBus()
-        // Large blocks go back to the system as soon as they are freed. So the resident memory is the memory in use.
+        // Large blocks are returned to the system as soon as they are freed, so that resident memory equals memory in
+        // use.
         let environment = bus.environment.merging(["MALLOC_MMAP_THRESHOLD_": "65536"]) { $1 }
         listener = try ChildProcess(ChildProcess.built("center-probe"), environment: environment)
     }
@@ -74,7 +75,7 @@ struct HostileSizeTests {
         return try #require(Int(line.dropFirst("memory ".count)))
     }
 
-    /// Sends the message from a connection of its own, and waits until the listener has read it.
+    /// Sends the message from a new connection, and waits until the listener has read it.
     private func send(_ message: borrowing DBusMessage, thenMark mark: String) async throws {
         let stranger = try DBusConnection.open(bus.bus)
         try stranger.send(message)
@@ -90,8 +91,9 @@ struct HostileSizeTests {
     private func memory(signal: LargeSignal) async throws {
         _ = try await tell("observe deliverImmediately deliverImmediately n *") { $0.hasPrefix("observing ") }
         _ = try await tell("hear n") { $0 == "hearing" }
-        // Another member than `Posted` arrives too, and is ignored at once.
-        // The smallest result of several rounds, in turns: the size of libdbus's buffers depends on how a message arrives, and on the one before.
+        // A signal with a member other than `Posted` also arrives, and is ignored at once. The test compares the
+        // smallest results of several alternating rounds: the size of libdbus's buffers depends on how a message
+        // arrives, and on the previous message.
         var least: [String: Int] = [:]
         let posted = try signal.message()
         let other = try posted.copy()
@@ -104,7 +106,7 @@ struct HostileSizeTests {
                     try await send(posted, thenMark: "\(member)\(round)")
                 }
                 let peak = try await peakResidentKiB()
-                // The first two rounds include objects that are made only once.
+                // The first two rounds include one-time allocations.
                 if round > 1 { least[member] = min(least[member] ?? .max, peak) }
             }
         }

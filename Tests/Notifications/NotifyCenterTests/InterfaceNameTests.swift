@@ -3,7 +3,7 @@ import Testing
 @testable import DBusTransport
 @testable import NotifyCenter
 
-@Suite("A name's escape is injective, readable and valid")
+@Suite("The escape of names is injective, readable and valid")
 struct InterfaceNameTests {
     private func tail(_ name: String) -> String {
         String(InterfaceName(NotificationName(name), prefix: "p.q").description.dropFirst(4))
@@ -18,7 +18,7 @@ struct InterfaceNameTests {
     func readable(name: String) { #expect(tail(name) == name) }
 
     @Test(
-        "everything else is escaped",
+        "all other names are escaped",
         arguments: [
             ("", "__"), ("my-app", "my__2dapp"), ("a__b", "a__5f_b"), ("a_-", "a__5f__2d"), ("a_.b", "a__5f.b"),
             ("3com.x", "__33com.x"), ("a.3", "a.__33"), (".a", "__2ea"), ("a.", "a__2e"), ("a..b", "a.__2eb"),
@@ -27,7 +27,7 @@ struct InterfaceNameTests {
     )
     func escaped(name: String, expected: String) { #expect(tail(name) == expected) }
 
-    @Test("many awkward names all have different escapes, and D-Bus accepts each")
+    @Test("many unusual names have different escapes that D-Bus accepts")
     func injective() throws {
         let alphabet = ["a", "_", ".", "2", "d", "-", "é", "h"]
         var names = [""]
@@ -60,7 +60,7 @@ struct InterfaceNameTests {
         for interface in interfaces { _ = try DBusMessage.signal(path: "/a", interface: interface, member: "C") }
     }
 
-    @Test("names are compared byte by byte, not as Unicode does")
+    @Test("names are compared byte by byte, without Unicode equivalence")
     func comparison() {
         #expect(NotificationName("\u{E9}") != NotificationName("e\u{301}"))
         #expect(Set([NotificationName("\u{E9}"), NotificationName("e\u{301}")]).count == 2)

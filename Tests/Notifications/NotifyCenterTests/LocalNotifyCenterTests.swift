@@ -3,14 +3,14 @@ import NotifyCenter
 import Synchronization
 import Testing
 
-@Suite("The local center delivers on the poster's thread and in order, whatever its observers do")
+@Suite("The local center delivers on the poster's thread and in order")
 struct LocalNotifyCenterTests {
     private final class Thing: Sendable {}
 
     private let center = LocalNotifyCenter()
     private let log = Log()
 
-    /// What was called, in order.
+    /// The recorded calls, in order.
     private final class Log: Sendable {
         private let entries = Locked<[String]>([])
         var all: [String] { entries.withLock { $0 } }
@@ -18,7 +18,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-D1, CF-D3, CF-A5
-    @Test("post calls observers in the order of registration, and an observer that is registered twice is called twice")
+    @Test("post calls each registration in order, and equal ones twice")
     func order() {
         let observations = ["a", "b", "a"].map { name in center.observe("n") { [log] _ in log.add(name) } }
         center.post("n")
@@ -60,7 +60,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-C2, CF-C3, CF-R7
-    @Test("a handler may remove itself, and an observer that has not been called yet")
+    @Test("a handler may remove itself and observers that have not been called yet")
     func removingInside() {
         let observations = Locked<[NotificationObservation]>([])
         observations.withLock { list in
@@ -79,7 +79,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-C4
-    @Test("a post inside a handler is delivered before the outer one goes on")
+    @Test("a post inside a handler is delivered before the outer post continues")
     func nestedPost() {
         let observations = [
             center.observe("outer") { [log, center] _ in
@@ -116,7 +116,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-U3
-    @Test("userInfo and object arrive as they were posted")
+    @Test("userInfo and object arrive as posted")
     func payload() {
         let thing = Thing()
         let observation = center.observe("n") { [log] notification in
@@ -128,7 +128,7 @@ struct LocalNotifyCenterTests {
     }
 
     // CF-C6
-    @Test("adding, removing and posting from many threads at once neither crashes nor loses a count")
+    @Test("concurrent adding, removing and posting neither crashes nor loses a count")
     func contention() async {
         let steady = center.observe("n") { _ in }
         await withTaskGroup { group in
@@ -145,7 +145,7 @@ struct LocalNotifyCenterTests {
         #expect(steady.counts.delivered == 2000)
     }
 
-    @Test("the end of the token's life removes the observer")
+    @Test("the deinit of the token removes the observer")
     func tokenLifetime() {
         do {
             let observation = center.observe("n") { [log] _ in log.add("called") }

@@ -2,12 +2,12 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("Which observer receives which post")
+@Suite("Matching of posts and observers")
 struct ObserverRegistryTests {
     private typealias Registry = ObserverRegistry<String, Int>
 
     // CF-M2
-    @Test("the table of names and objects")
+    @Test("names and objects match as the table says")
     func table() {
         var registry = Registry()
         let registrations: [(NotificationName?, String?)] = [("n", nil), ("n", "A"), (nil, nil), (nil, "A")]
@@ -20,8 +20,8 @@ struct ObserverRegistryTests {
         #expect(registry.receivers(name: "m", object: "A") == [2, 3])
     }
 
-    // CF-D3, compared with a simple list that is searched from end to end.
-    @Test("receivers come in the order of registration, after any additions and removals")
+    // CF-D3, compared with a linear search of a simple list.
+    @Test("receivers come in order of registration, after any additions and removals")
     func order() {
         var generator = SplitMix(state: 7)
         for _ in 0..<40 {
@@ -44,7 +44,7 @@ struct ObserverRegistryTests {
                             ($0.name == nil || $0.name == name) && ($0.object == nil || $0.object == object)
                         }
                         let receivers = registry.receivers(name: name, object: object).compactMap(\.self)
-                        // Outside the macro, because there are tens of thousands of them.
+                        // Outside the macro, because there are tens of thousands of checks.
                         if receivers != expected.map(\.number) { Issue.record("\(receivers), and not \(expected)") }
                     }
                 }
@@ -65,7 +65,7 @@ struct ObserverRegistryTests {
         #expect(registry.count == 0)
     }
 
-    @Test("a list of 100 000 is emptied without quadratic work, from either end")
+    @Test("emptying a list of 100 000 from either end is not quadratic")
     func manyRemovals() {
         var registry = Registry()
         let keys = (0..<100_000).map { registry.add($0, name: "n", object: nil) }
@@ -76,7 +76,7 @@ struct ObserverRegistryTests {
     }
 }
 
-/// Random numbers that are the same in each run.
+/// Random numbers that repeat in each run.
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64
 

@@ -4,11 +4,11 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("Observers are removed by criteria")
+@Suite("Removing observers by name and object")
 struct ObserverTableTests {
     private typealias Table = ObserverTable<String, String, Int>
 
-    /// Observer `o` has every combination of names and objects, and another observer has one.
+    /// A table in which observer `o` has every combination of names and objects, and another observer has one.
     private func table() -> Table {
         var table = Table()
         let registrations: [(NotificationName?, String?)] = [
@@ -22,7 +22,7 @@ struct ObserverTableTests {
     }
 
     // CF-R2, CF-R3
-    @Test("a given name or object must be that of the registration; nil means any")
+    @Test("a given name or object must equal the registration's; nil means any")
     func criteria() {
         let expectations: [(NotificationName?, String?, [Int])] = [
             ("n", "A", [0]), ("n", nil, [0, 1, 2]), (nil, "A", [0, 3, 4]), (nil, nil, [0, 1, 2, 3, 4, 5]),
@@ -48,7 +48,7 @@ struct ObserverTableTests {
     }
 
     // CF-A5
-    @Test("equal registrations are kept side by side, and are removed together")
+    @Test("equal registrations coexist and are removed together")
     func duplicates() {
         var table = Table()
         for number in 0..<3 { table.add(number, of: "o", name: "n", object: nil) }
@@ -69,7 +69,7 @@ struct ObserverTableTests {
         func hash(into hasher: inout Hasher) { hasher.combine(number) }
     }
 
-    @Test("removing registrations one by one compares each with few others")
+    @Test("removing registrations one by one compares each with only a few others")
     func linear() {
         var table = ObserverTable<String, CountedObject, Int>()
         let count = 2000

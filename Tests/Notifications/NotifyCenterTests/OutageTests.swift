@@ -6,9 +6,9 @@ import Testing
 @testable import DBusTransport
 @testable import NotifyCenter
 
-@Suite("What a center does while the bus is away, and after it", .timeLimit(.minutes(5)))
+@Suite("A center during and after an outage of the bus", .timeLimit(.minutes(5)))
 struct OutageTests {
-    /// A bus that reads from a file whether it accepts registrations.
+    /// A bus whose configuration file says whether it accepts match rules.
     private final class ChangingBus: Sendable {
         let bus: PrivateBus
         private let folder: URL
@@ -43,7 +43,7 @@ struct OutageTests {
         }
     }
 
-    @Test("a connection at the address of one that is gone tells of its own failures")
+    @Test("a connection that reuses a freed connection's address reports its own failures")
     func addressOfAnother() throws {
         let bus = try PrivateBus()
         var kept: Observation?
@@ -53,7 +53,7 @@ struct OutageTests {
             kept = try BusConnections.reportFailures(of: connection)
             address = ObjectIdentifier(connection)
         }
-        // The allocator mostly gives the address again at once.
+        // The allocator usually reuses the address at once.
         for _ in 0..<100 {
             let connection = try DBusConnection.whenThere(bus.bus)
             guard ObjectIdentifier(connection) == address else { continue }
@@ -64,7 +64,7 @@ struct OutageTests {
 
     // CF-B4, CF-W10
     @Test(
-        "a rule that a restarted bus refuses is reported once and counted, and is in force again when a later bus grants it",
+        "a rule refused after a restart is reported once and restored by a later bus",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the policy is dbus-daemon's")
     )
     func refusedRule() async throws {
@@ -72,7 +72,7 @@ struct OutageTests {
         let (darwin, distributed) = (
             DarwinNotifyCenter(bus: changing.bus.bus), DistributedNotifyCenter(bus: changing.bus.bus)
         )
-        // A name that needs no escape in a rule.
+        // This name needs no escape in a rule.
         let name = NotificationName("com.example.refused\(UUID().uuidString.filter { $0 != "-" })")
         let failures = Locked<[String]>([])
         // Other tests cause failures at the same time.
@@ -99,8 +99,8 @@ struct OutageTests {
         withExtendedLifetime((observations, reports)) {}
     }
 
-    // Outages, the bus that hangs up after its greeting.
-    @Test("on a bus that hangs up functions fail at once and register nothing, and who observed hears on the next bus")
+    // Outages: the bus that hangs up after its greeting.
+    @Test("on a bus that hangs up functions fail at once, and old observers recover later")
     func hangingUp() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeLossToHangingUp() }
     }
@@ -114,7 +114,7 @@ struct OutageTests {
         try await eventually("it is asked again and again") { hanging.connections.count > 2 }
         #expect(center.statistics.matchRulesNotInForce == 1)
         try await judgeHangingUp(center)
-        // One that goes out before the loss is noticed is lost.
+        // A post sent before the loss is noticed is lost.
         try await eventually("posts are refused") { (try? center.post("n")) == nil }
         #expect(center.statistics.observers == 1 && center.statistics.matchRules == 1)
         hanging.stop()
@@ -124,7 +124,7 @@ struct OutageTests {
         try await eventually("it is heard") { observation.counts.delivered == 1 }
     }
 
-    @Test("a process that meets a bus that hangs up learns of it, and posts are certain only once flushed")
+    @Test("on a bus that hangs up, only a flush shows that a post was read")
     func meetingHangingUp() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeMeetingHangingUp() }
     }
@@ -134,7 +134,7 @@ struct OutageTests {
         let center = DarwinNotifyCenter(bus: hanging.bus)
         for _ in 0..<5 { try await judgeHangingUp(center) }
         #expect(center.statistics.observers == 0 && center.statistics.matchRules == 0)
-        // The kernel may take a post before the bus hangs up.
+        // The kernel may accept a post before the bus hangs up.
         try? center.post("n")
         #expect(throws: DBusError.self) { try center.flush(timeout: .seconds(20)) }
     }
@@ -165,7 +165,7 @@ struct OutageTests {
         #expect(observation?.counts.delivered == 1, "a flush brings what the process itself posted")
     }
 
-    @Test("an observation that finds no bus throws, and leaves no thread that looks for one")
+    @Test("an observation without a bus throws and leaves no thread that looks for one")
     func noThread() throws {
         let connection = try DBusConnection.whenThere(.address("unix:path=/nowhere/bus"))
         let error = #expect(throws: DBusError.self) {
@@ -175,7 +175,7 @@ struct OutageTests {
         #expect(!connection.core.state.withLock { $0.isReading })
     }
 
-    @Test("whoever watches a fresh connection first finds the bus with what comes next")
+    @Test("watching a new connection first does not prevent it from finding the bus")
     func watchingFirst() throws {
         let bus = try PrivateBus()
         for number in 0..<50 {
@@ -186,9 +186,9 @@ struct OutageTests {
         }
     }
 
-    // Outages, the column of a bus that is stopped.
+    // Outages: the column of a bus that is stopped.
     @Test(
-        "on a stopped bus each function ends after its time, and what was posted arrives when the bus goes on",
+        "on a stopped bus each function times out, and posts arrive when it resumes",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher")
     )
     func stoppedBus() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeStoppedBus() } }
@@ -201,7 +201,7 @@ struct OutageTests {
         let flooding = try DBusConnection.open(full.bus)
         let flooder = DistributedNotifyCenter(connection: flooding)
         try flooder.post("before")
-        // The times that are documented, before they are shortened.
+        // The documented time limits, before the test shortens them.
         #expect(connection.core.state.withLock { $0.ruleTimeout } == .seconds(25))
         #expect(flooding.core.sendTimeout.withLock { $0 } == .seconds(30))
         connection.core.state.withLock { $0.ruleTimeout = .milliseconds(100) }
@@ -209,7 +209,7 @@ struct OutageTests {
         bus.suspend()
         full.suspend()
         defer { for bus in [bus, full] { bus.resume() } }
-        // The kernel has room for it.
+        // The kernel's buffer has room for this post.
         try center.post("n")
         func end(_ work: () async throws(DBusError) -> Void) async -> DBusError.Code? {
             do throws(DBusError) {

@@ -12,7 +12,7 @@ import Testing
             #"echo "$NOTIFY_CENTER_BUS" > "$0.new"; mv "$0.new" "$0.bus""#
         )
         let bus = try PrivateBus(.init(services: ["org.example.service": script]))
-        // It never owns the name. The result of the call does not matter.
+        // The service never owns the name, so the result of the call does not matter.
         try DBusConnection.open(bus.bus).send(
             .methodCall(
                 destination: "org.example.service",

@@ -2,9 +2,9 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("The messages that a process posted last")
+@Suite("The cache of recently posted messages")
 struct RecentlyPostedTests {
-    @Test("the name whose last post is oldest is dropped first, and the number of names is bounded")
+    @Test("the least recently used name is evicted first, and the size is limited")
     func order() {
         var recent = RecentlyPosted<Int>()
         let capacity = RecentlyPosted<Int>.capacity
@@ -19,7 +19,7 @@ struct RecentlyPostedTests {
         #expect(recent.count == capacity)
     }
 
-    @Test("names are compared by their bytes, and long ones are not kept")
+    @Test("names are compared by bytes, and long ones are not cached")
     func names() {
         var recent = RecentlyPosted<Int>()
         recent.keep(1, of: "\u{E9}")

@@ -6,7 +6,7 @@ struct SemanticsPageTests {
     private static let root = URL(filePath: #filePath)
         .deletingLastPathComponent().appending(path: "../../..").standardized
 
-    @Test("a test cites every rule, or the rule says why not")
+    @Test("every rule is cited by a test or says that it is not tested")
     func everyRuleIsTested() throws {
         let page = try String(
             contentsOf: Self.root.appending(path: "Sources/Notifications/NotifyCenter/NotifyCenter.docc/Semantics.md"),
@@ -23,7 +23,8 @@ struct SemanticsPageTests {
         }
     }
 
-    /// Every `CF-…` in a comment of a test, `CF-S3…S6` and `CF-S3, S4` in full.
+    /// Returns every rule that a comment of a test cites, with ranges such as `CF-S3…S6` and lists such as `CF-S3, S4`
+    /// expanded.
     private func citations() throws -> Set<String> {
         var cited: Set<String> = []
         let files = FileManager.default.enumerator(

@@ -24,7 +24,7 @@ struct SuspensionBetweenProcessesTests {
         }
     }
 
-    /// Posts from a second process, one after the other.
+    /// Posts from a second process, one notification after the other.
     private func post(_ posts: String...) async throws {
         let poster = try ChildProcess(ChildProcess.built("center-probe"), environment: bus.environment)
         for post in posts { try poster.write("post \(post)") }
@@ -33,7 +33,7 @@ struct SuspensionBetweenProcessesTests {
         #expect(await poster.exitStatus() == 0)
     }
 
-    /// Waits until this many deliveries wait in the receiver. By then it has read the posts.
+    /// Waits until this many deliveries wait in the receiver, which has then read the posts.
     private func untilWaiting(_ count: Int) async throws {
         try await eventually("\(count) wait") {
             try receiver.write("waiting")
@@ -52,7 +52,7 @@ struct SuspensionBetweenProcessesTests {
 
     // CF-S3…S6, CF-S8, CF-S11, CF-S15
     @Test(
-        "a suspended process gets what its observers' behaviours say, and the rest at the resumption, in order of arrival"
+        "a suspended process delivers as its observers' behaviours say, in order"
     )
     func table() async throws {
         try await observe("drop", "coalesce", "hold")
@@ -68,7 +68,7 @@ struct SuspensionBetweenProcessesTests {
     }
 
     // CF-P5, CF-S7, CF-B7
-    @Test("a post's flag to deliver immediately crosses the bus, and first delivers what waited")
+    @Test("an immediate post from another process delivers the backlog first")
     func immediatePost() async throws {
         try await observe("drop", "coalesce", "hold")
         try await tell("suspend", answer: "suspended")
@@ -81,8 +81,8 @@ struct SuspensionBetweenProcessesTests {
         try await expectDeliveries(deliveries.prefix(7) + ["coalesce n C", "hold n C"])
     }
 
-    // CF-B6, D4: GNUstep loses the connection, and the poster dies of an exception.
-    @Test("20 000 posts to a suspended process harm neither process, and as many as the bound allows arrive")
+    // CF-B6, D4: GNUstep loses the connection, and the poster ends with an exception.
+    @Test("20 000 posts to a suspended process harm neither process and fill the buffer")
     func backPressure() async throws {
         try await observe("hold")
         try await tell("suspend", answer: "suspended")

@@ -3,12 +3,12 @@ import Testing
 
 @testable import NotifyCenter
 
-/// Computes for long, so that `make test-long` runs it.
-@Suite("Whatever the order of posts, suspensions, resumptions and removals, the rules of suspension hold")
+/// Takes long, so only `make test-long` runs it.
+@Suite("The rules of suspension hold for any sequence of steps")
 struct SuspensionSequenceTests {
     // CF-S1…S13, CF-S15, CF-S16, CF-D3, CF-M2
     @Test(
-        "every sequence of six steps does what the rules say, beginning with one observer of each behaviour",
+        "every sequence of six steps follows the rules, with all four behaviours",
         arguments: Step.allCases
     )
     func everySequence(first: Step) async {
@@ -30,9 +30,9 @@ struct SuspensionSequenceTests {
         #expect(sequences == 1 + 7 + 49 + 343 + 2401 + 16_807)
     }
 
-    // The same from an empty center, with the steps that add too.
+    // The same from a center without observers, with steps that add observers.
     @Test(
-        "every sequence of five steps does what the rules say, beginning with no observer",
+        "every sequence of five steps follows the rules, from an empty center",
         arguments: Step.allWithAdding
     )
     func everySequenceWithAdding(first: Step) async {
@@ -49,8 +49,8 @@ struct SuspensionSequenceTests {
         #expect(sequences == 1 + 12 + 144 + 1728 + 20_736)
     }
 
-    // The same with handlers on a queue, which may be late.
-    @Test("every sequence of five steps does what the rules say, on a queue", arguments: Step.allWithJobs)
+    // The same with handlers on a queue, which may run late.
+    @Test("every sequence of five steps follows the rules, with handlers on a queue", arguments: Step.allWithJobs)
     func everySequenceOnAQueue(first: Step) async {
         let sequences = await onThread {
             var sequences = 0
@@ -70,9 +70,9 @@ struct SuspensionSequenceTests {
         #expect(sequences == 1 + 8 + 64 + 512 + 4096)
     }
 
-    // CF-S8, CF-S9, CF-S14: the flush of a resumption comes when the reading thread gets to it, and more may have happened by then.
+    // CF-S8, CF-S9, CF-S14: the reading thread may flush late, after further steps.
     @Test(
-        "every sequence of six steps does what the rules say, whenever the reading thread flushes",
+        "every sequence of six steps follows the rules, whenever a flush happens",
         arguments: Step.allWithFlush
     )
     func everySequenceWithALateFlush(first: Step) async {
@@ -96,7 +96,7 @@ struct SuspensionSequenceTests {
             center.perform(step)
             model.perform(step)
             let (actual, expected) = (center.takeDeliveries(), model.takeDeliveries())
-            // Outside the macro, because there are a million of them.
+            // Outside the macro, because there are a million comparisons.
             if actual != expected {
                 Issue.record("\(steps[...index]): \(actual), and not \(expected)")
                 return

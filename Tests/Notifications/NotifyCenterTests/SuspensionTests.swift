@@ -5,10 +5,10 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("Suspension decides what is delivered, what waits and what is lost")
+@Suite("Suspension decides between delivery, waiting and loss")
 struct SuspensionTests {
     // CF-S3…S7, CF-S15
-    @Test("the table of behaviours", arguments: SuspensionBehavior.allCases)
+    @Test("each behaviour does what the table says", arguments: SuspensionBehavior.allCases)
     func table(behavior: SuspensionBehavior) {
         let center = ModelledCenter()
         center.add(behavior, name: nil, object: nil)
@@ -29,7 +29,7 @@ struct SuspensionTests {
 
     // CF-P5, CF-S7, CF-S15
     @Test(
-        "a post that is to be delivered immediately is, whatever the behaviour",
+        "an immediate post is delivered with every behaviour",
         arguments: SuspensionBehavior.allCases
     )
     func immediatePosts(behavior: SuspensionBehavior) {
@@ -43,7 +43,7 @@ struct SuspensionTests {
 
     // CF-S16
     @Test(
-        "a notification for an immediate observer first delivers what waits for the others, and the center stays suspended"
+        "an immediate observer's notification first delivers the backlog of all observers"
     )
     func mixed() {
         let center = ModelledCenter()
@@ -59,7 +59,7 @@ struct SuspensionTests {
     }
 
     // CF-S9, architecture D4
-    @Test("at most one flush is on its way to a blocked reading thread, and it delivers all that is due")
+    @Test("at most one flush is pending for a blocked thread, and it delivers all")
     func oneFlushAtATime() {
         let center = ModelledCenter(flushesLate: true)
         center.add(.hold, name: nil, object: nil)
@@ -73,9 +73,10 @@ struct SuspensionTests {
         #expect(center.takeDeliveries().count == 100)
     }
 
-    // CF-S6, CF-S14: an immediate post asks only those for whom something was kept since the last one, and a new suspension all again.
+    // CF-S6, CF-S14: an immediate post checks only registrations that kept something since the last one. After a new
+    // suspension it checks all.
     @Test(
-        "what a queue was given and did not deliver before the center was suspended anew comes with the next immediate post"
+        "a job that missed its suspension is delivered with the next immediate post"
     )
     func jobThatCameTooLate() {
         let center = ModelledCenter(jobs: PendingJobs(), flushesLate: true)
@@ -93,7 +94,7 @@ struct SuspensionTests {
     }
 
     // CF-S14, CF-S8
-    @Test("a suspension during a flush leaves the rest waiting, and the next resumption goes on in order")
+    @Test("a suspension during a flush keeps the rest waiting, in order")
     func suspendingInAFlush() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])
@@ -117,7 +118,7 @@ struct SuspensionTests {
     }
 
     // CF-S12, CF-R7
-    @Test("removing an observer drops what waits for it, also during the flush")
+    @Test("removing an observer drops its backlog, also during a flush")
     func removal() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])
@@ -138,7 +139,7 @@ struct SuspensionTests {
     }
 
     // CF-S5
-    @Test("hold keeps as many notifications as the buffering says, at the end that it says, and counts the rest")
+    @Test("hold keeps as many notifications as the buffering allows and counts the rest")
     func boundOfHold() {
         let router = NotificationRouter()
         let log = Locked<[String]>([])

@@ -32,7 +32,7 @@ struct WireNotificationTests {
 
     // CF-U7
     @Test(
-        "types and values come back exactly",
+        "types and values survive encoding and decoding",
         arguments: [
             PropertyListValue.string(""), .string("é𝄞"), .string("a\0b"), .integer(.min), .integer(.max), .integer(1),
             .unsigned(.max), .double(1.0), .double(-0.0), .double(.infinity), .bool(true), .bool(false),
@@ -51,7 +51,7 @@ struct WireNotificationTests {
     private func kind(_ value: PropertyListValue) -> String { String(String(describing: value).prefix { $0 != "(" }) }
 
     // CF-U6, CF-P2
-    @Test("a missing, an empty and a full object or userInfo are different")
+    @Test("a missing, an empty and a full object or userInfo differ")
     func absence() throws {
         #expect(try roundTrip().object == nil)
         #expect(try roundTrip(object: "").object?.text == "")
@@ -69,13 +69,13 @@ struct WireNotificationTests {
         #expect(try roundTrip(text).name == NotificationName(text))
     }
 
-    @Test("a payload that is nested too deep or too large is refused with the reason, before anything is sent")
+    @Test("a payload that is too deep or too large is refused before anything is sent")
     func bounds() throws {
         func nested(_ levels: Int) -> UserInfo {
             (0..<levels).reduce(["leaf": 1]) { inner, _ in ["level": .dictionary(inner)] }
         }
         #expect(try roundTrip(userInfo: nested(19)).userInfo == nested(19))
-        // The twentieth container holds no other, not even an empty one.
+        // The twentieth container may hold no other container, not even an empty one.
         let full = [PropertyListValue.array([]), .dictionary([:])].map { empty in
             (0..<19).reduce(["empty": empty]) { inner, _ in ["level": .dictionary(inner)] }
         }
@@ -91,7 +91,7 @@ struct WireNotificationTests {
 
     // CF-U8: Foundation ends a process that prints such a date.
     @Test(
-        "a date that is NaN or infinite is refused when it is posted and when it is received",
+        "a date that is NaN or infinite is refused when posted and when received",
         arguments: [Double.nan, .infinity, -.infinity]
     )
     func noDate(seconds: Double) throws {
@@ -116,9 +116,9 @@ struct WireNotificationTests {
         }
     }
 
-    /// A userInfo of as many bytes as ``NotificationSize`` counts for a notification of the name `n`.
+    /// Returns a userInfo with which a notification of the name `n` has this size, as ``NotificationSize`` counts.
     private func userInfo(ofNotificationWith bytes: Int) -> UserInfo {
-        // The notification with its name, the dictionary, the key, the data.
+        // The subtracted parts are the notification with its name, the dictionary, the key and the data.
         ["k": .data(Array(repeating: 0, count: bytes - (64 + 1) - 64 - (64 + 1) - 64))]
     }
 
@@ -140,7 +140,7 @@ struct WireNotificationTests {
     }
 
     // CF-U8, CF-U9
-    @Test("a receiver counts any property list as the poster does, and refuses one byte over the limit")
+    @Test("a receiver counts sizes as the poster does and refuses one byte too many")
     func size() throws {
         var generator = SplitMix(state: 5)
         func value(_ depth: Int) -> PropertyListValue {
@@ -186,7 +186,7 @@ struct WireNotificationTests {
     }
 
     // CF-W1, CF-D7
-    @Test("the Darwin center reads the name, and accepts any arguments after it")
+    @Test("the Darwin center reads the name and ignores further arguments of any type")
     func darwinBodies() throws {
         for rest in [
             [], [.int32(1)], [.array([.variant(.int64(1))], of: "v")], [.string("o"), .string("p")],
@@ -214,7 +214,7 @@ struct WireNotificationTests {
     }
 
     // CF-B9
-    @Test("the last name that was read is not confused with another, and not accepted under another's interface")
+    @Test("the cached last name is not confused with others or accepted as another's")
     func lastName() throws {
         var last: WireNotification.LastName?
         func receive(_ name: String, under other: String) throws -> NotificationName? {
@@ -239,7 +239,7 @@ struct WireNotificationTests {
         }
     }
 
-    @Test("a tool may send the name alone, and may use other integer types")
+    @Test("a tool may send only the name, and may use other integer types")
     func leniency() throws {
         let interface = "org.notifycenter.Distributed1.n"
         func receive(_ arguments: [DBusValue]) throws -> WireNotification? {
@@ -259,12 +259,12 @@ struct WireNotificationTests {
         let info = try receive([.string("n"), .string(""), .uint32(0), .fields(["a": .int32(-1), "b": .byte(2)])])
         #expect(info?.userInfo == ["a": -1, "b": 2])
         #expect(info?.object == nil)
-        // Flags of a later version.
+        // Unknown flags of a later version.
         let flags = try receive([.string("n"), .string("o"), .uint32(.max), .dictionary([], key: "s", value: "v")])
         #expect(flags?.userInfo == [:])
     }
 
-    @Test("signals with arguments of other types are malformed, and nothing traps")
+    @Test("signals with arguments of other types are malformed, and none traps")
     func hostile() throws {
         let start: [DBusValue] = [.string("n"), .string("o"), .uint32(0)]
         let numbersAsKeys = DBusValue.dictionary([.init(.int32(1), .variant(.int32(2)))], key: "i", value: "v")
@@ -292,7 +292,7 @@ struct WireNotificationTests {
         }
     }
 
-    @Test("the two integer cases are one type; doubles and truth values are different types")
+    @Test("the two integer cases are one type; doubles and truth values differ")
     func equality() {
         #expect(PropertyListValue.integer(5) == .unsigned(5))
         #expect(PropertyListValue.integer(5).hashValue == PropertyListValue.unsigned(5).hashValue)

@@ -22,7 +22,7 @@ struct WireProtocolPageTests {
     }
 
     @Test(
-        "its Python programs hear and are heard",
+        "its Python programs send and receive notifications",
         .enabled(if: Self.hasJeepney, "python3-jeepney is not installed")
     )
     func python() async throws {

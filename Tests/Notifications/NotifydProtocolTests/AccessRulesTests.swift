@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct AccessRulesTests {
 
-    // Darwin's own reservations, Rules, a.5.
+    // Darwin's own reservations; Rules, a.5.
     private let rules = AccessRules(reservations: [
         .init(prefix: "com.apple.system.", user: 0, group: 0, access: 0x113),
         .init(prefix: "com.apple.system.clock_set", user: 0, group: 266, access: 0x133),
@@ -47,7 +47,7 @@ import Testing
         #expect(!rules.allows(.read, "org.example.a", by: other))
     }
 
-    /// Each of the three is enough, unlike with files.
+    /// Access through any of the three is enough, unlike with files.
     @Test func theOwnerMayDoWhatOthersMay() {
         let rules = AccessRules(reservations: [.init(prefix: "a.", user: 501, group: 20, access: 0x300)])
         #expect(rules.allows(.write, "a.b", by: Identity(user: 501, groups: [20])))
@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test func prefixesAreComparedByBytes() {
-        // A dot and an accent after it are one character.
+        // A dot and an accent after it form one character.
         #expect(!rules.allows(.write, "com.apple.system.\u{301}x", by: Identity(user: 501)))
         #expect(!rules.isOpen(.read, "user.uid.\u{301}x"))
         #expect(NameScope("self.\u{301}") == .process)

@@ -62,7 +62,7 @@ import Testing
         mkdir(path, 0o700)
         #expect(throws: ConfigurationFileError(path: path, reason: .noFile)) { try rules.read() }
         rmdir(path)
-        // The failure is not kept.
+        // The failure is not cached.
         #expect(try rules.read() == AccessRules())
     }
 

@@ -18,7 +18,7 @@ import Testing
         ]
     )
 
-    /// The arguments, as a receiver has them.
+    /// Returns the arguments as a receiver reads them.
     private func reader(_ message: borrowing DBusMessage) -> ArgumentReader { ArgumentReader(message.reader) }
 
     @Test func aReportArrivesAsItWasSent() throws {

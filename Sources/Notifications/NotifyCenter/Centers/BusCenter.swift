@@ -452,7 +452,7 @@ package enum BusConnections {
     ///
     /// - Throws: ``DBusError/Code/noResources`` if the process has no descriptor left for it.
     package static func connection(to bus: Bus) throws(DBusError) -> DBusConnection {
-        // The last reference to a connection may be the one that is taken here. Its deinit calls handlers, which may
+        // The reference taken here may be the last one to a connection. Its deinit calls handlers, which may
         // ask for a connection. Connections seen under the lock are therefore released after it.
         var seen: [DBusConnection] = []
         defer { withExtendedLifetime(seen) {} }

@@ -53,9 +53,9 @@ public final class DarwinNotifyCenter: Sendable {
     /// exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has read the post, however the
     /// process ends. No report tells who receives the post (CF-P11).
     ///
-    /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves, or
-    /// one that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post
-    /// it. The call blocks until notifyd has responded, for at most 25 seconds.
+    /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves or
+    /// that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post it.
+    /// The call blocks until notifyd has responded, for at most 25 seconds.
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused``
     ///   for a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot

@@ -32,7 +32,7 @@ public struct PostingOptions: OptionSet, Sendable, Hashable {
     public static let deliverImmediately = PostingOptions(rawValue: 1 << 0)
 
     /// The notification is for the observers of all login sessions (CF-P7). A center on the system bus reaches all of
-    /// them with or without this option. A center on another bus reaches the observers of its own session;
+    /// them with or without this option. A center on another bus reaches only the observers of that bus's session;
     /// ``UnthrownFailures`` reports once per process that no other session gets the post (CF-B8).
     public static let postToAllSessions = PostingOptions(rawValue: 1 << 1)
 }

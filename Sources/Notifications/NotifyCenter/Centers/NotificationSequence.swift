@@ -22,7 +22,7 @@ public struct NotificationSequence<Element: Sendable>: AsyncSequence, Sendable {
         self.convert = convert
     }
 
-    /// The number of notifications that the loop took, and of those that were dropped or merged.
+    /// The numbers of notifications that were taken by the loop, dropped and merged.
     public var counts: DeliveryCounts { observation.counts }
 
     /// Removes the observer, and drops the notifications that wait. A loop over the sequence ends.

@@ -19,7 +19,7 @@ public struct Delivery: Sendable {
 
     let kind: Kind
 
-    /// On a thread of the system's choice. A slow handler delays only itself, as long as fewer than 255 are busy in the
+    /// On a thread of the system's choice. A slow handler delays only itself, while fewer than 255 are busy in the
     /// process. The default.
     public static let background = Delivery(kind: .background)
 
@@ -28,7 +28,8 @@ public struct Delivery: Sendable {
     /// waits for the bus throws ``DBusError/Code/wouldDeadlock`` there (CF-D9).
     public static let immediate = Delivery(kind: .immediate)
 
-    /// On the main queue, which runs in `dispatchMain()`, in a running main run loop, and in a program with an `async` main.
+    /// On the main queue, which runs in `dispatchMain()`, in a running main run loop, and in a program with an `async`
+    /// main.
     public static let main = queue(.main)
 
     /// On a serial queue. On a concurrent queue, calls may overlap and overtake each other.

@@ -49,7 +49,7 @@ struct DeliveryQueue<Element> {
         self.bytes += bytes
     }
 
-    /// Keeps the element as the only one of its source, at the position of its own arrival (CF-S4, CF-S11).
+    /// Keeps the element as the only one of its source, at the position of the new arrival (CF-S4, CF-S11).
     mutating func coalesce(_ element: Element, number: UInt64, bytes: Int, source: NotificationSource) {
         guard !isCancelled else { return }
         let last = lastOfSource.removeValue(forKey: source)
@@ -116,7 +116,7 @@ struct DeliveryQueue<Element> {
 
     // MARK: Giving out
 
-    /// Ends the coalescing: later elements do not replace those that wait now.
+    /// Ends the coalescing: later elements do not replace the waiting ones.
     ///
     /// - Returns: the numbers of all waiting elements, in order.
     mutating func release() -> [UInt64] {

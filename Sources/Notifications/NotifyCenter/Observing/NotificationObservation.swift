@@ -1,8 +1,8 @@
 import DBusTransport
 import Synchronization
 
-/// Keeps an observer in place. ``cancel()`` removes the observer, and so does this object's deinit: keep the object as
-/// long as the observer should be called.
+/// Keeps an observer in place. ``cancel()`` removes the observer, and so does this object's deinit: keep the object
+/// while the observer should be called.
 public final class NotificationObservation: Sendable {
     private struct State {
         var isCancelled = false
@@ -59,6 +59,6 @@ public final class NotificationObservation: Sendable {
         withExtendedLifetime(before.lease) {}
     }
 
-    /// The number of notifications that this observer got, and of those that it lost.
+    /// The numbers of notifications that this observer got and lost.
     public var counts: DeliveryCounts { isUsable ? count() : DeliveryCounts() }
 }

@@ -26,7 +26,7 @@ final class Registration: Sendable {
     /// struct, because the runtime crashes when it makes metadata for an optional block.
     private struct DrainJob: Sendable {
         /// A queue per registration: the system starts a thread for each serial queue that has work, up to 255. The
-        /// global queue, which tasks share, has no more threads than there are processors.
+        /// global queue, which tasks share, is limited to one thread per processor.
         let queue = DispatchQueue(label: "org.notifycenter.observer")
         let block: @convention(block) @Sendable () -> Void
     }
@@ -190,9 +190,9 @@ final class Registration: Sendable {
         while let (notification, handler) = next() { handler(notification) }
     }
 
-    /// Takes the next notification and the handler, which exists as long as there are notifications. The gate is read
-    /// under the lock. A flush first opens the gate and then asks for a job, so either this job continues or the new
-    /// one begins.
+    /// Takes the next notification and the handler, which exists while there are notifications. The gate is read under
+    /// the lock. A flush first opens the gate and then asks for a job, so either this job continues or the new one
+    /// begins.
     private func take(
         _ next: @Sendable (inout DeliveryQueue<WireNotification>, UInt64) -> WireNotification?
     ) -> (WireNotification, Handler)? {

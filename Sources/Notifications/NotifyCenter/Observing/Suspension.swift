@@ -16,8 +16,8 @@ public enum SuspensionBehavior: Int, Sendable, Hashable, CaseIterable {
 /// Decides whether a center's deliveries wait, and from which notification on (CF-S1…S16). Pure.
 ///
 /// Notifications are numbered as they arrive; those numbered below ``limit`` may be delivered. Notifications that were
-/// queued before the suspension therefore wait like the rest. So do those that a flush has not delivered when a handler
-/// suspends again (CF-S14).
+/// queued before the suspension therefore wait like the rest. So do notifications that a flush has not delivered when a
+/// handler suspends again (CF-S14).
 struct Suspension {
     private(set) var isSuspended = false
     /// Notifications from this number on wait.

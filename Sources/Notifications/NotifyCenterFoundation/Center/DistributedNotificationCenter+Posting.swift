@@ -11,7 +11,8 @@ extension DistributedNotificationCenter {
     /// - name: any text, including the empty text.
     /// - object: the object that the notification is about; with `nil`, only observers of any object receive it
     ///   (CF-P2).
-    ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 1 MiB (CF-U9),
+    ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 1 MiB
+    ///     (CF-U9),
     ///     nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as `nil` (CF-U6).
     ///
     /// If the userInfo cannot be sent, or the bus cannot be reached, the function reports to `UnthrownFailures` and

@@ -1,9 +1,10 @@
 package import DBusTransport
 
-// The wire form of reports and lists: rows without variants, so that reading a body costs no more than its bytes.
+// The wire form of reports and lists: rows without variants, so that the cost of reading a body is bounded by its size.
 
 extension NotifydProtocol {
-    /// Rows of ``NameReport``: name, whether it has a state, value and time of the state, registrations, monitored paths.
+    /// Rows of ``NameReport``: name, whether it has a state, value and time of the state, registrations, monitored
+    /// paths.
     package static let nameRows = "a(sbtta(isut)a(isu))"
     /// Rows of a name and its state: value and time.
     package static let stateRows = "a(stt)"

@@ -6,7 +6,7 @@ package struct RegistrationReport: Sendable, Hashable {
     package var kind: RegistrationKind
     /// The number of suspensions in force.
     package var suspensions: UInt32
-    /// The number of notifications delivered, without those that were held back.
+    /// The number of delivered notifications, without held-back ones.
     package var deliveries: UInt64
 
     package init(token: Int32, kind: RegistrationKind, suspensions: UInt32, deliveries: UInt64) {

@@ -16,7 +16,7 @@ struct DarwinCenterTests {
     }
 
     // CF-D2, CF-D6, CF-D7, CF-P10, CF-U4, CF-W1
-    @Test("the callback runs on the main queue after the post, with the name and neither object nor userInfo")
+    @Test("the callback runs on the main queue after the post, with the name only")
     @MainActor func arguments() async throws {
         let name = "com.example.darwin.arguments"
         CFNotificationCenterAddObserver(
@@ -33,7 +33,7 @@ struct DarwinCenterTests {
             .deliverImmediately
         )
         post(center, name, object: observer.pointer, userInfo: ["a": NSNull()] as CFDictionary)
-        // This runs on the main queue, which is busy until the next line.
+        // This runs on the main queue, which stays busy until the next line.
         #expect(observer.heard.all.isEmpty)
         try await eventually("it arrives") { observer.heard.all.count == 1 }
         #expect(observer.heard.all == ["<CFNotificationCenter darwin> \(name) true true true"])
@@ -43,7 +43,7 @@ struct DarwinCenterTests {
     @Test("objects and suspension behaviours have no effect on adding and removing")
     func objectsIgnored() async throws {
         let name = "com.example.darwin.objects"
-        // Objects that the distributed center would refuse: the Darwin center does not look at them.
+        // Objects that the distributed center would refuse. The Darwin center does not look at them.
         let (one, other) = (UnsafeRawPointer(bitPattern: 0x10), UnsafeRawPointer(bitPattern: 0x20))
         let witness = Observer(center)
         witness.add(name, label: "witness")

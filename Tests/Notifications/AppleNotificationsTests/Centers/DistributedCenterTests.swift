@@ -19,10 +19,10 @@ struct DistributedCenterTests {
     private func pointer(_ text: CFString) -> UnsafeMutableRawPointer { Unmanaged.passUnretained(text).toOpaque() }
 
     // CF-M1, CF-M2, CF-M4, CF-P2, CF-B5
-    @Test("the table of names and objects holds; objects are compared as text")
+    @Test("names and objects match as the table says, and objects are compared as text")
     func matching() async throws {
         let (n, m) = ("com.example.distributed.matching.n", "com.example.distributed.matching.m")
-        // Other tests post at the same time, with other objects.
+        // The objects differ from those of other tests, which post at the same time.
         let (a, b, sameText) = ("matching A" as CFString, "matching B" as CFString, "matching A" as CFString)
         observer.add(n, label: "n/any")
         observer.add(n, object: pointer(a), label: "n/A")
@@ -41,7 +41,7 @@ struct DistributedCenterTests {
     }
 
     // CF-R2, CF-R3, CF-R8
-    @Test("a removal compares its object as text too")
+    @Test("a removal compares its object as text")
     func removal() async throws {
         let name = "com.example.distributed.removal"
         let witness = Observer(center)
@@ -108,7 +108,7 @@ struct DistributedCenterTests {
         #expect(!CFBooleanGetValue(nil))
     }
 
-    // CF-D8, CF-U8: the module keeps a client's last strings. Posts of strangers must not push them out.
+    // CF-D8, CF-U8: the module keeps a client's last strings. Posts of other processes must not displace them.
     @Test("a callback's object is not kept after the call")
     func objectsOfCallbacks() async throws {
         let kept = WeakString()
@@ -131,7 +131,7 @@ struct DistributedCenterTests {
     }
 
     // CF-U1, CF-U6, CF-U7, CF-P4
-    @Test("property lists keep their types; an empty userInfo arrives as empty, and a missing one as missing")
+    @Test("property lists keep their types, and an empty userInfo differs from none")
     func userInfo() async throws {
         let userInfo: [String: Any] = [
             "text": "a\u{0}b", "count": 3, "large": UInt64.max, "one": 1.0, "isOn": true,
@@ -173,7 +173,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P12
-    @Test("observers do not see what the poster changes afterwards")
+    @Test("later changes by the poster do not reach observers")
     func copies() async throws {
         CFNotificationCenterAddObserver(
             center,
@@ -195,7 +195,7 @@ struct DistributedCenterTests {
     }
 
     // CF-U2
-    @Test("a userInfo that is not a property list reaches nobody, and the place of the wrong value is reported")
+    @Test("a userInfo that is not a property list is not sent, and its error has a place")
     func noPropertyList() async throws {
         let name = "com.example.distributed.noPropertyList"
         let endless = NSMutableDictionary()
@@ -215,7 +215,7 @@ struct DistributedCenterTests {
 
     // CF-P3
     @Test(
-        "an object that is no CFString, or was freed, is reported, and nothing is registered, removed or posted"
+        "an object that is not a CFString, or was freed, is reported and has no effect"
     )
     func wrongObject() async throws {
         let name = "com.example.distributed.wrongObject"
@@ -225,7 +225,7 @@ struct DistributedCenterTests {
         observer.add(name, object: wrong, label: "wrong")
         observer.remove(name, object: wrong)
         post(center, name, object: wrong)
-        // Like the memory of a released string: it does not begin like an object.
+        // Like the memory of a released string: the first word is not a class.
         let released = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 16)
         released.initializeMemory(as: UInt8.self, repeating: 0x5A, count: 64)
         defer { released.deallocate() }
@@ -241,7 +241,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P3, CF-M4
-    @Test("the object may be a string that nobody keeps, in adding, posting and removing")
+    @Test("the object may be an unretained string, in adding, posting and removing")
     func passingString() async throws {
         let name = "com.example.distributed.passing"
         let till = 3
@@ -296,7 +296,7 @@ struct DistributedCenterTests {
     }
 
     // CF-P5, CF-P6, CF-P7, CF-B8
-    @Test("it posts with and without options; on a bus of one session, a post to all sessions reaches that one")
+    @Test("it posts with and without options, on a bus of one session too")
     func options() async throws {
         let name = CFNotificationName("com.example.distributed.options" as CFString)
         observer.add(name.rawValue as String, label: "heard")
@@ -355,7 +355,7 @@ struct DistributedCenterTests {
     // CF-A7, CF-S1, CF-S3, CF-S4, CF-S5, CF-S8, CF-P5
     @Test("while the process's center is suspended, each registration follows its behaviour")
     func suspension() async {
-        // In a second process, because a suspension holds for the whole process.
+        // In a second process, because a suspension applies to the whole process.
         await #expect(processExitsWith: .success) {
             let bus = try #require(ProcessBus.environment[Bus.environmentVariable])
             let name = "com.example.distributed.suspension"
@@ -367,7 +367,7 @@ struct DistributedCenterTests {
             observer.add(name, behavior: CFNotificationSuspensionBehavior(rawValue: 0)!, label: "0")
             DistributedNotificationCenter.default().suspended = true
             for _ in 0..<2 { post(center, name, immediately: false) }
-            // The notifications of this observer came after them on the same connection.
+            // This observer uses the same connection, so its notification arrives after the others.
             let other = DistributedNotifyCenter(bus: .address(bus))
             var after = try await other.notifications(named: "after").makeAsyncIterator()
             post(center, "after", immediately: false)

@@ -12,7 +12,7 @@ struct LocalCenterTests {
     private var b: UnsafeMutableRawPointer { Unmanaged.passUnretained(second).toOpaque() }
 
     // CF-M1, CF-M2, CF-M5, CF-M7, CF-P2, CF-D3
-    @Test("the table of names and objects holds; observers are called in the order of their registration")
+    @Test("names and objects match as the table says, in the order of registration")
     func matching() {
         let (n, m) = ("com.example.local.matching.n", "com.example.local.matching.m")
         observer.add(n, label: "n/any")
@@ -30,7 +30,7 @@ struct LocalCenterTests {
     }
 
     // CF-D1, CF-D6, CF-P3, CF-U3
-    @Test("the post calls the callback on its own thread, with the posted pointer and dictionary themselves")
+    @Test("the callback runs on the poster's thread with the posted pointer and dictionary")
     func sameThread() async {
         let center = center
         await withCheckedContinuation { continuation in
@@ -61,7 +61,7 @@ struct LocalCenterTests {
     }
 
     // CF-U3
-    @Test("values of any type are handed on, and can be read in every usual way")
+    @Test("values of any type are handed on and can be read in every usual way")
     func userInfo() {
         final class Anything {}
         let userInfo: [String: Any] = ["anything": Anything(), "count": 3, "isOn": true, "text": "t"]
@@ -128,7 +128,7 @@ struct LocalCenterTests {
     }
 
     // CF-R4, CF-R5
-    @Test("removing every registration of an observer leaves those of others; doing it twice is harmless")
+    @Test("removing all registrations of an observer leaves others, and is idempotent")
     func removeEvery() {
         let other = Observer(center)
         let name = "com.example.local.removeEvery"
@@ -142,7 +142,7 @@ struct LocalCenterTests {
     }
 
     // CF-A3, CF-P1, CF-R1
-    @Test("nil for a center, a callback, a name or an observer does nothing, and the last two are reported")
+    @Test("a nil center or callback does nothing; a nil name or observer is reported")
     func nils() {
         let failures = Heard()
         let observation = UnthrownFailures.observe { failures.note($0.description) }
@@ -176,7 +176,7 @@ struct LocalCenterTests {
             let report =
                 "CFNotificationCenter\(function): could not \(attempted): there is no \(argument), so nothing was done; "
                 + "pass the \(argument)"
-            // Other tests fail at the same time.
+            // Other tests cause failures at the same time.
             #expect(failures.all.contains(report))
         }
     }

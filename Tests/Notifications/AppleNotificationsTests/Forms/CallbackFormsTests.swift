@@ -166,7 +166,7 @@ struct CallbackFormsTests {
     }
 
     // CF-T5
-    @Test("global and static functions, and constants of the callback's type, serve as callbacks")
+    @Test("functions and constants of the callback's type can be callbacks")
     func references() {
         let name = "com.example.callbacks.references"
         let center = CFNotificationCenterGetLocalCenter()
@@ -183,7 +183,7 @@ struct CallbackFormsTests {
     }
 
     // CF-D2, CF-A9
-    @Test("a main actor's class calls its own functions from the callback, at once and later")
+    @Test("a callback can call functions of a main-actor class, directly and later")
     func mainActor() async throws {
         let model = Model()
         await model.start("com.example.callbacks.mainActor")
@@ -198,7 +198,7 @@ struct CallbackFormsTests {
         await model.stop()
     }
 
-    @Test("a closure may capture values, which end with the registration")
+    @Test("a closure may capture values, which are freed with the registration")
     func captures() {
         let center = CFNotificationCenterGetLocalCenter()
         weak var watched: Heard?

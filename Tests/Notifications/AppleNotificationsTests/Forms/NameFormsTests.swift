@@ -31,7 +31,7 @@ struct NameFormsTests {
     }
 
     // CF-T6
-    @Test("names are kept as static members of CFNotificationName, and made from an enum's raw values")
+    @Test("names can be static members of CFNotificationName or come from an enum")
     func members() {
         let names: [CFNotificationName] = [.settingsChanged, .broadcastStarted, Event.started.name]
         #expect(
@@ -60,7 +60,7 @@ struct NameFormsTests {
     }
 
     // CF-M3
-    @Test("names are equal when they are the same text, scalar by scalar")
+    @Test("names are equal if their text is the same, scalar by scalar")
     func equality() {
         #expect(CFNotificationName("n" as CFString) == CFNotificationName("n" as CFString))
         #expect(CFNotificationName("n" as CFString) != CFNotificationName("N" as CFString))

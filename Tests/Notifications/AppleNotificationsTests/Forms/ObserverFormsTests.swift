@@ -28,7 +28,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A2, CF-D6
-    @Test("an unretained object can be passed in every usual way, and all ways mean the same observer")
+    @Test("every usual way to pass an unretained object means the same observer")
     func unretained() {
         let name = "com.example.observers.unretained"
         add(Unmanaged.passUnretained(heard).toOpaque(), name)
@@ -110,7 +110,7 @@ struct ObserverFormsTests {
     }
 
     // CF-A1, CF-R1
-    @Test("a registration without an observer is called, and nothing removes it")
+    @Test("a registration without an observer is called and cannot be removed")
     func noObserver() {
         let name = "com.example.observers.none"
         CFNotificationCenterAddObserver(
@@ -130,9 +130,10 @@ struct ObserverFormsTests {
     }
 
     // CF-A2, CF-R4
-    @Test("a string that is registered as observer keeps its address until it is removed")
+    @Test("a string that is registered as observer keeps its address until removal")
     func strings() async {
-        // In a second process, because a process keeps its last 64 strings: a thousand would push out those of other tests.
+        // In a second process, because a process keeps its last 64 strings. A thousand would displace those of other
+        // tests.
         await #expect(processExitsWith: .success) { ObserverFormsTests().judgeStrings() }
     }
 

@@ -5,7 +5,7 @@ import Testing
 @Suite("The functions' signatures")
 struct SignatureTests {
     // CF-T8, CF-T9
-    @Test("each function has Apple's arguments; all pointers and objects may be optional")
+    @Test("each function has Apple's arguments, and all pointers and objects are optional")
     func optionals() {
         let add:
             (

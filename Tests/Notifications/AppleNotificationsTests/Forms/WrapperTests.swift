@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-/// One registration, which ends with the object.
+/// One registration, which its deinit removes.
 private final class DarwinObserver {
     private let name: String
     private let callback: () -> Void
@@ -37,10 +37,10 @@ private final class DarwinObserver {
     }
 }
 
-/// Messages by identifier. A dictionary of the one instance holds their callbacks, and its registrations report through Foundation's
-/// center which message it was.
+/// Messages by identifier. The instance holds the callbacks in a dictionary. Its registrations report the message's
+/// identifier through Foundation's center.
 ///
-/// Unchecked, because the token is set before anybody else has the object.
+/// Unchecked, because the token is set before any other code has the object.
 private final class Wormhole: @unchecked Sendable {
     static let messageReceived = Notification.Name("com.example.wrappers.wormhole")
 
@@ -108,7 +108,7 @@ private final class Wormhole: @unchecked Sendable {
     }
 }
 
-/// The posts of a name as a stream; the box with its continuation is retained while it lasts.
+/// The posts of a name as a stream. The box with its continuation is retained until the stream ends.
 private enum DarwinNotifications {
     private final class Box: Sendable {
         let continuation: AsyncStream<String>.Continuation
@@ -142,7 +142,7 @@ private enum DarwinNotifications {
     }
 }
 
-/// Keeps the token of a distributed observer.
+/// Holds the callback of a distributed observer.
 private final class Token {
     var callback: ((CFDictionary?) -> Void)?
     init(_ callback: @escaping (CFDictionary?) -> Void) { self.callback = callback }
@@ -153,7 +153,7 @@ struct WrapperTests {
     init() { ProcessBus.use() }
 
     // CF-A2, CF-R2
-    @Test("an object that observes is called until it ends")
+    @Test("an observing object is called until it is freed")
     func observerObject() async throws {
         let name = "com.example.wrappers.observer"
         let (heard, witness) = (Heard(), Heard())
@@ -162,7 +162,7 @@ struct WrapperTests {
         #expect(observer != nil)
         post(CFNotificationCenterGetDarwinNotifyCenter(), name)
         try await eventually("both hear") { heard.all.count == 1 && witness.all.count == 1 }
-        // On the main queue, where callbacks run: elsewhere a call could be under way while the object ends, on Apple too.
+        // On the main queue, where callbacks run: elsewhere the object could be freed during a call, on Apple too.
         await MainActor.run { observer = nil }
         post(CFNotificationCenterGetDarwinNotifyCenter(), name)
         try await eventually("the other hears") { witness.all.count == 2 }
@@ -170,7 +170,7 @@ struct WrapperTests {
         withExtendedLifetime(other) {}
     }
 
-    @Test("one object keeps a dictionary of callbacks by identifier, and passes messages beside the notification")
+    @Test("one object can keep callbacks by identifier and pass messages in addition")
     func wormhole() async throws {
         let heard = Heard()
         let wormhole = Wormhole()
@@ -199,7 +199,7 @@ struct WrapperTests {
     }
 
     // CF-R4
-    @Test("a retained token observes the distributed center, and is released when it is removed")
+    @Test("a retained token observes the distributed center and is freed on removal")
     func token() async throws {
         let heard = Heard()
         weak var watched: Token?

@@ -1,4 +1,4 @@
-// Darwin notifications as projects write them: one form each, compiled in Swift 5 mode.
+// Darwin notifications as in existing projects, one form each, compiled in Swift 5 mode.
 import AppleNotifications
 import Foundation
 
@@ -150,7 +150,7 @@ func stream(of name: String) -> AsyncStream<Void> {
     }
 }
 
-/// Registers each form, and posts what they wait for.
+/// Registers each form, and posts its notifications.
 func tryDarwinForms() -> Any {
     let handler = SampleHandler()
     DarwinNotificationCenter.shared.observe("com.example.forms.started") { say("closure started") }

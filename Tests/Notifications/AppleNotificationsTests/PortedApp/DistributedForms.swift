@@ -1,4 +1,4 @@
-// Distributed notifications as projects write them: one form each, compiled in Swift 5 mode.
+// Distributed notifications as in existing projects, one form each, compiled in Swift 5 mode.
 import AppleNotifications
 import Foundation
 
@@ -83,7 +83,7 @@ func tryDistributedForms() -> Any {
         options: [.deliverImmediately]
     )
 
-    // CoreFoundation's spelling of the same center.
+    // CoreFoundation's functions for the same center.
     CFNotificationCenterAddObserver(
         CFNotificationCenterGetDistributedCenter(),
         nil,

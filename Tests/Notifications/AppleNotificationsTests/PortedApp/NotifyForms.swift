@@ -1,4 +1,4 @@
-// notify(3) in Swift, as projects write it: one import also imports Dispatch.
+// notify(3) in Swift, as in existing projects: one import also imports Dispatch.
 import notify
 
 final class LockObserver {

@@ -1,7 +1,7 @@
 import AppleNotifications
 import Foundation
 
-/// Callbacks kept in constants that belong to the main actor, and call its functions. Nobody calls these: they only have to compile.
+/// Callbacks that are constants of the main actor and call its functions. They need only compile; no test calls them.
 @MainActor
 final class ViewModel {
     static var shared = ViewModel()

@@ -1,8 +1,10 @@
-// A program as people write it on Apple, with one more line: `import AppleNotifications`. It is compiled in Swift 5 mode.
+// A program as written for Apple's platforms, with one more line: `import AppleNotifications`. It is compiled in Swift
+// 5 mode.
 //
-// `ported-app run-loop NAME`, `ported-app cf-run-loop NAME`, `ported-app dispatch NAME`: says “ready”, then what it hears; a
-// distributed notification of the same name that says so in its userInfo ends it. `ported-app post NAME [TEXT]` posts.
-// `ported-app forms KIND` uses each form of KIND (darwin, distributed, notify, top-level) once, and says what each of them heard.
+// `ported-app run-loop NAME`, `ported-app cf-run-loop NAME`, `ported-app dispatch NAME`: prints “ready”, then what it
+// receives. A distributed notification of the same name ends it if the userInfo asks for that. `ported-app post NAME
+// [TEXT]` posts. `ported-app forms KIND` uses each form of KIND (darwin, distributed, notify, top-level) once, and
+// prints what each received.
 import AppleNotifications
 import Foundation
 

@@ -1,4 +1,4 @@
-/* CFNotificationCenter in C, as projects write it: each form once. Prints a line for each notification that it hears, and ends. */
+/* CFNotificationCenter in C, as in existing projects: each form once. Prints a line for each received notification, and exits. */
 #include <CoreFoundationNotifications.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static void try_names(void) {
     CFNotificationCenterPostNotification(CFNotificationCenterGetLocalCenter(), names[0], NULL, NULL, FALSE);
 }
 
-/* No observer at the Darwin center: for good. */
+/* No observer pointer, at the Darwin center: the registration is permanent. */
 
 static void changed(CFNotificationCenterRef center, void *observer, CFNotificationName name, const void *object,
                     CFDictionaryRef user_info) {

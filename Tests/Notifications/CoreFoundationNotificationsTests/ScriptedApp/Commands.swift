@@ -2,9 +2,10 @@ import CoreFoundationNotifications
 import Foundation
 
 /// `add CENTER OBSERVER NAME OBJECT BEHAVIOR`, `add-without-callback …`, `remove CENTER OBSERVER NAME OBJECT`,
-/// `remove-every CENTER OBSERVER`, `post CENTER NAME OBJECT USERINFO IMMEDIATELY`,
-/// `post-with-options CENTER NAME OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`.
-/// One blank between words; texts are percent-encoded, `-` is NULL, as is observer 0.
+/// `remove-every CENTER OBSERVER`, `post CENTER NAME OBJECT USERINFO IMMEDIATELY`, `post-with-options CENTER NAME
+/// OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`.
+///
+/// Words are separated by one blank, and texts are percent-encoded. `-` is NULL, and so is observer 0.
 func perform(_ line: String) {
     let words = line.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let center = words.count > 1 ? center(named: words[1]) : nil
@@ -32,7 +33,7 @@ func perform(_ line: String) {
             userInfo,
             words[5] == "true"
         )
-        // Observers do not see what the poster changes afterwards.
+        // Later changes by the poster must not reach observers.
         if let userInfo, words[4] == "changing" { Samples.change(userInfo) }
     case "post-with-options":
         CFNotificationCenterPostNotificationWithOptions(
@@ -48,7 +49,7 @@ func perform(_ line: String) {
     }
 }
 
-/// The callback of all observers: prints its arguments.
+/// The callback of all observers, which prints its arguments.
 private let heard: CFNotificationCallback = { center, observer, name, object, userInfo in
     let number = Int(bitPattern: observer)
     let nameOfCenter = centerName(center)
@@ -65,7 +66,7 @@ private let heard: CFNotificationCallback = { center, observer, name, object, us
     say(parts.joined(separator: ", "))
 }
 
-/// Prints a line at once, whole.
+/// Prints a whole line at once.
 func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
 // MARK: Arguments
@@ -101,7 +102,7 @@ private func string(_ word: String) -> CFString? {
 /// `number` stands for an object that is not a CFString.
 private func object(_ word: String) -> AnyObject? { word == "number" ? Samples.number : string(word) }
 
-/// Kept for ever, because a later command may compare the addresses of these objects.
+/// Never released, because a later command may compare the addresses of these objects.
 private func pointer(_ object: AnyObject?) -> UnsafeRawPointer? {
     object.map { UnsafeRawPointer(Unmanaged.passRetained($0).toOpaque()) }
 }

@@ -1,7 +1,7 @@
 import CoreFoundation
 import Foundation
 
-/// A CoreFoundation object as text that shows its type: `1`, `1.0` and `true` are different.
+/// Returns a CoreFoundation object as text that shows its type: `1`, `1.0` and `true` differ.
 func describe(_ object: AnyObject) -> String {
     let pointer = Unmanaged.passUnretained(object).toOpaque()
     func cast<Object: AnyObject>(_ type: Object.Type) -> Object {

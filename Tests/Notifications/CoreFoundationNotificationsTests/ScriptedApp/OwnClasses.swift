@@ -1,6 +1,6 @@
 import Foundation
 
-/// A dictionary that makes each value when it is asked for it, and stores nothing.
+/// A dictionary that makes each value on demand and stores nothing.
 final class OwnDictionary: NSDictionary {
     override var count: Int { 2 }
 
@@ -13,7 +13,8 @@ final class OwnDictionary: NSDictionary {
     }
 }
 
-/// An array of texts, whose third element is another such array. In the endless form, it contains arrays that are endless too.
+/// An array of texts whose third element is another such array. In the endless form, it contains an array that is
+/// endless too.
 final class OwnArray: NSArray {
     private let length: Int
     private let isEndless: Bool
@@ -31,7 +32,7 @@ final class OwnArray: NSArray {
         return index == 2 ? OwnArray(count: 1) : NSMutableString(string: "\(index)")
     }
 
-    // An array must have these functions; nobody calls them.
+    // Required by NSArray; never called.
 
     required init(objects: UnsafePointer<AnyObject>?, count: Int) {
         (length, isEndless) = (count, false)

@@ -1,7 +1,7 @@
 import CoreFoundation
 import Foundation
 
-/// The dictionaries that commands name.
+/// The dictionaries that commands refer to by name.
 enum Samples {
     /// CFNumber's widest integer type, which holds `UInt64.max`.
     static var wideType: CFNumberType { CFNumberType(rawValue: 17) ?? .sInt64Type }
@@ -11,7 +11,7 @@ enum Samples {
         return CFNumberCreate(nil, .longType, &value)
     }
 
-    /// A text with half of a surrogate pair.
+    /// A text with an unpaired surrogate.
     static var surrogate: CFString {
         var unit: UniChar = 0xD800
         return CFStringCreateWithCharacters(nil, &unit, 1)
@@ -97,10 +97,10 @@ enum Samples {
         ]
     }
 
-    // Unsafe, because only one command at a time uses it.
+    // Unsafe for the compiler: only one command at a time uses it.
     nonisolated(unsafe) private static let ownDictionary = OwnDictionary()
 
-    /// Made of Foundation's objects, which CoreFoundation accepts as its own.
+    /// Consists of Foundation's objects, which CoreFoundation accepts as its own.
     private static var foundation: CFDictionary {
         converted(
             NSDictionary(

@@ -1,5 +1,5 @@
-// Each line of the standard input is a command (`Commands.swift`), done on a thread of its own and answered with `done`; the
-// main thread runs its run loop. Callbacks print a line that begins with `heard`.
+// Each line of standard input is a command (`Commands.swift`). It runs on a separate thread and is answered with
+// `done`. The main thread runs its run loop. Callbacks print a line that begins with `heard`.
 import CoreFoundation
 import Foundation
 

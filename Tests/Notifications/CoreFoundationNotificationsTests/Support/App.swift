@@ -1,6 +1,6 @@
 import NotifyCenterTestKit
 
-/// A running `scripted-app`: calls CoreFoundation's functions in a process of its own, whose main thread runs a run loop.
+/// A running `scripted-app`: calls CoreFoundation's functions in a separate process, whose main thread runs a run loop.
 struct App {
     private let process: ChildProcess
 
@@ -8,7 +8,7 @@ struct App {
         process = try ChildProcess(ChildProcess.built("scripted-app"), environment: bus.environment)
     }
 
-    /// The failures that those functions cannot return, from its standard error.
+    /// The failures that these functions cannot return, from the app's standard error.
     var failures: String { process.errorText }
 
     /// The arguments of its callbacks, in order.
@@ -16,7 +16,7 @@ struct App {
         process.lines.filter { $0.hasPrefix("heard ") && !$0.contains("\"end ") }.map { String($0.dropFirst(6)) }
     }
 
-    /// Makes it carry out these commands, one after the other, and waits until they are done.
+    /// Runs these commands in the app, one after the other, and waits until they are done.
     func perform(_ commands: String...) async throws { for command in commands { try await perform(command) } }
 
     private func perform(_ command: String) async throws {
@@ -28,14 +28,14 @@ struct App {
         }
     }
 
-    /// The answer that it printed to a command.
+    /// Returns the line that the app printed for a command.
     func answer(to command: String) async throws -> String? {
         try await perform(command)
         return process.lines.last { $0 != "done" }
     }
 
-    /// Makes it post a Darwin notification and wait for it, and returns the notifications that it has got by then. All its earlier posts
-    /// have arrived then, because its posts use one connection and keep their order (CF-D4).
+    /// Makes the app post a Darwin notification and wait for it, and returns the notifications received so far. All its
+    /// earlier posts have then arrived, because its posts use one connection and keep their order (CF-D4).
     func everythingHeard() async throws -> [String] {
         let end = "end \(process.lines.count)"
         let word = end.replacing(" ", with: "%20")

@@ -1,7 +1,7 @@
 import AppleNotifications
 import Foundation
 
-/// A file that imports AppleNotifications. It is separate from those that import CoreFoundation, which has the same names.
+/// Imports AppleNotifications. It is separate from the files that import CoreFoundation, which has the same names.
 enum AppleSpelling {
     static func add(_ observer: UnsafeRawPointer, _ name: String, _ note: @escaping @Sendable (String) -> Void) {
         CFNotificationCenterAddObserver(

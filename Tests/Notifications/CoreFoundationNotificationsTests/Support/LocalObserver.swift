@@ -3,7 +3,7 @@ import DBusTransport
 import Foundation
 import Synchronization
 
-/// An observer of the process's local center, which records its calls. Its registrations end with it.
+/// An observer of the process's local center that records its calls. Its deinit removes its registrations.
 final class LocalObserver: Sendable {
     struct Call: Sendable, Equatable {
         let name: String
@@ -17,7 +17,7 @@ final class LocalObserver: Sendable {
 
     private let recorded = Locked<[Call]>([])
 
-    /// The living observers by address, because a post of another suite may call one while it ends.
+    /// The existing observers by address: a post of another suite may call an observer that is being freed.
     fileprivate static let living = Locked<[UInt: Reference]>([:])
 
     fileprivate struct Reference: Sendable {
@@ -37,7 +37,7 @@ final class LocalObserver: Sendable {
 
     static var center: CFNotificationCenter! { CFNotificationCenterGetLocalCenter() }
 
-    /// The pointer with which it registers.
+    /// The observer pointer of its registrations.
     var address: UnsafeRawPointer { UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque()) }
     var calls: [Call] { recorded.withLock { $0 } }
     var names: [String] { calls.map(\.name) }

@@ -1,5 +1,5 @@
-// Listens to the Darwin notification `arguments[1]` and prints a line for each, in a run loop. With a second argument, posts
-// that and ends.
+// Observes the Darwin notification `arguments[1]` in a run loop, and prints a line for each. With a second argument,
+// posts that name and exits.
 import CoreFoundation
 import Foundation
 

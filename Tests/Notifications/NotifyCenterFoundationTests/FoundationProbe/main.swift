@@ -1,10 +1,10 @@
-// The other process of the tests, written like source for macOS: `observe NAME`, `dispatch NAME`, `post NAME OBJECT TEXT`,
-// `messages`, `post-message SUBJECT COUNT`.
+// The second process of the tests, written like source for macOS: `observe NAME`, `dispatch NAME`, `post NAME OBJECT
+// TEXT`, `messages`, `post-message SUBJECT COUNT`.
 import Dispatch
 import Foundation
 import NotifyCenterFoundation
 
-/// Writes without stdio, because a line in its buffer would be lost with the process.
+/// Writes without stdio, because a buffered line would be lost with the process.
 @Sendable func report(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
 /// The same type as in the tests.

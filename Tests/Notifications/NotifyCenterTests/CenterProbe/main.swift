@@ -1,24 +1,24 @@
-// A process with a distributed center that does what its standard input says, and reports each delivery as a line
-// `LABEL NAME OBJECT`. Everything happens on the main queue, as in an app. Commands, of which each is answered by a line:
+// A process with a distributed center. It runs the commands on its standard input, and prints each delivery as a line
+// `LABEL NAME OBJECT`. Everything happens on the main queue, as in an app. Each command prints one line:
 //
-//     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; answers `observing LABEL`
-//     suspend | resume                       answers `suspended` or `resumed`
-//     post NAME OBJECT [immediately | everywhere]    answers `posted`
-//     waiting                                answers `waiting COUNT`
-//     hear NAME                              observes the Darwin name; answers `hearing`
-//     choke                                  makes standard error a full pipe that nobody reads; answers `choked`
-//     memory                                 answers `memory KIB`: the most that was resident since it was asked last
+//     observe LABEL BEHAVIOR NAME OBJECT     `*` is any name or object; prints `observing LABEL`
+//     suspend | resume                       prints `suspended` or `resumed`
+//     post NAME OBJECT [immediately | everywhere]    prints `posted`
+//     waiting                                prints `waiting COUNT`
+//     hear NAME                              observes the Darwin name; prints `hearing`
+//     choke                                  makes standard error a full pipe without a reader; prints `choked`
+//     memory                                 prints `memory KIB`: the peak resident memory since the last `memory`
 import Dispatch
 import Glibc
 import NotifyCenter
 
-/// Writes without stdio, because a killed process loses what is in its buffer.
+/// Writes without stdio, because a killed process loses its buffered output.
 func say(_ line: String) {
     let bytes = Array("\(line)\n".utf8)
     guard write(STDOUT_FILENO, bytes, bytes.count) == bytes.count else { exit(1) }
 }
 
-/// The highest resident memory since the last call. Each call begins a new count.
+/// Returns the peak resident memory since the last call. Each call resets the peak.
 func peakResidentKiB() throws -> Int {
     guard let status = fopen("/proc/self/status", "r") else { return -1 }
     defer { fclose(status) }
@@ -35,7 +35,7 @@ func peakResidentKiB() throws -> Int {
     return peak
 }
 
-/// Makes standard error a full pipe that nobody reads. Whoever writes there waits for ever.
+/// Makes standard error a full pipe without a reader, where a write blocks forever.
 func choke() {
     var ends: [CInt] = [-1, -1]
     guard pipe(&ends) == 0, dup2(ends[1], STDERR_FILENO) >= 0 else { exit(1) }

@@ -4,21 +4,21 @@ import Testing
 
 @testable import NotifyCenter
 
-/// A step that can happen to a center. Tests try every sequence of steps.
+/// A step of a center. Tests try every sequence of steps.
 enum Step: CustomTestStringConvertible, Hashable, Sendable {
     case post(NotificationName, String, immediately: Bool)
     case suspend
     case resume
-    /// The oldest registration that is left.
+    /// Removes the oldest remaining registration.
     case removeFirst
     case add(SuspensionBehavior)
     case addNamed(SuspensionBehavior)
-    /// The queue of the handlers runs the jobs that it has.
+    /// The handlers' queue runs its pending jobs.
     case runJobs
-    /// The reading thread carries out the requests that it has.
+    /// The reading thread runs its pending requests.
     case flush
 
-    /// Without adding.
+    /// All steps that do not add observers.
     static let allCases: [Step] = [
         .post("n", "A", immediately: false), .post("n", "B", immediately: false), .post("m", "A", immediately: false),
         .post("n", "A", immediately: true), .suspend, .resume, .removeFirst,
@@ -26,7 +26,7 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
 
     static let allWithJobs = allCases + [.runJobs]
 
-    /// For a center without observers: its decisions before the first observer count too.
+    /// Steps for a center without observers: its decisions before the first observer matter too.
     static let allWithFlush: [Step] = [
         .post("n", "A", immediately: false), .post("n", "A", immediately: true), .suspend, .resume, .add(.coalesce),
         .add(.hold), .flush,
@@ -57,7 +57,7 @@ enum Step: CustomTestStringConvertible, Hashable, Sendable {
     var testDescription: String { "\(self)" }
 }
 
-/// A center on which tests try the steps.
+/// A center that tests can drive with steps.
 protocol Steppable: AnyObject {
     func add(_ behavior: SuspensionBehavior, name: NotificationName?, object: String?)
     func removeFirst()
@@ -83,13 +83,13 @@ extension Steppable {
     }
 }
 
-/// The project's router, without a bus. A delivery is written `observer:post`, both as numbers.
+/// The production router, without a bus. A delivery is written `observer:post`, both as numbers.
 final class ModelledCenter: Steppable {
     let router = NotificationRouter()
     private let log = SharedLog()
-    /// Where handlers run, if not at once.
+    /// The queue on which handlers run; `nil` to run them at once.
     let jobs: PendingJobs?
-    /// Where flushes run, if not at once.
+    /// The thread on which flushes run; `nil` to run them at once.
     private let readingThread: PendingJobs?
     private var registrations: [(observer: Registration, key: NotificationRouter.Registry.Key)] = []
     private var (added, posted) = (0, 0)
@@ -140,7 +140,7 @@ final class ModelledCenter: Steppable {
     func takeDeliveries() -> [String] { log.take() }
 }
 
-/// The rules, written as plainly as possible.
+/// A model of the rules, written as plainly as possible.
 final class NaiveCenter: Steppable {
     private struct Observer {
         let number: Int
@@ -154,17 +154,17 @@ final class NaiveCenter: Steppable {
         let name: NotificationName
         let object: String
         let post: Int
-        /// Notifications that came before the suspension. They wait during it too, and the behaviours do not concern them.
+        /// Whether the notification came before the suspension. It then waits too, but behaviours do not apply to it.
         var arrivedBefore = false
     }
 
     private var observers: [Observer] = []
     private var waiting: [Waiting] = []
-    /// The jobs that the handlers' queue has not run yet; `nil` without a queue.
+    /// The jobs that the handlers' queue has not yet run; `nil` without a queue.
     private var handedOver: [Waiting]?
     private var deliveries: [String] = []
     private var isSuspended = false
-    /// Whether what waits at the end of a suspension goes on waiting until a ``Step/flush``, or the next notification.
+    /// Whether the backlog of a suspension keeps waiting until a ``Step/flush``, or the next notification.
     private let flushesLate: Bool
     private var (added, posted) = (0, 0)
 
@@ -263,11 +263,11 @@ final class PendingJobs: Sendable {
     }
 }
 
-/// A log that a handler may write to.
+/// A log that handlers may write to.
 final class SharedLog: Sendable {
     private let lines = Locked<[String]>([])
 
-    /// Returns how many lines there are.
+    /// Returns the number of lines.
     @discardableResult
     func append(_ line: String) -> Int {
         lines.withLock { lines in
