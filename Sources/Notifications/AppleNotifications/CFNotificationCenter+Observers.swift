@@ -9,27 +9,25 @@ import NotifyCenterFoundation
 /// 2. the observer pointer of the registration;
 /// 3. the posted name, even if the observer registered for any name;
 /// 4. the posted object. The local center passes the posted pointer itself. The distributed center passes a `CFString`:
-///   read it with `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`. The Darwin center passes `nil`;
+///    read it with `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`. The Darwin center passes `nil`;
 /// 5. the posted userInfo. The local center passes the posted dictionary itself, the distributed center a copy of its
-///    values, and the Darwin center `nil`. `Unmanaged<CFString>.fromOpaque(object).takeUnretainedValue()`; from the
-///    Darwin one `nil`; Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's
-///    thread, before the post returns. The others call on the main queue (CF-D1, CF-D2). A running main run loop,
-///    `dispatchMain()` and an `async` main serve that queue. On Linux, `Thread.isMainThread` is false in the latter
-///    two. Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before
-///    the post returns; the On Apple the type is a C function pointer, which captures nothing. Here it is a closure.
-///    Functions, static functions and closure literals work as they do on Apple. Captured values live until the
-///    registration is removed. They must be safe to use on the thread of delivery; the compiler does not check that.
+///    values, and the Darwin center `nil`.
+///
+/// Object and userInfo are valid during the call (CF-D8). The local center calls on the poster's thread, before the
+/// post returns. The others call on the main queue (CF-D1, CF-D2). A running main run loop, `dispatchMain()` and an
+/// `async` main serve that queue. On Linux, `Thread.isMainThread` is false in the latter two.
+///
+/// On Apple the type is a C function pointer, which captures nothing. Here it is a closure. Functions, static functions
+/// and closure literals work as they do on Apple. Captured values live until the registration is removed. They must be
+/// safe to use on the thread of delivery; the compiler does not check that.
 ///
 /// Two things do not compile: a parameter `callback: CFNotificationCallback` without `@escaping`, and `@convention(c)`
-/// in front of the type. The page “Porting guide” of the module NotifyCenter quotes the compiler's messages. delivery;
-/// the compiler does not check that. Two things do not compile, and the page “Porting guide” of the module NotifyCenter
-/// has the In Swift 6 mode, a closure literal in code of the main actor belongs to that actor. This includes top-level
-/// code. Such a closure traps if another thread calls it. Only the local center can cause that, when another thread
-/// posts to it. Outside of functions and isolated types, declare a constant of this type as `nonisolated(unsafe) let`,
-/// or write a function: unlike a C function pointer, a closure is not known to be `Sendable`. another thread calls it.
-/// Only the local center does that, where another thread posts to it. Outside of functions and isolated types, write a
-/// constant of this type as `nonisolated(unsafe) let`, or write a function: a closure is not known to be `Sendable`, as
-/// a C function pointer is.
+/// in front of the type. The page “Porting guide” of the module NotifyCenter quotes the compiler's messages.
+///
+/// In Swift 6 mode, a closure literal in code of the main actor belongs to that actor. This includes top-level code.
+/// Such a closure traps if another thread calls it. Only the local center can cause that, when another thread posts to
+/// it. Outside of functions and isolated types, declare a constant of this type as `nonisolated(unsafe) let`, or write
+/// a function: unlike a C function pointer, a closure is not known to be `Sendable`.
 public typealias CFNotificationCallback = (
     _ center: CFNotificationCenter?,
     _ observer: UnsafeMutableRawPointer?,
@@ -45,16 +43,16 @@ public typealias CFNotificationCallback = (
 /// match rule. Equal registrations coexist (CF-A5). Earlier posts are not delivered (CF-A6).
 ///
 /// - Parameters:
-/// - center: the center; with `nil`, nothing happens.
-/// - observer: the pointer that the callback gets and by which the registration is removed. It is neither dereferenced
-///   nor retained (CF-A2), except for a string from `Unmanaged.passUnretained(_:)`: the center keeps that string as
-///   long as the registration exists. A registration with `nil` cannot be removed (CF-A1).
-/// - callBack: the function to call; with `nil`, nothing happens (CF-A3).
+///   - center: the center; with `nil`, nothing happens.
+///   - observer: the pointer that the callback gets and by which the registration is removed. It is neither
+///     dereferenced nor retained (CF-A2), except for a string from `Unmanaged.passUnretained(_:)`: the center keeps
+///     that string as long as the registration exists. A registration with `nil` cannot be removed (CF-A1).
+///   - callBack: the function to call; with `nil`, nothing happens (CF-A3).
 ///   - name: `nil` for any (CF-A4). The Darwin center never calls an observer of any name (CF-A8).
-/// - object: `nil` for any. The local center compares the address and does not dereference it (CF-M5). The distributed
-///   center reads a `CFString` during this call and compares it as text (CF-M4): `Unmanaged.passUnretained("…" as
-///   CFString).toOpaque()`. If you make the pointer in another way, keep the string until this function returns. The
-///   Darwin center ignores the object (CF-M6).
+///   - object: `nil` for any. The local center compares the address and does not dereference it (CF-M5). The
+///     distributed center reads a `CFString` during this call and compares it as text (CF-M4):
+///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. If you make the pointer in another way, keep the string
+///     until this function returns. The Darwin center ignores the object (CF-M6).
 ///   - suspensionBehavior: what happens while the distributed center is suspended.
 ///
 /// The function reports to `UnthrownFailures` if the bus cannot be reached or refuses the match rule. The center keeps
@@ -85,13 +83,13 @@ public func CFNotificationCenterAddObserver(
 /// nothing happens (CF-R5).
 ///
 /// - Parameters:
-/// - center: the center; with `nil`, nothing happens.
-/// - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and removes
-///   nothing (CF-R1).
-/// - name: `nil` means any (CF-R2). A given name does not match a registration for any name (CF-R3).
-/// - object: `nil` means any (CF-R2). A given object does not match a registration for any object (CF-R3). The
-///   distributed center compares it as text (CF-R8); it must be a `CFString`, as in
-///   ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The Darwin center ignores it (CF-R6).
+///   - center: the center; with `nil`, nothing happens.
+///   - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and
+///     removes nothing (CF-R1).
+///   - name: `nil` means any (CF-R2). A given name does not match a registration for any name (CF-R3).
+///   - object: `nil` means any (CF-R2). A given object does not match a registration for any object (CF-R3). The
+///     distributed center compares it as text (CF-R8); it must be a `CFString`, as in
+///     ``CFNotificationCenterAddObserver(_:_:_:_:_:_:)``. The Darwin center ignores it (CF-R6).
 ///
 /// If the object is not a `CFString`, the function reports that to `UnthrownFailures` and removes nothing.
 public func CFNotificationCenterRemoveObserver(
@@ -115,9 +113,9 @@ public func CFNotificationCenterRemoveObserver(
 /// as ``CFNotificationCenterRemoveObserver(_:_:_:_:)``.
 ///
 /// - Parameters:
-/// - center: the center; with `nil`, nothing happens.
-/// - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and removes
-///   nothing (CF-R1).
+///   - center: the center; with `nil`, nothing happens.
+///   - observer: the pointer of the registration; with `nil`, the function reports that to `UnthrownFailures` and
+///     removes nothing (CF-R1).
 public func CFNotificationCenterRemoveEveryObserver(_ center: CFNotificationCenter!, _ observer: UnsafeRawPointer!) {
     guard let center else { return }
     guard let observer else {

@@ -27,17 +27,17 @@ public func CFNotificationCenterPostNotification(
 /// (CF-P11).
 ///
 /// - Parameters:
-/// - center: the center; with `nil`, nothing happens.
-/// - name: the name; with `nil`, the function reports that to `UnthrownFailures` and posts nothing (CF-P1).
-/// - object: `nil` reaches only the observers of any object (CF-P2). The local center hands the address on and does not
-///   dereference it (CF-P3). The distributed center copies a `CFString` during this call: `Unmanaged.passUnretained("…"
-///   as CFString).toOpaque()`. If you make the pointer in another way, keep the string until this function returns. The
-///   Darwin center ignores the object (CF-W1).
-/// - userInfo: the local center hands on the object itself, whatever it holds (CF-U3). The distributed center copies a
-///   property list (CF-U1, CF-P12) of at most 1 MiB in all (CF-U9) and at most 20 levels of arrays and dictionaries. An
-///   empty one arrives as empty, and `nil` as `nil` (CF-U6). The Darwin center ignores it (CF-U4).
-/// - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the
-///   distributed center reads them (CF-P8, CF-W1).
+///   - center: the center; with `nil`, nothing happens.
+///   - name: the name; with `nil`, the function reports that to `UnthrownFailures` and posts nothing (CF-P1).
+///   - object: `nil` reaches only the observers of any object (CF-P2). The local center hands the address on and does
+///     not dereference it (CF-P3). The distributed center copies a `CFString` during this call:
+///     `Unmanaged.passUnretained("…" as CFString).toOpaque()`. If you make the pointer in another way, keep the string
+///     until this function returns. The Darwin center ignores the object (CF-W1).
+///   - userInfo: the local center hands on the object itself, whatever it holds (CF-U3). The distributed center copies
+///     a property list (CF-U1, CF-P12) of at most 1 MiB in all (CF-U9) and at most 20 levels of arrays and
+///     dictionaries. An empty one arrives as empty, and `nil` as `nil` (CF-U6). The Darwin center ignores it (CF-U4).
+///   - options: ``kCFNotificationDeliverImmediately``, ``kCFNotificationPostToAllSessions``, both or `0`. Only the
+///     distributed center reads them (CF-P8, CF-W1).
 ///
 /// The function reports to `UnthrownFailures` and posts nothing if the bus cannot be reached, the object is not a
 /// `CFString`, or the userInfo is not a property list or exceeds the limits.

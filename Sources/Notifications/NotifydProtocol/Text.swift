@@ -31,8 +31,8 @@ extension String {
 /// Writes all of a text.
 ///
 /// - Parameters:
-/// - waits: whether to wait for room in a non-blocking pipe or terminal.
-/// - deadline: the end of the wait; `nil` to wait without limit.
+///   - waits: whether to wait for room in a non-blocking pipe or terminal.
+///   - deadline: the end of the wait; `nil` to wait without limit.
 /// - Returns: 0, or the error number of the write that failed.
 package func writeAll(
     _ text: String,

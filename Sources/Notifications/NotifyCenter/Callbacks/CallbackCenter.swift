@@ -84,11 +84,11 @@ package final class CallbackCenter: Sendable {
     /// center calls it on the poster's thread.
     ///
     /// - Parameters:
-    /// - observer: the pointer that removals name. It is never dereferenced (CF-A2). A registration for `nil` is
-    ///   permanent (CF-A1).
-    /// - name: `nil` means any. The Darwin center does not support it and registers nothing (CF-A8).
-    /// - object: `nil` means any; without effect on the Darwin center (CF-M6).
-    /// - suspensionBehavior: has an effect on the distributed center only (CF-S13).
+    ///   - observer: the pointer that removals name. It is never dereferenced (CF-A2). A registration for `nil` is
+    ///     permanent (CF-A1).
+    ///   - name: `nil` means any. The Darwin center does not support it and registers nothing (CF-A8).
+    ///   - object: `nil` means any; without effect on the Darwin center (CF-M6).
+    ///   - suspensionBehavior: has an effect on the distributed center only (CF-S13).
     /// - Throws: ``DBusError`` if the bus cannot be reached or refuses the rule. The observer is kept anyway, and
     ///   receives posts once the bus is there and grants the rule: Apple's functions cannot tell their caller to retry.
     package func add(

@@ -68,12 +68,12 @@ public final class DistributedNotifyCenter: Sendable {
     /// read the post, however the process ends. No report tells who receives the post (CF-P11).
     ///
     /// - Parameters:
-    /// - name: the name of the event.
-    /// - object: the object that the notification is about; with `nil`, only observers of any object receive it
-    ///   (CF-P2).
-    /// - userInfo: the content, nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and
-    ///   `nil` as `nil` (CF-U6).
-    /// - options: whether suspended observers get it at once, and which sessions it reaches.
+    ///   - name: the name of the event.
+    ///   - object: the object that the notification is about; with `nil`, only observers of any object receive it
+    ///     (CF-P2).
+    ///   - userInfo: the content, nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and
+    ///     `nil` as `nil` (CF-U6).
+    ///   - options: whether suspended observers get it at once, and which sessions it reaches.
     /// - Throws: ``DBusError/Code/tooLarge`` for a notification of over 1 MiB as <doc:WireProtocol> counts it (CF-U9)
     ///   and ``DBusError/Code/invalidArgument`` for a userInfo that is nested too deep, both before anything is sent;
     ///   other codes if the bus cannot be reached or does not read. After ``DBusError/Code/timedOut``, a bus that
@@ -123,12 +123,12 @@ public final class DistributedNotifyCenter: Sendable {
     /// has responded, for at most 25 seconds.
     ///
     /// - Parameters:
-    /// - name: the name; `nil` for any. With an observer of any name, the bus sends every post of every process.
-    /// - object: the object; `nil` for any.
-    /// - delivery: the place where the handler runs.
-    /// - buffering: how many notifications wait while the handler is busy or the center is suspended.
-    /// - suspensionBehavior: how notifications are treated while the center is suspended.
-    /// - handler: called for one notification at a time.
+    ///   - name: the name; `nil` for any. With an observer of any name, the bus sends every post of every process.
+    ///   - object: the object; `nil` for any.
+    ///   - delivery: the place where the handler runs.
+    ///   - buffering: how many notifications wait while the handler is busy or the center is suspended.
+    ///   - suspensionBehavior: how notifications are treated while the center is suspended.
+    ///   - handler: called for one notification at a time.
     /// - Throws: the errors of the blocking `observe` of ``DarwinNotifyCenter``. After an error nothing is registered.
     public func observe(
         _ name: NotificationName?,

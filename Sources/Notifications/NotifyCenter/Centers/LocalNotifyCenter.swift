@@ -31,9 +31,9 @@ public final class LocalNotifyCenter: Sendable {
     /// Calls the observers of `name` and `object`, one after the other, on this thread.
     ///
     /// - Parameters:
-    /// - name: the name of the event.
-    /// - object: compared by identity (CF-M5); with `nil`, only observers of any object receive the post (CF-P2).
-    /// - userInfo: handed on unchanged.
+    ///   - name: the name of the event.
+    ///   - object: compared by identity (CF-M5); with `nil`, only observers of any object receive the post (CF-P2).
+    ///   - userInfo: handed on unchanged.
     public func post(_ name: NotificationName, object: AnyObject? = nil, userInfo: [AnyHashable: Any]? = nil) {
         let notification = LocalNotification(name: name, object: object, userInfo: userInfo)
         center.post(notification, name: name, object: object.map(ObjectIdentifier.init))
@@ -43,9 +43,9 @@ public final class LocalNotifyCenter: Sendable {
     ///
     /// - Parameters:
     ///   - name: the name; `nil` for any.
-    /// - object: the object, by identity; `nil` for any. It is not retained (CF-P3). End the observation before the
-    ///   object is freed: another object may then get its address.
-    /// - handler: called on the poster's thread.
+    ///   - object: the object, by identity; `nil` for any. It is not retained (CF-P3). End the observation before the
+    ///     object is freed: another object may then get its address.
+    ///   - handler: called on the poster's thread.
     public func observe(
         _ name: NotificationName?,
         object: AnyObject? = nil,

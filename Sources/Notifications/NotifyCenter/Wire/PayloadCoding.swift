@@ -18,7 +18,6 @@ enum FormError: Error {
 /// The size is 64 bytes for the notification, for each key, and for each value of its userInfo, dictionaries and arrays
 /// included, plus the UTF-8 of all texts and keys, plus all data. A receiver counts before it copies, so the size
 /// limits the memory that an untrusted sender can claim.
-/// claim.
 struct NotificationSize {
     /// The largest notification. Larger data belongs in a file; post its name.
     static let maximum = 1 << 20

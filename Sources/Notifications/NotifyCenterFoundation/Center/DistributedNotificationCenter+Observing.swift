@@ -14,10 +14,10 @@ extension DistributedNotificationCenter {
     /// - Parameters:
     ///   - name: the name; `nil` for any, with an object or without one (CF-A4, CF-X7).
     ///   - object: the object, a `String`; `nil` for any.
-    /// - queue: the queue on which `block` runs, for one notification at a time and in the order of arrival, even if
-    ///   the queue is concurrent. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096
-    ///   notifications wait, at most 16 MiB of them. `cancelAllOperations()` does not cancel them: the token removes
-    ///   the observer.
+    ///   - queue: the queue on which `block` runs, for one notification at a time and in the order of arrival, even if
+    ///     the queue is concurrent. `nil` is the main queue (CF-D2). While the queue is suspended, the newest 4096
+    ///     notifications wait, at most 16 MiB of them. `cancelAllOperations()` does not cancel them: the token removes
+    ///     the observer.
     ///   - block: gets the posted name, the object as `String`, and the userInfo in Swift's own types
     ///     (`PropertyListValue.foundationValue`).
     /// - Returns: the token.

@@ -8,9 +8,9 @@ extension DistributedNotificationCenter {
     /// are copied (CF-P12). This holds for all functions that post.
     ///
     /// - Parameters:
-    /// - name: any text, including the empty text.
-    /// - object: the object that the notification is about; with `nil`, only observers of any object receive it
-    ///   (CF-P2).
+    ///   - name: any text, including the empty text.
+    ///   - object: the object that the notification is about; with `nil`, only observers of any object receive it
+    ///     (CF-P2).
     ///   - userInfo: a property list (`PropertyListValue.init(foundationValue:)` names the types) of at most 1 MiB
     ///     (CF-U9),
     ///     nested at most 20 arrays and dictionaries deep. An empty one arrives as empty, and `nil` as `nil` (CF-U6).

@@ -16,8 +16,8 @@ extension DistributedNotificationCenter {
     ///
     /// - Parameters:
     ///   - message: a value whose `Codable` form has named values, such as a struct with properties.
-    /// - subject: the subject of the message; with `nil`, only observers of any subject receive it (CF-P2).
-    /// - options: the options of ``postNotificationName(_:object:userInfo:options:)``.
+    ///   - subject: the subject of the message; with `nil`, only observers of any subject receive it (CF-P2).
+    ///   - options: the options of ``postNotificationName(_:object:userInfo:options:)``.
     /// - Throws: `EncodingError` for a message that cannot be encoded, or that encodes as a single value or an array,
     ///   or that contains the text `$null` where the type has no `nil`, because `$null` stands for `nil` in a property
     ///   list; ``PropertyListError`` for a message that is nested too deep; `DBusError` for a message that is too
@@ -45,8 +45,8 @@ extension DistributedNotificationCenter {
     ///
     /// - Parameters:
     ///   - subject: the subject; `nil` for any.
-    /// - messageType: the type.
-    /// - observer: called with each message.
+    ///   - messageType: the type.
+    ///   - observer: called with each message.
     /// - Throws: `DBusError` if the bus cannot be reached or refuses the registration.
     public func addObserver<M: MainActorMessage>(
         of subject: String? = nil,

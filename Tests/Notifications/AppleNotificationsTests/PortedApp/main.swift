@@ -2,9 +2,9 @@
 // 5 mode.
 //
 // `ported-app run-loop NAME`, `ported-app cf-run-loop NAME`, `ported-app dispatch NAME`: prints “ready”, then what it
-// receives. A distributed notification of the same name ends it if the userInfo asks for that. `ported-app post NAME
-// [TEXT]` posts. `ported-app forms KIND` uses each form of KIND (darwin, distributed, notify, top-level) once, and
-// prints what each received.
+// receives. A distributed notification of the same name ends it if the userInfo asks for that.
+// `ported-app post NAME [TEXT]` posts. `ported-app forms KIND` uses each form of KIND (darwin, distributed, notify,
+// top-level) once, and prints what each received.
 import AppleNotifications
 import Foundation
 

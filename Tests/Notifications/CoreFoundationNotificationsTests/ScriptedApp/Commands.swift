@@ -2,8 +2,8 @@ import CoreFoundationNotifications
 import Foundation
 
 /// `add CENTER OBSERVER NAME OBJECT BEHAVIOR`, `add-without-callback …`, `remove CENTER OBSERVER NAME OBJECT`,
-/// `remove-every CENTER OBSERVER`, `post CENTER NAME OBJECT USERINFO IMMEDIATELY`, `post-with-options CENTER NAME
-/// OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`.
+/// `remove-every CENTER OBSERVER`, `post CENTER NAME OBJECT USERINFO IMMEDIATELY`,
+/// `post-with-options CENTER NAME OBJECT USERINFO OPTIONS`, `suspend CENTER FLAG`, `show-suspended CENTER`.
 ///
 /// Words are separated by one blank, and texts are percent-encoded. `-` is NULL, and so is observer 0.
 func perform(_ line: String) {

@@ -1,5 +1,5 @@
-// The second process of the tests, written like source for macOS: `observe NAME`, `dispatch NAME`, `post NAME OBJECT
-// TEXT`, `messages`, `post-message SUBJECT COUNT`.
+// The second process of the tests, written like source for macOS: `observe NAME`, `dispatch NAME`,
+// `post NAME OBJECT TEXT`, `messages`, `post-message SUBJECT COUNT`.
 import Dispatch
 import Foundation
 import NotifyCenterFoundation
