@@ -21,7 +21,6 @@ extension Unmanaged where Instance == CFString {
     }
 }
 
-/// Returns the recent strings at these addresses.
 func recentStrings(at addresses: UnsafeRawPointer?...) -> [KeptString] {
     RecentStrings.shared.withLock { recent in recent.strings.filter { addresses.contains($0.address) } }
 }

@@ -26,7 +26,6 @@ public struct ArgumentError: Error, Sendable, Hashable, CustomStringConvertible 
 /// Converts the arguments of the C functions to Swift's types. A pointer must lead to an object; these functions check
 /// its kind.
 enum Arguments {
-    /// The text of a CFString.
     static func text(_ pointer: UnsafeRawPointer, argument: String) throws(ArgumentError) -> String {
         let object = object(at: pointer)
         guard let string = object as? NSString else {

@@ -114,7 +114,7 @@ struct CallAdmissionTests {
         #expect((0..<100).allSatisfy { isTaken(10, "new \($0)") })
     }
 
-    @Test("a caller over its limit is refused by name and served again later")
+    @Test("a caller over its limit is refused by name, without effect on other callers")
     func callsOfSender() async throws {
         let gate = Gate()
         let object = try server.export(interface(gate), at: "/object")

@@ -18,7 +18,7 @@ struct OutageTests {
 
     // MARK: Gone and back
 
-    @Test("a process that only posts continues after a bus restart without a thread")
+    @Test("a process that only posts survives a bus restart without error or thread")
     func postAfterRestart() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)

@@ -169,7 +169,7 @@ struct CallbackCenterTests {
         }
     }
 
-    // CF-C6: a hundred registrations and a hundred posts at a time, on each of three centers.
+    // CF-C6: four tasks with a hundred registrations and posts each, on each of three centers.
     @Test("concurrent adding, removing and posting keeps exactly the remaining observers")
     func contention() async throws {
         for center in [distributed, darwin, .makeLocal()] {

@@ -214,7 +214,7 @@ struct WireNotificationTests {
     }
 
     // CF-B9
-    @Test("the cached last name is not confused with others or accepted as another's")
+    @Test("the cached name is not confused with another or accepted under its interface")
     func lastName() throws {
         var last: WireNotification.LastName?
         func receive(_ name: String, under other: String) throws -> NotificationName? {

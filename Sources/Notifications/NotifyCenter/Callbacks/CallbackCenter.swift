@@ -9,12 +9,9 @@ import Synchronization
 package final class CallbackCenter: Sendable {
     /// The process's shared local center.
     package static let local = CallbackCenter.makeLocal()
-    /// The process's Darwin center.
     package static let darwin = CallbackCenter.darwin(.default)
-    /// The process's distributed center.
     package static let distributed = CallbackCenter.distributed(.default)
 
-    /// The object of a notification.
     package enum Object: Sendable, Hashable {
         /// For the local center: compared by address (CF-M5).
         case address(UInt)
@@ -24,7 +21,6 @@ package final class CallbackCenter: Sendable {
         package static func text(_ text: String) -> Object { .text(NotificationObject(text: text)) }
     }
 
-    /// The content of a notification.
     package enum Content: Sendable {
         case none
         case local(LocalContent)
@@ -70,10 +66,8 @@ package final class CallbackCenter: Sendable {
     /// Makes a local center that is separate from ``local``.
     package static func makeLocal() -> CallbackCenter { CallbackCenter(.local(SynchronousCenter())) }
 
-    /// Wraps a Darwin center.
     package static func darwin(_ center: DarwinNotifyCenter) -> CallbackCenter { CallbackCenter(.darwin(center)) }
 
-    /// Wraps a distributed center.
     package static func distributed(_ center: DistributedNotifyCenter) -> CallbackCenter {
         CallbackCenter(.distributed(center))
     }
@@ -202,7 +196,7 @@ package struct ObserverTable<Observer: Hashable, Object: Hashable, Registration>
     /// The registrations of one observer.
     private struct Entries {
         var byKey: [Key: [Entry]] = [:]
-        /// The keys of each name. The next dictionary has those of each object.
+        /// The keys by name and by object, so that a removal need not search all.
         private var keysOfName: [NotificationName: Set<Key>] = [:]
         private var keysOfObject: [Object: Set<Key>] = [:]
 
@@ -274,7 +268,6 @@ extension CallbackCenter {
         case distributed
     }
 
-    /// The kind of center.
     package var kind: Kind {
         switch backing {
         case .local: .local

@@ -39,7 +39,6 @@ final class BusCenter: Sendable {
     private let madeLink = StoredOnce<Link>()
     private let state = Locked(State())
 
-    /// The source of the connection.
     enum Source {
         /// The process's shared connection to this bus.
         case bus(Bus)

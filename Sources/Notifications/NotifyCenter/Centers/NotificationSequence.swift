@@ -97,7 +97,6 @@ struct NotificationInlet: Sendable {
     func end() { waiters.end() }
 }
 
-/// The iterators of an inlet.
 private final class Waiters: Sendable {
     private struct State {
         var continuations: [UInt64: AsyncStream<Void>.Continuation] = [:]

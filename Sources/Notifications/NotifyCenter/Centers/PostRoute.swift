@@ -183,7 +183,6 @@ final class PostRoute: Sendable {
 
     // MARK: Whether the bus is filtered
 
-    /// Whether the bus is filtered and notifyd does not relay.
     var isFilteredInVain: Bool { state.withLock { $0.isFiltered == true && $0.relay == nil } }
 
     /// Throws the remedy if a proxy filters the bus and does not let calls through to notifyd: then notifyd's own posts
@@ -351,7 +350,6 @@ final class PostRoute: Sendable {
         )
     }
 
-    /// Observes losses and restorations of the connection to the bus.
     private func watchBus(_ connection: DBusConnection) {
         guard state.withLock({ $0.events == nil }) else { return }
         let events = try? connection.onEvent { [weak self] event in
@@ -363,7 +361,6 @@ final class PostRoute: Sendable {
         state.withLock { $0.events = events }
     }
 
-    /// Observes when notifyd comes and goes.
     private func watchNotifyd(_ connection: DBusConnection) {
         guard state.withLock({ $0.owners == nil }) else { return }
         let signals = connection.onSignal { [weak self] in self?.receive($0) }

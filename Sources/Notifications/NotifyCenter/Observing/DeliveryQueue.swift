@@ -29,7 +29,6 @@ struct DeliveryQueue<Element> {
 
     init(_ buffering: Buffering) { self.buffering = buffering }
 
-    /// The number of waiting elements.
     var count: Int { waiting.count - head + lastOfSource.count }
 
     // MARK: Taking in

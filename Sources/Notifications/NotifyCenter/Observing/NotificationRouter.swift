@@ -12,7 +12,6 @@ final class NotificationRouter: Sendable {
         var registry = Registry()
         var suspension = Suspension()
         var received: UInt64 = 0
-        /// The counts of registrations that have ended.
         var endedCounts = DeliveryCounts()
         /// Registrations that hold notifications no ``release()`` has released; `nil` if it may be any registration.
         var holders: [ObjectIdentifier: Registration]?

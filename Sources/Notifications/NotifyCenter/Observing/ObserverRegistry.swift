@@ -4,7 +4,6 @@
 /// A name or object of `nil` at registration means any. Receivers come in the order of their registration, whether or
 /// not they gave a name and an object.
 struct ObserverRegistry<Object: Hashable, Observer> {
-    /// The key by which a registration is removed.
     struct Key: Hashable {
         let number: UInt64
         let name: NotificationName?

@@ -69,7 +69,6 @@ final class Registration: Sendable {
 
     var counts: DeliveryCounts { state.withLock { $0.queue.counts } }
 
-    /// The number of waiting notifications.
     var waitingCount: Int { state.withLock { $0.queue.count } }
 
     // MARK: On the reading thread

@@ -27,7 +27,6 @@ struct Suspension {
     /// center is suspended and resumed before it.
     private var isFlushPending = false
 
-    /// The treatment of an arriving notification.
     enum Arrival: Equatable {
         case deliver(UInt64)
         /// First everything that waits in the center is delivered, for all observers. The reason is that this

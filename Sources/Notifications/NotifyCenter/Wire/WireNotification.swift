@@ -302,7 +302,6 @@ extension WireNotification {
 /// A post of the Darwin center, for notify(3) and notifyd, which keep their own registrations.
 package struct DarwinSignal {
     package let name: NotificationName
-    /// The poster's connection.
     package let sender: String?
 
     /// Reads a signal; `nil` if it is not a post of the Darwin center or is malformed.
@@ -340,6 +339,5 @@ extension MatchRule {
             ? MatchRule(path: "\(WireNotification.path)", interface: interface) : WireNotification.broadRule
     }
 
-    /// The rule for all posts of all centers.
     package static var allPosts: MatchRule { WireNotification.broadRule }
 }

@@ -14,7 +14,6 @@ extension Notification.Name {
 }
 
 extension Notification {
-    /// Converts an arrived notification to Foundation's types.
     init(_ notification: DistributedNotification) {
         self.init(
             name: Notification.Name(notification.name),

@@ -114,7 +114,6 @@ extension DistributedNotificationCenter {
     }
 }
 
-/// A counter that only increases.
 final class Counter: Sendable {
     private let count = Locked<UInt64>(0)
 

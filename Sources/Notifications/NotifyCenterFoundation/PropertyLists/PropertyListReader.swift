@@ -214,7 +214,6 @@ extension NSNumber {
 }
 
 extension NSArray {
-    /// The stored elements, unconverted.
     fileprivate var storedElements: [Any] {
         guard StoringClasses.arrays.contains(ObjectIdentifier(type(of: self))) else {
             return (0..<count).map(object(at:))
@@ -227,7 +226,6 @@ extension NSArray {
 }
 
 extension NSDictionary {
-    /// The stored keys and values, unconverted.
     fileprivate var storedEntries: [(key: Any, value: Any)] {
         guard StoringClasses.dictionaries.contains(ObjectIdentifier(type(of: self))) else {
             return keyEnumerator().map { (key: $0, value: object(forKey: $0) ?? NSNull()) }

@@ -25,7 +25,6 @@ package struct Identity: Sendable, Hashable {
         )
     }
 
-    /// The current identity of this process.
     package static var ofThisProcess: Identity {
         Identity(user: geteuid(), groups: [getegid()] + supplementaryGroups, process: UInt32(getpid()))
     }

@@ -1,7 +1,6 @@
 import DBusTransport
 import Glibc
 
-/// Finds and reads `notify.conf`.
 package enum ConfigurationFile {
     /// The environment variable that names another file. It is ignored in a process with more rights than its user.
     package static let environmentVariable = "NOTIFY_CENTER_CONFIGURATION"
@@ -83,7 +82,6 @@ package enum ConfigurationFile {
     private static func text(_ code: CInt) -> String { String(cString: strerror(code)) }
 }
 
-/// The reason why a configuration file is not used.
 package struct ConfigurationFileError: Error, Hashable, CustomStringConvertible {
     package enum Reason: Sendable, Hashable {
         case missing
@@ -159,7 +157,6 @@ package struct NotifyConfiguration: Sendable, Hashable {
     /// A name that continues to exist without registrations.
     package struct PermanentName: Sendable, Hashable {
         package var name: String
-        /// The initial state.
         package var state: UInt64
 
         package init(name: String, state: UInt64) {

@@ -103,7 +103,6 @@ package struct ConfigurationParser {
         return access
     }
 
-    /// The fields after the keyword.
     private struct Fields {
         private var words: ArraySlice<String>
 
@@ -164,7 +163,6 @@ package struct ConfigurationLineError: Error, Sendable, Hashable, CustomStringCo
         self.reason = reason
     }
 
-    /// The correction to make.
     package var remedy: String {
         switch reason {
         case .noText: "write it in UTF-8"

@@ -79,7 +79,6 @@ package enum NotifydProtocol {
         case limitsExceeded = "LimitsExceeded"
     }
 
-    /// Makes a call of a method.
     package static func call(
         _ method: Method,
         _ arguments: [DBusValue] = [],
@@ -103,7 +102,6 @@ package enum NotifydProtocol {
         Result { () throws(DBusError) in MessageTemplate(try call(method, options: options)) }
     }
 
-    /// Makes a signal from notifyd to one process.
     package static func signal(
         _ signal: Signal,
         _ arguments: [DBusValue] = [],

@@ -31,7 +31,6 @@ package struct MonitorReport: Sendable, Hashable {
     }
 }
 
-/// One name in one process.
 package struct NameReport: Sendable, Hashable {
     package var name: String
     /// The state that this process last set or keeps; `nil` for none.
@@ -75,7 +74,6 @@ package enum BootClock {
     }
 }
 
-/// A process's report about itself.
 package struct ProcessReport: Sendable, Hashable {
     /// The number of suspensions of the whole process in force.
     package var suspensions: UInt32
@@ -103,7 +101,6 @@ package struct ProcessListing: Sendable, Hashable {
     }
 }
 
-/// A name in notifyd's list.
 package struct NameListing: Sendable, Hashable {
     package var name: String
     package var state: UInt64
@@ -140,7 +137,6 @@ package struct Amount: Sendable, Hashable {
         (self.names, self.bytes, self.registrations) = (names, bytes, registrations)
     }
 
-    /// The amount of data in a report.
     package init(_ report: ProcessReport) {
         self.init(names: report.names.count)
         for name in report.names {
