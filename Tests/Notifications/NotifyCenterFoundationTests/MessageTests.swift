@@ -166,7 +166,7 @@ struct MessageTests {
         withExtendedLifetime(last) {}
     }
 
-    @Test("a sequence keeps the newest ten, counts the rest and ends with task or last copy")
+    @Test("a sequence keeps the newest ten and ends with its task or its last copy")
     func sequence() async throws {
         var messages: DistributedNotificationCenter.Messages<Ping>? = try center.messages(for: Ping.self)
         for number in 0..<15 { try center.post(Ping(number: number)) }

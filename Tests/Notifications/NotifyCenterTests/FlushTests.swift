@@ -76,7 +76,7 @@ struct FlushTests {
     }
 
     // CF-S8, CF-S9
-    @Test("a center suspended and resumed without observers later delivers a backlog")
+    @Test("a suspension before the first observer does not affect a later one")
     func suspendedBeforeTheFirstObserver() async throws {
         let bus = try PrivateBus()
         let center = DistributedNotifyCenter(bus: bus.bus)

@@ -270,7 +270,7 @@ final class PostRoute: Sendable {
         do throws(DBusError) {
             (sender, receiver) = (try DBusConnection.open(bus), try DBusConnection.open(bus))
         } catch  where error.code == .noBus {
-            // The bus was there a moment ago. The code says so because a registration is kept in an outage.
+            // The bus was there a moment ago, so this is an outage, in which a registration is kept.
             throw DBusError(
                 .disconnected,
                 message: error.message,

@@ -36,7 +36,7 @@ public final class NotificationObservation: Sendable {
         if isCancelled { remove() }
     }
 
-    /// Keeps the observer's match rule in place until this ends.
+    /// Keeps the lease, and with it the posts for the observer, until this ends.
     func keep(_ lease: PostLease) {
         state.withLock { if !$0.isCancelled { $0.lease = lease } }
     }
