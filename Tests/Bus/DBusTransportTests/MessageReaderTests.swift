@@ -412,7 +412,7 @@ struct MessageReaderTests {
             }
             #expect(described == (isRead ? ["Some true", "None false"] : ["None false"]))
         }
-        // This is the last remaining copy.
+        // This is the last copy of the write end.
         close(pipeEnds[1])
         var byte: UInt8 = 0
         fcntl(pipeEnds[0], F_SETFL, O_NONBLOCK)

@@ -105,8 +105,8 @@ struct InterfaceName: Hashable, CustomStringConvertible {
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Whether a byte is not escaped. An underscore is not before a letter, a digit or the end, because two underscores
-    /// begin an escape. A dot is not between two elements.
+    /// Whether a byte needs no escape. An underscore needs none before a letter, a digit or the end, because two
+    /// underscores begin an escape. A dot needs none between two elements.
     private static func isPlain(_ byte: UInt8, next: UInt8?, startsElement: Bool) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
