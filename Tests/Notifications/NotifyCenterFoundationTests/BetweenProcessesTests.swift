@@ -3,7 +3,7 @@ import NotifyCenterFoundation
 import NotifyCenterTestKit
 import Testing
 
-@Suite("Foundation's spelling between real processes")
+@Suite("Foundation's API between real processes")
 struct BetweenProcessesTests {
     private let bus: PrivateBus
 

@@ -59,7 +59,7 @@ struct DarwinNotifyCenterTests {
     }
 
     // CF-W2
-    @Test("a busy observer is notified once more after the last post, and merged posts are counted")
+    @Test("a busy observer is notified once after the last post, and merges are counted")
     func coalescing() async throws {
         let gate = DispatchSemaphore(value: 0)
         let entered = Locked(0)

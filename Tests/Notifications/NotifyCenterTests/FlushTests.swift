@@ -7,7 +7,7 @@ import Testing
 
 @testable import NotifyCenter
 
-@Suite("Flushes at awkward moments")
+@Suite("Flushes on busy queues and between suspensions")
 struct FlushTests {
     // CF-S11, CF-D3
     @Test("observers on a busy serial queue keep the order of arrival in a flush")

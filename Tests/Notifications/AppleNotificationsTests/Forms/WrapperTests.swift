@@ -148,7 +148,7 @@ private final class Token {
     init(_ callback: @escaping (CFDictionary?) -> Void) { self.callback = callback }
 }
 
-@Suite("Wrappers as projects write them", .timeLimit(.minutes(10)))
+@Suite("Common wrappers of existing projects", .timeLimit(.minutes(10)))
 struct WrapperTests {
     init() { ProcessBus.use() }
 
