@@ -5,31 +5,32 @@ package import OpenIDConnect
 package import SharedDevice
 package import StrictJSON
 
-/// Whose account a sign-in is of. An account is known by two UUIDs, as Microsoft's programs know it: one of the person, one of the tenant. Names are for
-/// people, and identify nobody.
+/// Maps a sign-in to an account. An account is identified by two UUIDs, as in Microsoft's programs: one for the person,
+/// one for the tenant. Names are for display only, and identify no account.
 package struct AccountMapping: Sendable {
-    /// The claim that may name the tenant, by a UUID.
+    /// The claim that may hold the tenant's UUID.
     package var tenantClaim: String
 
     package init(tenantClaim: String = "tid") { self.tenantClaim = tenantClaim }
 
-    /// The hosts of Microsoft Entra, whose tokens have both identifiers: elsewhere a claim of the name `oid` may be anything.
+    /// The hosts of Microsoft Entra. Its tokens have both identifiers; with other providers a claim named `oid` may
+    /// have any meaning.
     private static let entra = [
         "login.microsoftonline.com", "login.microsoftonline.us", "login.partner.microsoftonline.cn",
         "login.windows.net", "sts.windows.net",
     ]
-    /// RFC 4122, appendix C: for names that are addresses.
+    /// The namespace for URLs (RFC 4122, appendix C).
     private static let addresses = UUID(
         uuid: (0x6B, 0xA7, 0xB8, 0x11, 0x9D, 0xAD, 0x11, 0xD1, 0x80, 0xB4, 0x00, 0xC0, 0x4F, 0xD4, 0x30, 0xC8)
     )
-    /// In Unicode scalars: what is longer is no name, and would fill every menu.
+    /// In Unicode scalars. A longer text is cut, because it would fill menus.
     private static let longestName = 200
 
     /// - Parameters:
     ///   - subject: `sub`, which alone identifies the person at the provider.
-    ///   - identity: the claims of the ID token. By these alone the account is known: what the provider says where it is asked is there at one sign-in and
-    ///     not at the next, and the person would be another one.
-    ///   - names: what the provider calls the person, there or elsewhere.
+    ///   - identity: The claims of the ID token. Only these identify the account. Claims of the userinfo endpoint may
+    ///     be missing at the next sign-in, and the person would get another account.
+    ///   - names: The claims with the person's names, from the ID token or the userinfo endpoint.
     package func account(issuer: Issuer, subject: String, identity: JSONValue, names: JSONValue) -> Account {
         let named = uuid(identity[tenantClaim])
         let tenant = named ?? Self.uuid(issuer.text, in: Self.addresses)
@@ -45,7 +46,7 @@ package struct AccountMapping: Sendable {
         )
     }
 
-    /// Whether the claims have a name to sign in with.
+    /// Whether the claims contain a username.
     static func hasName(_ claims: JSONValue) -> Bool {
         ["preferred_username", "upn", "email"].contains { claims[$0]?.string.map { !$0.isEmpty } ?? false }
     }

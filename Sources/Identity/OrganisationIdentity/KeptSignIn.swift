@@ -3,39 +3,42 @@ import Identity
 import OpenIDConnect
 import StrictJSON
 
-/// What is kept of a sign-in until its session is over: the content of a `ProviderRecord`, as JSON.
+/// The part of a sign-in that is kept until its session is over: the content of a `ProviderRecord`, as JSON.
 struct KeptSignIn: Codable, Sendable {
-    /// An access token that may still count, to be revoked at the end.
+    /// An access token that may still be valid, to be revoked at the end of the session.
     struct IssuedToken: Codable, Sendable {
         var value: String
-        /// When it ends, in seconds since 1970.
+        /// The expiry, in seconds since 1970.
         var end: Double
-        /// Whether no app has asked for it, so that perhaps none has it. An earlier version did not write it.
+        /// Whether the token came from a check of the session, so that perhaps no app has it. Earlier versions did not
+        /// write this member.
         var isOfCheck: Bool?
 
-        /// What apps have is to be revoked in any case: the others come first, and are let go first.
+        /// Tokens that apps have must be revoked. Tokens of checks sort first, because the first ones are dropped
+        /// first.
         var order: (Int, Double) { (isOfCheck == true ? 0 : 1, end) }
     }
 
-    /// Grows when the same members mean something else.
+    /// Incremented when existing members change their meaning.
     var version = 1
     var subject: String
     var session: String?
-    /// `nil` where the provider has given none: then the sign-in cannot be renewed.
+    /// `nil` if the provider issued none: then the sign-in cannot be renewed.
     var refreshToken: String?
-    /// As the provider has signed it, to tell the provider later which session is meant.
+    /// The signed text, which names the session to the provider when it ends.
     var idToken: String?
-    /// What a later ID token has to agree with.
+    /// A later ID token must agree with this member and the following ones.
     var authorizedParty: String?
     var authenticatedAt: Double?
     var nonce: String?
     var isSigned: Bool
-    /// What was granted at the sign-in.
+    /// The scopes granted at the sign-in.
     var scopes: Set<String>
-    /// Those of checks first; of each kind the one that counts longest last.
+    /// Tokens of checks first; within each kind in order of expiry.
     var accessTokens: [IssuedToken]
 
-    /// How many access tokens are kept, one for each app and its scopes. So many can be revoked within the time for an end.
+    /// The most access tokens that are kept: one for each app and its scopes. The time for ending a session suffices to
+    /// revoke this many.
     static let mostAccessTokens = 64
 
     init(_ identity: IDToken, _ tokens: TokenAnswer, scopes: Set<String>, now: Date) {
@@ -52,7 +55,7 @@ struct KeptSignIn: Codable, Sendable {
         add(tokens, now: now)
     }
 
-    /// - Returns: `nil` for what no version of this program has written for this provider.
+    /// - Returns: `nil` if no version of this program has written the record for this provider.
     init?(_ record: ProviderRecord, of issuer: Issuer) {
         let bytes = Data(record.content.text.utf8)
         guard record.content.count <= ProviderRecord.longestContent, record.person.issuer == issuer.text,
@@ -62,9 +65,9 @@ struct KeptSignIn: Codable, Sendable {
         self = kept
     }
 
-    /// After a refresh.
+    /// Takes over the tokens of a refresh.
     ///
-    /// - Parameter isCheck: whether no app has asked for it.
+    /// - Parameter isCheck: whether the refresh was a check of the session, so that no app has requested the token.
     mutating func renew(_ tokens: TokenAnswer, isCheck: Bool = false, now: Date) {
         if let token = tokens.refreshToken { refreshToken = token.text }
         if let token = tokens.idToken { idToken = token }
@@ -85,9 +88,9 @@ struct KeptSignIn: Codable, Sendable {
         accessTokens.removeFirst(max(0, accessTokens.count - Self.mostAccessTokens))
     }
 
-    /// What the provider has to be told of at the end.
+    /// The tokens to revoke at the provider at the end of the session.
     ///
-    /// - Parameter withSession: whether the provider's session is to end, too.
+    /// - Parameter withSession: whether to end the provider's own session, too.
     func issued(at now: Date, withSession: Bool = true) -> IssuedTokens {
         IssuedTokens(
             idToken: withSession ? idToken : nil,
@@ -96,7 +99,7 @@ struct KeptSignIn: Codable, Sendable {
         )
     }
 
-    /// What the check of a later ID token needs of the first one.
+    /// The members of the first ID token that the check of a later one needs.
     func identity(of issuer: Issuer) -> IDToken {
         IDToken(
             kept: issuer,
@@ -108,10 +111,10 @@ struct KeptSignIn: Codable, Sendable {
         )
     }
 
-    /// As it is kept. Of tokens that are too large together, those are left out without which the session goes on: access tokens, those first
-    /// that end first, then the ID token.
+    /// The record to keep. If the tokens are too large together, those that the session does not need are left out:
+    /// first the access tokens in their order, then the ID token.
     ///
-    /// - Throws: `IdentityError`: `providerMisconfigured` where the refresh token alone is too large.
+    /// - Throws: `IdentityError`: `providerMisconfigured` if the refresh token alone is too large.
     func record(of issuer: Issuer) throws(IdentityError) -> ProviderRecord {
         var kept = self
         while true {

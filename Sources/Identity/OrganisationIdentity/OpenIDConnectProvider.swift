@@ -8,11 +8,11 @@ import Synchronization
 
 /// An organisation's provider that speaks OpenID Connect.
 package final class OpenIDConnectProvider: OrganisationProvider {
-    /// What an administrator sets.
+    /// The administrator's settings.
     package struct Settings: Sendable {
-        /// What each sign-in asks for.
+        /// Requested at every sign-in.
         package var scopes: [String]
-        /// Whether the session is to outlive the provider's own (`offline_access`).
+        /// Whether to request `offline_access`, so that the session outlives the provider's own.
         package var asksForOfflineAccess: Bool
         package var mapping: AccountMapping
 
@@ -26,7 +26,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
             self.mapping = mapping
         }
 
-        /// `openid` is always among them: without it the provider does not say who signs in.
+        /// Always contains `openid`: without it the provider does not say who signs in.
         func scopes(with more: Set<String>) -> [String] {
             let wanted = ["openid"] + scopes + more.sorted() + (asksForOfflineAccess ? ["offline_access"] : [])
             var seen: Set<String> = []
@@ -39,7 +39,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     private let clock: OpenIDConnectClient.Clock
     let pending = Locked(PendingSignIns())
 
-    /// - Parameter clock: that of the client.
+    /// - Parameter clock: the clock of `client`.
     package init(
         _ client: OpenIDConnectClient,
         settings: Settings = Settings(),
@@ -137,7 +137,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    /// Waits until somebody has asked for the outcome, or nobody has for too long.
+    /// Waits until a caller has collected the outcome, or until no call has polled for ``DeviceGrant/patience``.
     private func waitForCollection(of handle: String) async {
         while let time = pending.withLock({ $0.polledAt(handle) }), clock.now() - time <= DeviceGrant.patience {
             guard (try? await clock.wait(DeviceGrant.patience)) != nil else { return }
@@ -157,7 +157,8 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         } catch {
             outcome = .failure(IdentityError(error))
         }
-        // Whoever has cancelled it meanwhile gets its outcome all the same, and sees to its end. Only where they are gone it is for nobody.
+        // A caller that cancelled during this call still gets the outcome, and ends the session itself. The outcome is
+        // discarded only if the entry is gone, which happens when all sign-ins are cancelled.
         let isAwaited = pending.withLock { $0.remove(handle) } != nil
         guard !isAwaited else { return try outcome.get() }
         discard(outcome)
@@ -183,7 +184,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         if case .deviceCode(let outcome?) = state { discard(outcome) }
     }
 
-    /// Ends all sign-ins that are under way: whoever began them has gone.
+    /// Ends all pending sign-ins, because their caller has disconnected.
     package func cancelAll() { for handle in pending.withLock({ $0.handles }) { remove(handle) } }
 
     // MARK: Who has signed in
@@ -218,24 +219,26 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    /// What the provider says of the person. Many say little in the ID token, and the rest where they are asked (OpenID Connect Core, section 5.4).
+    /// The provider's claims about the person. Many providers put few claims into the ID token, and return the rest
+    /// from the userinfo endpoint (OpenID Connect Core, section 5.4).
     private func claims(of identity: IDToken, _ token: Secret) async throws(IdentityError) -> JSONValue {
         guard identity.isSigned, !AccountMapping.hasName(identity.claims),
             case .object(let signed) = identity.claims
         else { return identity.claims }
         do throws(SignInError) {
-            // One that cannot be asked has said all.
+            // Without a userinfo endpoint, the ID token has all claims.
             guard try await client.provider().metadata.userInfoEndpoint != nil else { return identity.claims }
             let more = try await client.userInfo(token.text, of: identity.subject)
             return .object((more.claims.object ?? [:]).merging(signed) { $1 })
         } catch {
-            // About somebody else: then it is not to be believed. Otherwise the person has a name less.
+            // A response about another person is an error. After any other failure the account has no name from this
+            // endpoint.
             guard error != .anotherSignIn else { throw IdentityError(error) }
             return identity.claims
         }
     }
 
-    /// Revokes what nobody wants.
+    /// Revokes the tokens of a sign-in that no caller collects.
     private func discard(_ outcome: PendingSignIns.Outcome) {
         guard case .success(let signIn) = outcome, let kept = KeptSignIn(signIn.record, of: issuer) else { return }
         client.discard(kept.issued(at: clock.date()))
@@ -245,7 +248,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
 
     package func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome {
         guard var kept = KeptSignIn(record, of: issuer) else {
-            // Of another provider, or damaged: only the person can help.
+            // The record is damaged or belongs to another provider: only a new sign-in helps.
             return .reauthenticationNeeded
         }
         guard let token = kept.refreshToken else {
@@ -271,7 +274,8 @@ package final class OpenIDConnectProvider: OrganisationProvider {
                 let token = AccessToken(tokens, scopes: granted, now: now, kept)
                 return .renewed(token, try kept.record(of: issuer))
             } catch {
-                // The old token is used up, and the new one is too large to keep: why, the sign-in that has to follow says.
+                // The old token is used up, and the new one is too large to keep. The sign-in that must follow reports
+                // why.
                 client.discard(IssuedTokens(tokens, withSession: false))
                 return .reauthenticationNeeded
             }
@@ -299,7 +303,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
 }
 
 extension IdentityError {
-    /// The same, as the broker knows it.
+    /// Maps an error of the OpenID Connect client to the broker's type.
     init(_ error: SignInError) {
         self.init(
             Code(rawValue: error.code.rawValue) ?? .providerFailed,

@@ -3,27 +3,27 @@ import Identity
 import JSONWebSignature
 import OpenIDConnect
 
-/// A sign-in that somebody does in a browser of this device.
+/// A sign-in in a browser of this device.
 struct BrowserSignIn: Sendable {
     let flow: AuthorizationCodeFlow
-    /// By the wall clock.
+    /// Wall-clock time.
     let requestedAt: Date
     let scopes: Set<String>
     let only: ProviderRecord.Person?
 }
 
-/// The sign-ins that are under way, by their handles. Pure.
+/// The pending sign-ins by handle. Pure.
 struct PendingSignIns {
-    /// How many there may be.
+    /// The highest number of pending sign-ins.
     static let capacity = 8
 
     enum State {
-        /// The provider is being asked.
+        /// The request to the provider is in flight.
         case beginning
         case browser(BrowserSignIn)
-        /// Its answer is being checked.
+        /// The provider's response is being checked.
         case completing
-        /// With what came of it, as soon as something did.
+        /// The outcome is set once the sign-in has ended.
         case deviceCode(Outcome?)
     }
 
@@ -31,9 +31,9 @@ struct PendingSignIns {
 
     fileprivate struct Entry {
         var state: State
-        /// Who carries it out, where that is not the caller.
+        /// The task that runs the sign-in; `nil` if the caller runs it.
         var task: Task<Void, Never>?
-        /// When it is forgotten.
+        /// When the entry expires, unless its sign-in ends by itself (``endsByItself``).
         var deadline: ContinuousClock.Instant
         var polledAt: ContinuousClock.Instant
     }
@@ -48,9 +48,9 @@ struct PendingSignIns {
         return Base64URL.encode((0..<32).map { _ in UInt8.random(in: 0...255, using: &generator) })
     }
 
-    /// Takes a place, until it is put in or removed.
+    /// Reserves an entry for a handle until ``put(_:_:)`` fills it or ``remove(_:)`` frees it.
     ///
-    /// - Returns: `false` where there is none.
+    /// - Returns: `false` if all entries are taken.
     mutating func reserve(_ handle: String, at now: ContinuousClock.Instant) -> Bool {
         entries = entries.filter { $0.value.endsByItself || now < $0.value.deadline }
         guard entries.count < Self.capacity else { return false }
@@ -62,33 +62,33 @@ struct PendingSignIns {
         return true
     }
 
-    /// - Returns: `false` where it was cancelled meanwhile.
+    /// - Returns: `false` if the sign-in was cancelled.
     mutating func put(_ state: State, _ handle: String) -> Bool {
         guard entries[handle] != nil else { return false }
         entries[handle]?.state = state
         return true
     }
 
-    /// - Returns: `false` where it was cancelled meanwhile.
+    /// - Returns: `false` if the sign-in was cancelled.
     mutating func attach(_ task: Task<Void, Never>, to handle: String) -> Bool {
         guard entries[handle] != nil else { return false }
         entries[handle]?.task = task
         return true
     }
 
-    /// The sign-in in the browser, for one answer. It keeps its place until it is removed.
+    /// Takes the browser sign-in once, to check the provider's response. The entry stays until it is removed.
     mutating func take(_ handle: String) -> BrowserSignIn? {
         guard case .browser(let signIn)? = entries[handle]?.state else { return nil }
         entries[handle]?.state = .completing
         return signIn
     }
 
-    /// Whether the provider's answer to it is being checked.
+    /// Whether the provider's response is being checked.
     func isCompleting(_ handle: String) -> Bool {
         if case .completing? = entries[handle]?.state { true } else { false }
     }
 
-    /// When somebody last asked for it; `nil` where it is not there any more.
+    /// When the caller last polled; `nil` if the sign-in is no longer pending.
     func polledAt(_ handle: String) -> ContinuousClock.Instant? { entries[handle]?.polledAt }
 
     enum Poll {
@@ -97,7 +97,7 @@ struct PendingSignIns {
         case finished(Outcome)
     }
 
-    /// Somebody asks what became of a sign-in by device code. A finished one is told once.
+    /// Polls a sign-in by device code. The outcome is returned once, and then removed.
     mutating func poll(_ handle: String, at now: ContinuousClock.Instant) -> Poll {
         entries[handle]?.polledAt = now
         switch entries[handle]?.state {
@@ -109,23 +109,24 @@ struct PendingSignIns {
         }
     }
 
-    /// A sign-in by device code has ended.
+    /// Records the outcome of a sign-in by device code.
     ///
-    /// - Returns: `false` where it was cancelled meanwhile.
+    /// - Returns: `false` if the sign-in was cancelled.
     mutating func finish(_ handle: String, _ outcome: Outcome) -> Bool {
         guard case .deviceCode(nil)? = entries[handle]?.state else { return false }
         entries[handle]?.state = .deviceCode(outcome)
         return true
     }
 
-    /// Its end. What came of it belongs to whoever removes it.
+    /// Removes a sign-in. The caller takes over its outcome.
     mutating func remove(_ handle: String) -> (state: State, task: Task<Void, Never>?)? {
         entries.removeValue(forKey: handle).map { ($0.state, $0.task) }
     }
 }
 
 extension PendingSignIns.Entry {
-    /// Whether somebody carries it out who removes it in time: whoever has signed in by then is not to be forgotten with their tokens.
+    /// Whether a task or a caller ends this sign-in and removes it in time. Such an entry does not expire: the person
+    /// may have signed in already, and the tokens would be lost.
     fileprivate var endsByItself: Bool {
         switch state {
         case .completing, .deviceCode: true

@@ -1,9 +1,8 @@
-/// Keeps what strangers send from filling the log: a number of refusals a minute get a line of their own, and the rest are counted in one. A value that
-/// decides; somebody else writes.
+/// Keeps a flood of rejected requests from filling the log. A few rejections a minute get a log line each; the rest are
+/// counted and reported as one number. Pure: the caller writes the lines.
 package struct RefusalTally: Sendable {
-    /// How many get a line of their own.
+    /// The number of rejections per ``window`` that get their own line.
     package static let lines = 5
-    /// Of a minute.
     package static let window = Duration.seconds(60)
 
     private var beganAt: ContinuousClock.Instant?
@@ -12,9 +11,9 @@ package struct RefusalTally: Sendable {
 
     package init() {}
 
-    /// One is refused.
+    /// Counts a rejection.
     ///
-    /// - Returns: whether it gets a line, and how many of a minute that is over were only counted: they are to be written first.
+    /// - Returns: Whether to log it, and how many unlogged rejections of an earlier window to report first.
     package mutating func take(at now: ContinuousClock.Instant) -> (isWritten: Bool, counted: Int) {
         let before = rest(at: now)
         if isOver(at: now) { (beganAt, written) = (now, 0) }
@@ -26,7 +25,7 @@ package struct RefusalTally: Sendable {
         return (true, before)
     }
 
-    /// How many were only counted in a minute that is over; they are told once.
+    /// The number of unlogged rejections if the window is over. Each is returned once.
     package mutating func rest(at now: ContinuousClock.Instant) -> Int {
         guard isOver(at: now) else { return 0 }
         defer { counted = 0 }

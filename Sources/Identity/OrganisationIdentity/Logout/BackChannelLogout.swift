@@ -6,27 +6,30 @@ package import OpenIDConnect
 import StrictJSON
 import Synchronization
 
-/// Takes the provider's word that sessions have ended (OpenID Connect Back-Channel Logout 1.0, section 2.5 to 2.8), and hands it on.
+/// Receives logout tokens from the provider (OpenID Connect Back-Channel Logout 1.0, sections 2.5 to 2.8) and reports
+/// them to the broker.
 package final class BackChannelLogout: Sendable {
-    /// Tells the broker.
+    /// Reports an event to the broker.
     ///
-    /// - Throws: where the broker does not know of it then; the provider may try again.
+    /// - Throws: If the broker has not accepted the event; the provider may retry.
     package typealias Report = @Sendable (ProviderEvent) async throws -> Void
 
-    /// How many tokens a second may have the provider's keys read, or wait for them.
+    /// The rate limit, per second, for tokens that make the provider's keys be read or wait for that.
     private static let keyRequestsPerSecond = 10
 
     private static let busy = ListenerResponse(429, fields: ["Retry-After": "1"])
 
     private let client: OpenIDConnectClient
     private let report: Report
-    /// Charged by tokens that the known keys do not verify, so that a flood of them delays no genuine one.
+    /// Charged only by tokens that the known keys do not verify, so that a flood of them does not delay a genuine
+    /// token.
     private let keyRequests = Locked(RequestRate(perSecond: keyRequestsPerSecond, at: .now))
     private let seen = Locked(SeenIdentifiers())
-    /// Of what anybody can send, and of what the provider has signed: a flood of the one hides nothing of the other.
+    /// Requests that anyone can send and tokens that the provider has signed are counted apart, so that a flood of the
+    /// first does not hide the second.
     private let refusals = Locked(RefusalTally())
     private let refusalsOfSigned = Locked(RefusalTally())
-    /// The reason of a request that is refused, without anything of it; or how many more were.
+    /// Called with the reason of a rejected request, without any of its content, or with the number of further ones.
     private let refused: @Sendable (String) -> Void
 
     package init(
@@ -39,7 +42,8 @@ package final class BackChannelLogout: Sendable {
         self.refused = refused
     }
 
-    /// The answer: 200 also where the session is nobody's here, because the provider has to do nothing more then.
+    /// Responds to a request. The status is 200 also for a session that is not on this device, because the provider has
+    /// nothing more to do then.
     package func answer(_ request: ReceivedRequest) async -> ListenerResponse {
         guard request.method == "POST" else { return ListenerResponse(405) }
         let type = request.fields["content-type"].map { $0.prefix { $0 != ";" }.filter { $0 != " " }.lowercased() }
@@ -73,14 +77,14 @@ package final class BackChannelLogout: Sendable {
             try await Task { [report] in try await report(event) }.value
             return ListenerResponse(200)
         } catch {
-            // It counts when it comes again.
+            // A retry must not count as a duplicate.
             seen.withLock { $0.forget(logout.identifier) }
             return refuse("the broker does not take it: \(error)", refusalsOfSigned)
         }
     }
 
     private func refuse(_ reason: String, _ tally: borrowing Locked<RefusalTally>) -> ListenerResponse {
-        // Whoever reaches the address may be refused ten times a second.
+        // Any client that reaches the address can cause ten rejections a second.
         let (isWritten, counted) = tally.withLock { $0.take(at: .now) }
         if counted > 0 { refused("\(counted) more since the last of these lines") }
         if isWritten { refused(reason) }

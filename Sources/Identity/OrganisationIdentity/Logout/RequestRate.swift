@@ -1,4 +1,4 @@
-/// How many requests are taken: so many a second, and as many at once after a quiet time. Pure.
+/// A rate limit with bursts: at most `perSecond` requests a second, and as many at once after a quiet period. Pure.
 package struct RequestRate: Sendable {
     private let perSecond: Double
     private var room: Double
@@ -10,7 +10,7 @@ package struct RequestRate: Sendable {
         last = now
     }
 
-    /// - Returns: whether there is room for one more.
+    /// - Returns: Whether the request may proceed.
     package mutating func take(at now: ContinuousClock.Instant) -> Bool {
         room = min(perSecond, room + (now - last) / .seconds(1) * perSecond)
         last = now

@@ -1,10 +1,10 @@
 package import Identity
 package import OpenIDConnect
 
-/// What a security event means for this device. Pure.
+/// Translates a security event into events for this device's broker. Pure.
 package struct SignalMeaning: Sendable {
     private let issuer: Issuer
-    /// By which name the provider means this device; `nil`: by none.
+    /// The provider's identifier of this device; `nil` if it has none.
     private let device: String?
 
     package init(issuer: Issuer, device: String?) {
@@ -12,7 +12,7 @@ package struct SignalMeaning: Sendable {
         self.device = device
     }
 
-    /// What the broker is told, in this order.
+    /// The events to report to the broker, in this order.
     package func events(of token: SecurityEventToken) -> [ProviderEvent] {
         var told: [ProviderEvent] = []
         for event in SecurityEventToken.Event.allCases where token.events.contains(event) {
@@ -23,13 +23,13 @@ package struct SignalMeaning: Sendable {
                 case .deviceComplianceChange: compliance(token)
                 case .verification: nil
                 }
-            // A token that says the same by two events says it once.
+            // Two events with the same meaning are reported once.
             if let next, !told.contains(next) { told.append(next) }
         }
         return told
     }
 
-    /// A token of the provider's that cannot be taken may have been about anybody here.
+    /// The event for a signed token that is rejected: it may have concerned any person who is signed in here.
     package var doubt: ProviderEvent { ProviderEvent(.doubt, issuer: issuer.text) }
 
     private func person(_ kind: ProviderEvent.Kind, _ token: SecurityEventToken) -> ProviderEvent? {
@@ -47,7 +47,7 @@ package struct SignalMeaning: Sendable {
 
     private func compliance(_ token: SecurityEventToken) -> ProviderEvent? {
         if let device, token.device != device { return nil }
-        // Whose device it is, or how it is, is not known here.
+        // Either the event may concern another device, or it does not state the device's compliance.
         guard device != nil, let isCompliant = token.isCompliant else { return doubt }
         return ProviderEvent(isCompliant ? .compliant : .notCompliant, issuer: issuer.text, date: token.date)
     }
