@@ -1,11 +1,12 @@
 package import FoundationEssentials
 package import SharedDevice
 
-/// The organisation's own provider, which asks the person itself: no password comes by here. The broker's reducer knows what is here and nothing
-/// of OpenID Connect; whoever carries it out may be another process.
+/// The organisation's own provider, which authenticates the person on its own page: the device sees no password. The
+/// broker's reducer knows this protocol and nothing of OpenID Connect. The implementation may run in another process.
 ///
-/// Several calls may be under way at a time. Of `renew` the broker has one at a time under way, and one of `end`, never both for one sign-in: providers
-/// revoke all tokens of a sign-in where one is used twice. Every call ends by itself within a minute. It keeps nothing of who is signed in.
+/// Calls may overlap. The broker runs at most one `renew` and one `end` at a time, and never both for one sign-in:
+/// providers revoke all tokens of a sign-in if one of them is used twice. Every call ends by itself within a minute.
+/// The provider keeps no state about signed-in people.
 package protocol OrganisationProvider: Sendable {
     /// Begins a sign-in.
     ///
@@ -15,61 +16,63 @@ package protocol OrganisationProvider: Sendable {
     /// Completes a sign-in in the browser.
     ///
     /// - Parameters:
-    ///   - handle: ``BegunSignIn/handle``. It counts once.
-    ///   - query: what the browser came back with after the `?`, at most 8192 bytes.
-    /// - Throws: `IdentityError`: `authenticationFailed`, `userCanceled`, `loginExpired`, `providerUnavailable`, `providerMisconfigured`.
+    ///   - handle: ``BegunSignIn/handle``. Can be completed only once.
+    ///   - query: The query of the address that the browser came back to, after the `?`; at most 8192 bytes.
+    /// - Throws: `IdentityError`: `authenticationFailed`, `userCanceled`, `loginExpired`, `providerUnavailable`,
+    ///   `providerMisconfigured`.
     func complete(_ handle: String, query: String) async throws(IdentityError) -> ProviderSignIn
 
-    /// What became of a sign-in by device code. The provider is asked only as often as it allows, however often this is called; with nobody who
-    /// calls for 30 s, the sign-in ends.
+    /// Polls a sign-in by device code. The provider is polled at its own interval, independently of these calls. The
+    /// sign-in ends after 30 s without a call.
     ///
     /// - Returns: `nil` while the person has not finished.
     /// - Throws: as ``complete(_:query:)``.
     func poll(_ handle: String) async throws(IdentityError) -> ProviderSignIn?
 
-    /// Nobody waits for this sign-in any more. A ``complete(_:query:)`` that is under way goes on: what it returns, the caller has to end.
+    /// Cancels a sign-in. A ``complete(_:query:)`` in flight goes on: the caller has to end the session that it
+    /// returns.
     func cancel(_ handle: String) async
 
-    /// Asks for an access token, and so whether the person may still be signed in.
+    /// Requests an access token, and so checks whether the person may still be signed in.
     ///
     /// - Parameters:
-    ///   - record: what ``ProviderSignIn/record`` or the last ``Renewal`` had.
-    ///   - scopes: what the token is to permit; none: what was granted at the sign-in.
-    ///   - mayBeUsed: whether an attempt of before had no answer, so that the record's token may be used up.
+    ///   - record: The record of ``ProviderSignIn/record`` or of the last renewal.
+    ///   - scopes: The scopes of the token; empty for the scopes granted at the sign-in.
+    ///   - mayBeUsed: Whether an earlier attempt had no response, so that the record's token may be used up.
     func renew(_ record: ProviderRecord, scopes: Set<String>, mayBeUsed: Bool) async -> RenewalOutcome
 
-    /// Tells the provider that the session is over: end of its session first, then revocation of the tokens.
+    /// Ends the session at the provider: first the provider's own session, then revocation of the tokens.
     ///
-    /// - Parameter keepsSession: whether the tokens alone are revoked, because the person has signed in anew.
-    /// - Throws: `IdentityError`: `providerUnavailable` where a later attempt may help; another code where none does.
+    /// - Parameter keepsSession: Whether to revoke the tokens alone, because the person has signed in again.
+    /// - Throws: `IdentityError`: `providerUnavailable` if a later attempt may help; another code if none does.
     func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError)
 }
 
 extension OrganisationProvider {
-    /// Tells the provider that the session is over, with all that belongs to it.
+    /// Ends the session at the provider, including the provider's own session.
     package func end(_ record: ProviderRecord) async throws(IdentityError) {
         try await end(record, keepsSession: false)
     }
 }
 
-/// A sign-in that is to begin.
+/// The parameters of a sign-in.
 package struct SignInStart: Sendable, Hashable {
-    /// How the person gets to the provider's page.
+    /// How the person reaches the provider's page.
     package enum Method: String, Sendable, Hashable, CaseIterable {
         /// In a browser of this device: authorization code with PKCE.
         case browser
-        /// On another device, with a code.
+        /// With a code, on another device.
         case deviceCode
     }
 
     package var method: Method
-    /// Where the browser comes back to: `http://127.0.0.1:PORT/callback`. For `browser` alone.
+    /// The address that the browser comes back to: `http://127.0.0.1:PORT/callback`. Only for `browser`.
     package var redirect: String?
-    /// The name that the page may suggest.
+    /// The username that the page may suggest.
     package var loginHint: String?
-    /// What the first access token is to permit, beside what the configuration asks for.
+    /// The scopes of the first access token, in addition to the configured scopes.
     package var scopes: Set<String>
-    /// Who has to sign in, after the provider has asked for the person again; `nil`: anybody.
+    /// The person who has to sign in, for reauthentication; `nil` for any person.
     package var only: ProviderRecord.Person?
 
     package init(
@@ -88,7 +91,7 @@ package struct SignInStart: Sendable, Hashable {
 }
 
 extension SignInStart {
-    /// Whether a browser that comes back there stays on this machine (RFC 8252, section 7.3). `localhost` may be another machine's name.
+    /// Whether the redirect stays on this machine (RFC 8252, section 7.3). `localhost` may be another machine's name.
     package static func isLoopback(_ redirect: String) -> Bool {
         let (beginning, end) = ("http://127.0.0.1:", "/callback")
         guard redirect.hasPrefix(beginning), redirect.hasSuffix(end),
@@ -99,19 +102,19 @@ extension SignInStart {
     }
 }
 
-/// What the person needs to sign in.
+/// A pending sign-in, with the prompt for the person.
 package struct BegunSignIn: Sendable, Hashable {
     package enum Prompt: Sendable, Hashable {
         /// The page's address.
         case browser(address: String)
-        /// What is typed in on another device, where, and the same address with the code in it.
+        /// The code to type in on another device, the page's address, and the same address with the code in it.
         case deviceCode(code: String, address: String, completeAddress: String?)
     }
 
-    /// The provider's name for this sign-in, which nobody can guess.
+    /// The provider's identifier of this sign-in. It cannot be guessed.
     package let handle: String
     package let prompt: Prompt
-    /// How long the person has.
+    /// How much time the person has.
     package let lifetime: Duration
 
     package init(handle: String, prompt: Prompt, lifetime: Duration) {
@@ -121,7 +124,7 @@ package struct BegunSignIn: Sendable, Hashable {
     }
 }
 
-/// Somebody has signed in, and everything about it was checked.
+/// A completed sign-in. Everything in it has been checked.
 package struct ProviderSignIn: Sendable {
     package let account: Account
     package let record: ProviderRecord
@@ -134,27 +137,29 @@ package struct ProviderSignIn: Sendable {
     }
 }
 
-/// What became of ``OrganisationProvider/renew(_:scopes:mayBeUsed:)`` (RFC 6749, sections 5.2 and 6).
+/// The outcome of ``OrganisationProvider/renew(_:scopes:mayBeUsed:)`` (RFC 6749, sections 5.2 and 6).
 package enum RenewalOutcome: Sendable {
-    /// A token. Where there is a record, it takes the place of the last one, and has to be on the disk before the token is handed out.
+    /// A token. A record, if there is one, replaces the last one, and must be on the disk before the token is handed
+    /// out.
     case renewed(AccessToken, ProviderRecord?)
-    /// The provider has ended the session, or disabled the person.
+    /// The provider has ended the session, or disabled the account.
     case sessionOver
-    /// The provider wants the person. The session stays; only the same person completes the sign-in that follows.
+    /// The person has to sign in again. The session stays; only the same person can complete that sign-in.
     case reauthenticationNeeded
     /// The configuration is wrong. The session stays; an administrator has to act.
     case misconfigured(IdentityError)
-    /// These scopes are refused, and nothing else.
+    /// The provider refuses only these scopes. The session stays.
     case scopeRefused
-    /// Nothing is known. The session stays, within its grace.
+    /// The provider could not be asked. The session stays, within its grace period.
     ///
-    /// - Parameter mayBeUsed: whether the record's token may be used up, which the next call has to say.
+    /// - Parameter mayBeUsed: Whether the record's token may be used up. The next call has to pass this on.
     case unavailable(IdentityError, mayBeUsed: Bool)
 }
 
-/// What has to be kept of a sign-in until its session is over. It is secret: at rest it is sealed, and it shows itself in no log.
+/// The data that is kept of a sign-in until its session is over. Secret: it is sealed on the disk, and its description
+/// hides it.
 package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, CustomReflectable {
-    /// Who has signed in, as the provider knows them.
+    /// A person, identified by the provider.
     package struct Person: Sendable, Hashable {
         package let issuer: String
         /// `sub`.
@@ -167,9 +172,9 @@ package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, Cust
     }
 
     package let person: Person
-    /// `sid`: the provider's name of its session, where it has one.
+    /// `sid`: the provider's identifier of its session, if it has one.
     package let session: String?
-    /// What the provider's own part knows: tokens and claims, in a form that is its own. At most ``longestContent`` bytes.
+    /// Tokens and claims, in the provider implementation's own format. At most ``longestContent`` bytes.
     package let content: Secret
 
     package static let longestContent = 128 << 10
@@ -186,26 +191,27 @@ package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, Cust
 
     package func hash(into hasher: inout Hasher) { hasher.combine(person) }
 
-    /// Not the secret.
+    /// Hides the content.
     package var description: String { "ProviderRecord(hidden)" }
-    /// Not the secret either.
+    /// Hides the content.
     package var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// What the process that speaks to the provider has heard: the end of a session, by a logout token or a security event, or a reason to ask the provider.
+/// An event from the process that speaks to the provider: a session has ended, by a logout token or a security event,
+/// or the broker should ask the provider.
 package struct ProviderEvent: Sendable, Hashable {
     package enum Kind: String, Sendable, Hashable, CaseIterable {
-        /// The session is over: sign-out.
+        /// The session is over: the broker signs out.
         case ended
-        /// The person has to prove again who they are; the session stays.
+        /// The person has to authenticate again; the session stays.
         case reauthenticate
-        /// Something has happened that may be about the person, and does not say so clearly: the provider knows.
+        /// Something happened that may concern the person. The broker asks the provider.
         case doubt
         /// The network is back: the provider can be asked again.
         case networkUp
-        /// This device does not do what the organisation asks of its devices: nobody is signed in on it.
+        /// This device violates the organisation's device policy. The broker signs out and refuses sign-ins.
         case notCompliant
-        /// It does again.
+        /// This device complies with the policy again.
         case compliant
     }
 
@@ -213,7 +219,7 @@ package struct ProviderEvent: Sendable, Hashable {
     package let issuer: String
     package let subject: String?
     package let session: String?
-    /// When it happened, by the provider's clock; `nil`: now.
+    /// When it happened, by the provider's clock; `nil` for now.
     package let date: Date?
 
     package init(
@@ -230,29 +236,29 @@ package struct ProviderEvent: Sendable, Hashable {
         self.date = date
     }
 
-    /// Whether it is about the sign-in that this record is of. Where the event names a session, that one counts, and the person only where it
-    /// names none (OpenID Connect Back-Channel Logout 1.0, section 2.6).
+    /// Whether the event concerns the sign-in of this record. A session in the event decides alone; the subject decides
+    /// only if the event names no session (OpenID Connect Back-Channel Logout 1.0, section 2.6).
     package func concerns(_ record: ProviderRecord) -> Bool {
         guard issuer == record.person.issuer, subject == nil || subject == record.person.subject else { return false }
         return session.map { $0 == record.session } ?? (subject != nil)
     }
 }
 
-/// Makes a provider's record unreadable for the disk, and readable again.
+/// Encrypts a provider's record for the disk, and decrypts it.
 package protocol RecordSealer: Sendable {
-    /// - Throws: ``RecordUnreadable``, where the record is too long.
+    /// - Throws: ``RecordUnreadable`` if the record is too long.
     func seal(_ record: ProviderRecord, for use: RecordUse) throws(RecordUnreadable) -> [UInt8]
 
-    /// - Parameter use: what it was sealed for. It opens for nothing else.
-    /// - Throws: ``RecordUnreadable``: the bytes are damaged, were sealed for something else, or by another key.
+    /// - Parameter use: The use that the record was sealed for. It opens for no other.
+    /// - Throws: ``RecordUnreadable`` if the bytes are damaged, or were sealed for another use or with another key.
     func open(_ sealed: [UInt8], for use: RecordUse) throws(RecordUnreadable) -> ProviderRecord
 }
 
-/// What a record is kept for.
+/// The use that a record is kept for.
 package enum RecordUse: Sendable, Hashable {
-    /// The open session: its number, who signed the person in, and the account.
+    /// The open session: its number, its issuer and the account.
     case session(epoch: UInt64, issuer: String, account: String)
-    /// The provider is to be told that the session is over.
+    /// The provider still has to be told that the session is over.
     case ending(number: UInt64)
 }
 

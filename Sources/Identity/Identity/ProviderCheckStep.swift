@@ -1,31 +1,31 @@
-/// One of the things that a device needs of the organisation's provider, and what was found when it was tried without a person.
+/// One requirement that the device has of the organisation's provider, and the result of a test that needs no person.
 package struct ProviderCheckStep: Sendable, Hashable {
-    /// In the order in which they are tried. The raw values are in JSON.
+    /// In the order of the tests. The raw values are in JSON.
     package enum Name: String, Sendable, CaseIterable {
-        /// The server proves who it is.
+        /// The server's certificate is valid.
         case tls
-        /// The provider describes itself, under the name that is configured.
+        /// The provider's metadata can be read, and names the configured issuer.
         case discovery
-        /// Its keys can be read.
+        /// The provider's keys can be read.
         case keys
-        /// It takes the address that the browser comes back to.
+        /// The provider accepts the redirect address.
         case redirect
-        /// It issues device codes.
+        /// The provider issues device codes.
         case deviceCode
-        /// It knows this client, by its secret where it has one.
+        /// The provider knows this client, and its secret if it has one.
         case client
-        /// It renews tokens.
+        /// The provider refreshes tokens.
         case refresh
-        /// It revokes tokens.
+        /// The provider revokes tokens.
         case revocation
-        /// It ends its own session. Which one, only a session would show: the page alone is tried.
+        /// The provider has a page that ends its own session. The test ends no session, because it has none.
         case endSession
-        /// Its word that a session has ended is heard; looked at where the configuration says where it arrives.
+        /// Logout tokens can arrive. Tested only if the configuration has an address for them.
         case backChannelLogout
-        /// Its events are to be had; tried where the configuration names a stream of them.
+        /// The provider's events can be polled. Tested only if the configuration names a stream.
         case sharedSignals
 
-        /// Those that every provider is asked for.
+        /// The steps that apply to every provider.
         package static let ofEveryProvider = allCases.filter { ![.backChannelLogout, .sharedSignals].contains($0) }
     }
 
@@ -33,13 +33,13 @@ package struct ProviderCheckStep: Sendable, Hashable {
     package enum Outcome: String, Sendable {
         case works
         case fails
-        /// The provider does not offer it, or it cannot be seen without a person. No mistake.
+        /// The provider does not offer it, or a test needs a person. Not an error.
         case unknown
     }
 
     package let name: Name
     package let outcome: Outcome
-    /// What was found; for a failure also what helps.
+    /// The result; after a failure also the remedy.
     package let text: String
 
     package init(_ name: Name, _ outcome: Outcome, _ text: String) {

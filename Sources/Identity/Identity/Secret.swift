@@ -1,25 +1,24 @@
 import Cryptography
 import Glibc
 
-/// A password on its way from the person to the check, or another secret. It shows itself in no log, and its bytes are
-/// wiped when the last reference goes.
+/// A password or another secret. Its bytes are wiped when the last reference goes, and its description hides them.
 ///
-/// A `String` that it was made from is not wiped: Swift gives no way to. Where the bytes can be had without one, use
-/// ``init(bytes:)``.
+/// A `String` that it was made from is not wiped: Swift has no way to do that. Use ``init(bytes:)`` if the bytes are
+/// available without a `String`.
 ///
-/// Unchecked: the memory is written in `init` and wiped in `deinit`, and only read between the two.
+/// Unchecked: the memory is written in `init`, wiped in `deinit`, and only read in between.
 package final class Secret: @unchecked Sendable, CustomStringConvertible, CustomReflectable {
     /// The bytes, and a NUL for C.
     private let memory: UnsafeMutablePointer<UInt8>
     /// The number of bytes without the NUL.
     package let count: Int
 
-    /// The secret with this text, in UTF-8. Texts that look alike but are composed differently are different secrets.
+    /// The secret with this text, in UTF-8. Canonically equivalent texts of different bytes are different secrets.
     package convenience init(_ text: String) {
         self.init(bytes: text.utf8)
     }
 
-    /// The secret of these bytes, which are copied; wiping the original is the caller's.
+    /// The secret with a copy of these bytes. The caller wipes the original.
     package init(bytes: some Collection<UInt8>) {
         count = bytes.count
         memory = .allocate(capacity: count + 1)
@@ -34,16 +33,16 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
 
     private var bytes: UnsafeBufferPointer<UInt8> { UnsafeBufferPointer(start: memory, count: count) }
 
-    /// Whether a C function would take the secret for a shorter one.
+    /// Whether C functions would take the secret for a shorter one.
     package var containsNUL: Bool { bytes.contains(0) }
 
-    /// The number of Unicode's code points: the bytes that continue none.
+    /// The number of Unicode code points: every byte that is not a continuation byte starts one.
     package var codePointCount: Int { bytes.count { $0 & 0b1100_0000 != 0b1000_0000 } }
 
-    /// Whether both are the same bytes.
+    /// Compares the bytes in constant time.
     package func isEqual(to other: Secret) -> Bool { ConstantTime.areEqual(bytes, other.bytes) }
 
-    /// A copy that is not wiped, for where only texts travel.
+    /// A copy that is not wiped, for interfaces that only take texts.
     package var text: String { String(decoding: bytes, as: UTF8.self) }
 
     /// Calls `body` with the bytes, without the NUL. The pointer is valid until `body` returns.
@@ -54,9 +53,9 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
         memory.withMemoryRebound(to: CChar.self, capacity: count + 1) { body($0) }
     }
 
-    /// Not the secret.
+    /// Hides the secret.
     package var description: String { "Secret(hidden)" }
 
-    /// Not the secret either.
+    /// Hides the secret.
     package var customMirror: Mirror { Mirror(self, children: [:]) }
 }

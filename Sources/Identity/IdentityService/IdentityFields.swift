@@ -3,19 +3,19 @@ import FoundationEssentials
 package import Identity
 import SharedDevice
 
-/// A dictionary of the protocol. It comes from another process: each value is checked for its type.
+/// A dictionary of the protocol. It comes from another process, so the type of each value is checked.
 package struct IdentityFields: Sendable {
     package var values: [String: DBusValue]
 
     package init(_ values: [String: DBusValue] = [:]) { self.values = values }
 
-    /// - Throws: `IdentityError` where the arguments are no dictionary.
+    /// - Throws: `IdentityError` if the first argument is not a dictionary.
     package init(_ arguments: [DBusValue]) throws(IdentityError) {
         guard let values = arguments.first?.fieldsValue else { throw .malformed("request") }
         self.values = values
     }
 
-    /// What goes over the bus.
+    /// The dictionary as a D-Bus value.
     package var value: DBusValue { .fields(values) }
 
     func text(_ key: String) throws(IdentityError) -> String {
@@ -23,7 +23,7 @@ package struct IdentityFields: Sendable {
         return text
     }
 
-    /// `nil` where it is absent.
+    /// `nil` if the key is absent.
     func optionalText(_ key: String) throws(IdentityError) -> String? {
         guard let value = values[key] else { return nil }
         guard case .string(let text) = value else { throw .malformed(key) }
@@ -52,7 +52,7 @@ package struct IdentityFields: Sendable {
         return IdentityFields(fields)
     }
 
-    /// One of these words.
+    /// The case of an enumeration.
     func word<Word: RawRepresentable>(_ key: String, _ type: Word.Type) throws(IdentityError) -> Word
     where Word.RawValue == String {
         guard let word = Word(rawValue: try text(key)) else { throw .malformed(key) }
@@ -179,7 +179,6 @@ extension ProviderSignIn {
 }
 
 extension RenewalOutcome {
-    /// The words of the cases.
     private enum Word: String {
         case renewed, sessionOver, reauthenticationNeeded, misconfigured, scopeRefused, unavailable
     }
@@ -239,7 +238,7 @@ extension DBusValue {
 }
 
 extension Secret {
-    /// A copy that is not wiped, for where bytes travel.
+    /// A copy that is not wiped, for the message.
     fileprivate var copy: [UInt8] {
         withCString { bytes in
             Array(UnsafeRawBufferPointer(start: bytes, count: count))

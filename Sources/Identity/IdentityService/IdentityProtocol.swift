@@ -1,24 +1,26 @@
 package import DBusTransport
 package import Identity
 
-/// What the broker and the process that speaks to the organisation's provider say to each other: the D-Bus service
-/// `org.notifycenter.SharedDeviceIdentity1`. Its methods are those of `OrganisationProvider`, from dictionary to dictionary, so that both sides can grow.
+/// The D-Bus interface between the broker and the process that speaks to the organisation's provider:
+/// `org.notifycenter.SharedDeviceIdentity1`. Its methods are those of `OrganisationProvider`. Requests and responses
+/// are dictionaries, so that both sides can add members.
 package enum IdentityProtocol {
     package static let busName = "org.notifycenter.SharedDeviceIdentity1"
     package static let path = "/org/notifycenter/SharedDeviceIdentity"
     package static let interface = "org.notifycenter.SharedDeviceIdentity1"
-    /// A D-Bus error whose name begins so ends in the code of an `IdentityError`.
+    /// The prefix of D-Bus errors that stand for an `IdentityError`; the rest of the name is its code.
     package static let errorPrefix = "org.notifycenter.SharedDeviceIdentity1.Error."
-    /// How long the broker waits for an answer.
+    /// How long the broker waits for a response.
     package static let patience: Duration = .seconds(60)
-    /// How long a call may take, so that its answer is there before the broker has given up.
+    /// The time limit of a call. It is shorter than ``patience``, so that the response arrives before the broker gives
+    /// up.
     package static let longestCall: Duration = .seconds(55)
-    /// In bytes, of a call: a record, and what stands around it.
+    /// The largest body of a call, in bytes: a record and the members around it.
     package static let longestBody = ProviderRecord.longestContent + (32 << 10)
-    /// How many calls may be under way.
+    /// The most calls that may be in flight.
     package static let mostCalls = 32
 
-    /// For administrators: tries what the device needs of its provider.
+    /// For administrators: tests what the device needs of its provider.
     package static let checkMethod = "Check"
 
     package enum Method: String, Sendable, CaseIterable {
@@ -32,12 +34,12 @@ package enum IdentityProtocol {
 }
 
 extension IdentityError {
-    /// As a refusal of a call.
+    /// Turns the error into the D-Bus error of a call.
     package var failure: MethodFailure {
         MethodFailure(name: IdentityProtocol.errorPrefix + code.rawValue, message: description)
     }
 
-    /// A refusal of the process, or the reason why it did not answer.
+    /// The D-Bus error of the process, or the reason why it did not respond.
     package init(_ error: DBusError) {
         guard let name = error.name, name.hasPrefix(IdentityProtocol.errorPrefix) else {
             self.init(
@@ -51,7 +53,7 @@ extension IdentityError {
         self.init(Code(rawValue: word) ?? .providerFailed, error.message)
     }
 
-    /// - Parameter field: what an answer or a request lacks.
+    /// - Parameter field: The missing or malformed member of a request or response.
     package static func malformed(_ field: String) -> IdentityError {
         IdentityError(
             .providerFailed,
@@ -59,7 +61,7 @@ extension IdentityError {
         )
     }
 
-    /// A call had to end.
+    /// A call exceeded its time limit.
     static let late = IdentityError(
         .providerUnavailable,
         "the provider has not answered within \(IdentityProtocol.longestCall.components.seconds) s; check the network, and try again"

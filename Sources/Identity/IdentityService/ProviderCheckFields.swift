@@ -2,7 +2,7 @@ import DBusTransport
 package import Identity
 
 extension ProviderCheckStep {
-    /// The steps, as the answer to ``IdentityProtocol/checkMethod``.
+    /// The steps as the response to ``IdentityProtocol/checkMethod``.
     package static func fields(_ steps: [ProviderCheckStep]) -> IdentityFields {
         let elements = steps.map { step in
             DBusValue.fields([
@@ -13,7 +13,7 @@ extension ProviderCheckStep {
         return IdentityFields(["steps": .array(elements, of: "a{sv}")])
     }
 
-    /// - Throws: `IdentityError` for what is no such answer.
+    /// - Throws: `IdentityError` if the response is malformed.
     package static func steps(_ fields: IdentityFields) throws(IdentityError) -> [ProviderCheckStep] {
         guard let elements = fields.values["steps"]?.elementsValue else { throw .malformed("steps") }
         var steps: [ProviderCheckStep] = []

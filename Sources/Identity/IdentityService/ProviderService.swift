@@ -3,11 +3,12 @@ package import Identity
 import SharedDevice
 import Synchronization
 
-/// The process's side of the interface: it answers the broker, and nobody else, by a provider.
+/// The process's side of the interface: it passes the broker's calls to a provider.
 ///
-/// Who the broker is, the bus says: the connection that owns its name. A call of another one is refused before anything of it is read.
+/// The broker is the connection that owns the broker's bus name. The service refuses calls of other connections before
+/// it reads their bodies.
 package final class ProviderService: Sendable {
-    /// Who answers now, or why nobody does.
+    /// The current provider, or the reason why there is none.
     package typealias Current = @Sendable () -> Result<any OrganisationProvider, IdentityError>
 
     private let connection: DBusConnection
@@ -17,8 +18,8 @@ package final class ProviderService: Sendable {
     private let object = Locked<Observation?>(nil)
 
     /// - Parameters:
-    ///   - longestCall: how long a call may take before it is ended.
-    ///   - abandoned: the broker has gone, or is another one: nobody waits for what was under way.
+    ///   - longestCall: The time limit of a call; a longer one is cancelled.
+    ///   - abandoned: Called when the broker disconnects or changes: its calls in flight have no recipient any more.
     package init(
         connection: DBusConnection,
         longestCall: Duration = IdentityProtocol.longestCall,
@@ -31,10 +32,10 @@ package final class ProviderService: Sendable {
         broker = NameOwner(of: BrokerProtocol.busName, on: connection) { _ in abandoned() }
     }
 
-    /// On return the service owns its name and answers.
+    /// Takes the service's name. On return the service answers calls.
     ///
-    /// - Parameter more: methods beside those of the interface. They decide themselves whom they answer.
-    /// - Throws: `DBusError`; `nameTaken` where another process serves this bus.
+    /// - Parameter more: Further methods of the interface. Each checks its caller itself.
+    /// - Throws: `DBusError`; `nameTaken` if another process serves this bus.
     package func start(_ more: [DBusInterface.Method] = []) async throws(DBusError) {
         try await broker.start()
         let methods = IdentityProtocol.Method.allCases.map(method) + more
@@ -57,7 +58,7 @@ package final class ProviderService: Sendable {
         try await connection.requestName(IdentityProtocol.busName)
     }
 
-    /// Whether the broker is there, and calls of it would be answered.
+    /// The broker's connection; `nil` if the broker is not on the bus.
     package var brokerConnection: String? { broker.current }
 
     private static var limits: CallLimits {
@@ -75,7 +76,7 @@ package final class ProviderService: Sendable {
             method.rawValue,
             in: [.init("request", "a{sv}")],
             out: [.init("answer", "a{sv}")],
-            // Only what has a record is that long.
+            // Only these requests contain a record.
             maximumBodyBytes: [.renew, .end].contains(method) ? IdentityProtocol.longestBody : 16 << 10
         ) { [weak self] call in
             guard let self else { return [] }
@@ -109,7 +110,7 @@ package final class ProviderService: Sendable {
             let record = try ProviderRecord(fields.fields("record"))
             let (scopes, mayBeUsed) = (try fields.texts("scopes"), try fields.flag("mayBeUsed"))
             let outcome = try await inTime { await provider.renew(record, scopes: scopes, mayBeUsed: mayBeUsed) }
-            // Nobody else cancels it.
+            // Only the time limit cancels this task, so the outcome is late and not cancelled by the person.
             if case .unavailable(let error, let mayBeUsed) = outcome, error.code == .userCanceled {
                 return RenewalOutcome.unavailable(.late, mayBeUsed: mayBeUsed).fields
             }
@@ -123,7 +124,7 @@ package final class ProviderService: Sendable {
         }
     }
 
-    /// Carries work out, and cancels it when it takes too long.
+    /// Runs `work`, and cancels it after ``longestCall``.
     private func inTime<Value: Sendable>(
         _ work: @escaping @Sendable () async throws(IdentityError) -> Value
     ) async throws(IdentityError) -> Value {

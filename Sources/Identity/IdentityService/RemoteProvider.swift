@@ -1,13 +1,14 @@
 package import DBusTransport
 package import Identity
 
-/// The organisation's provider, as another process speaks to it: `shared-device-identity`, which the bus starts with the first call.
+/// The organisation's provider in another process, `shared-device-identity`, which the bus starts with the first call.
 ///
-/// That process has the right to the network, and reads what strangers send; the caller has neither. What it answers is checked like any message.
+/// That process may use the network, and reads untrusted data; the caller does neither. Its responses are checked like
+/// any message.
 package final class RemoteProvider: OrganisationProvider {
     private let connection: DBusConnection
 
-    /// - Parameter connection: the one that owns the broker's name: the process answers no other.
+    /// - Parameter connection: The connection that owns the broker's name. The process answers no other.
     package init(connection: DBusConnection) { self.connection = connection }
 
     package func begin(_ start: SignInStart) async throws(IdentityError) -> BegunSignIn {
@@ -38,7 +39,7 @@ package final class RemoteProvider: OrganisationProvider {
             do throws(IdentityError) {
                 return try RenewalOutcome(IdentityFields(answer))
             } catch {
-                // It has answered, and nobody knows what.
+                // The response is malformed, so the outcome is unknown.
                 return .unavailable(error, mayBeUsed: true)
             }
         } catch {
@@ -66,7 +67,7 @@ package final class RemoteProvider: OrganisationProvider {
         return try IdentityFields(answer)
     }
 
-    /// An answer has tokens, which are lost where nobody waits for them: a task that is cancelled waits all the same.
+    /// A response contains tokens, which would be lost if the caller stopped waiting. So a cancelled task waits, too.
     private func send(
         _ method: IdentityProtocol.Method,
         _ fields: IdentityFields
@@ -85,8 +86,8 @@ package final class RemoteProvider: OrganisationProvider {
 }
 
 extension DBusError {
-    /// Whether the process may have carried out what it was asked, although there is no answer: it hung, or ended in the middle, or the bus did. A
-    /// refusal is no answer of the provider's, and came before it was asked.
+    /// Whether the process may have carried out the call, although there is no response: it hung or crashed, or the bus
+    /// did. An error response is sent before the provider is asked.
     fileprivate var mayHaveArrived: Bool {
         switch code {
         case .timedOut, .disconnected, .closed, .cancelled, .malformed: true

@@ -5,16 +5,17 @@ package import OpenIDConnect
 package import StrictJSON
 import Synchronization
 
-/// Fetches what the provider has to tell of this device's sessions (OpenID Shared Signals Framework 1.0, poll delivery by RFC 8936), and tells the
-/// broker. A token is acknowledged when the broker has taken it, and not before.
+/// Polls the provider's stream of security events (OpenID Shared Signals Framework 1.0, poll delivery by RFC 8936) and
+/// reports the events of this device's sessions to the broker. A token is acknowledged only after the broker has
+/// accepted its events.
 package final class SharedSignals: Sendable {
     package struct Settings: Sendable, Equatable {
         package var endpoint: HTTPAddress
-        /// The stream's.
+        /// The audience of the stream's tokens.
         package var audience: String
-        /// By which name the provider means this device.
+        /// The provider's identifier of this device.
         package var device: String?
-        /// What the device's own token is to permit.
+        /// The scopes of the device's own token.
         package var scopes: [String]
 
         package init(endpoint: HTTPAddress, audience: String, device: String? = nil, scopes: [String] = []) {
@@ -25,34 +26,34 @@ package final class SharedSignals: Sendable {
         }
     }
 
-    /// What is worth a line in the log.
+    /// A state or an event for the log.
     package enum Note: Sendable, Hashable {
-        /// Events are fetched.
+        /// The stream delivers events.
         case works
-        /// They are not, and why; told when the reason changes.
+        /// Polling fails, with the reason. Reported when the reason changes.
         case fails(String)
-        /// A token is refused. At most ``RefusalTally/lines`` a minute are told so.
+        /// A token was rejected. At most ``RefusalTally/lines`` a minute are reported.
         case refused(RefusedToken)
-        /// So many further ones were refused in a minute that is over.
+        /// The number of further tokens that were rejected within a minute that has passed.
         case refusedMore(Int)
     }
 
-    /// A token that is refused.
+    /// A token that was rejected.
     package struct RefusedToken: Sendable, Hashable {
-        /// The stream's name for it. Anything may stand there.
+        /// The stream's identifier for it. Untrusted text.
         package let identifier: String
-        /// Whether the provider has signed it; otherwise nobody knows who has.
+        /// Whether the provider has signed it; otherwise the sender is unknown.
         package let isProviders: Bool
-        /// In the words of an administrator.
+        /// For an administrator to read.
         package let reason: String
     }
 
     private struct State {
         var stream: SignalStream
         var seen = SeenIdentifiers()
-        /// The device's own token, until it ends.
+        /// The device's own token, until it expires.
         var token: (value: Secret, end: ContinuousClock.Instant)?
-        /// Ends what is waited for.
+        /// Cancels the pause or request that is in flight.
         var interrupt: (@Sendable () -> Void)?
         var isWoken = false
         var lastNote: Note?
@@ -69,8 +70,8 @@ package final class SharedSignals: Sendable {
     private let state: Locked<State>
 
     /// - Parameters:
-    ///   - token: for the stream, where an administrator has given one; otherwise the device gets one by its client ID and secret.
-    ///   - clock: that of the client.
+    ///   - token: The administrator's token for the stream; `nil` to request one with the client ID and secret.
+    ///   - clock: The clock of `client`.
     package init(
         _ client: OpenIDConnectClient,
         _ settings: Settings,
@@ -89,7 +90,7 @@ package final class SharedSignals: Sendable {
         state = Locked(State(stream: SignalStream(endpoint: settings.endpoint)))
     }
 
-    /// Asks until the task is cancelled.
+    /// Polls until the task is cancelled.
     package func run() async {
         while !Task.isCancelled {
             await ask()
@@ -100,7 +101,7 @@ package final class SharedSignals: Sendable {
         }
     }
 
-    /// There is a reason to believe that the provider can be asked: nobody waits any longer.
+    /// Ends the current pause or request, because the provider may be reachable again.
     package func wake() {
         let interrupt = state.withLock { state in
             state.stream.wake()
@@ -136,7 +137,7 @@ package final class SharedSignals: Sendable {
             state.withLock { _ = $0.stream.fail(error.description) }
             return tell(.fails(error.description))
         }
-        // Woken up to here, the question is a new one anyway.
+        // A wake-up before this point needs no interruption: the request is about to be sent anyway.
         state.withLock { $0.isWoken = false }
         let request = state.withLock { $0.stream.question(token, at: clock.now()) }
         let result = await interruptibly { [client] in await client.ask(request) }
@@ -168,7 +169,7 @@ package final class SharedSignals: Sendable {
         if let token { return token }
         if let token = state.withLock({ $0.token }), clock.now() < token.end { return token.value }
         let answer = try await client.clientToken(scopes: settings.scopes)
-        // Asked for anew before it ends, and not without end where it ends at once.
+        // Renewed 30 s before the token expires, and at most every 30 s even if the provider's tokens expire at once.
         let end = clock.now() + max(.seconds(30), answer.lifetime - .seconds(30))
         state.withLock { $0.token = (answer.accessToken, end) }
         return answer.accessToken
@@ -200,7 +201,7 @@ package final class SharedSignals: Sendable {
             state.withLock { $0.stream.settle(received.identifier, settlement) }
             switch settlement {
             case .taken, .refused: continue
-            // The next one would wait for the same. All that is left comes again.
+            // Stop at the first failure: the next token would fail as well, and the provider delivers the rest again.
             case .later(let reason): return tell(.fails(reason))
             }
         }
@@ -220,16 +221,16 @@ package final class SharedSignals: Sendable {
             tell(RefusedToken(identifier: received.identifier, isProviders: isProviders, reason: text))
             return .refused(reason, text)
         case .accepted(let token):
-            // It comes again where the acknowledgement was lost.
+            // The provider delivers a token again if the acknowledgement was lost.
             guard state.withLock({ $0.seen.take(token.identifier, at: clock.now()) }) else { return .taken }
             guard let failure = await told(meaning.events(of: token)) else { return .taken }
-            // It counts when it comes again.
+            // A retry must not count as a duplicate.
             state.withLock { $0.seen.forget(token.identifier) }
             return .later(failure)
         }
     }
 
-    /// - Returns: why the broker does not know of all of it; `nil` where it does.
+    /// - Returns: the reason if the broker has not accepted all events; `nil` if it has.
     private func told(_ events: [ProviderEvent]) async -> String? {
         for event in events {
             do {
@@ -243,7 +244,7 @@ package final class SharedSignals: Sendable {
 
     // MARK: Check
 
-    /// Whether the stream answers this device. No event is taken from it.
+    /// Checks that the stream responds to this device. It takes no event from the stream.
     package func check() async -> ProviderCheckStep {
         do throws(SignInError) {
             let token = try await authorisation()
@@ -262,7 +263,7 @@ package final class SharedSignals: Sendable {
                             + "endpoint_url at the provider"
                     )
                 }
-                // Some give events although none were asked for; they come again.
+                // Some providers return events although none were requested. They deliver them again.
                 if case .failure(let flaw) = SignalStream.tokens(in: response) {
                     return ProviderCheckStep(
                         .sharedSignals,
