@@ -11,7 +11,7 @@ package protocol IdentityProvider: Sendable {
     /// Authenticates the person who signs in.
     ///
     /// - Throws: `IdentityError`: `invalidGrant`, `accountDisabled`, `slowDown`, `interactionRequired`, `busy`,
-    ///   `providerFailed`. The broker then signs no one in.
+    ///   `providerFailed`. The broker then refuses the sign-in.
     func authenticate(_ request: SignInRequest) async throws(IdentityError) -> AuthenticatedIdentity
 
     /// Issues an access token for an account that was authenticated before, perhaps by an earlier run of the broker.

@@ -6,12 +6,12 @@ package import JSONWebSignature
 package import StrictJSON
 import Synchronization
 
-/// Carries out what the values of this module decide: it asks the provider, waits, and reads the clocks. It keeps the provider's description and
-/// keys, and nothing of anybody who signs in.
+/// Performs the effects of this module's state machines: sends requests, waits, and reads the clocks. It caches the
+/// provider's metadata and keys, and keeps nothing about the people who sign in.
 package final class OpenIDConnectClient: Sendable {
-    /// Who has signed in, with what the provider has issued.
+    /// A completed sign-in.
     package struct SignedIn: Sendable {
-        /// The ID token's claims, or for a provider that issued none what it said of the person when it was asked.
+        /// The claims of the ID token; if the provider issued none, the claims of the userinfo endpoint.
         package let identity: IDToken
         package let tokens: TokenAnswer
     }
@@ -23,10 +23,10 @@ package final class OpenIDConnectClient: Sendable {
     let clock: Clock
     private let metadataCache = Locked(MetadataCache())
     private let keys: ProviderKeys
-    /// How many ends of what nobody wants are under way.
+    /// The number of ``discard(_:)`` calls that are still in flight.
     let discarded = Locked(0)
 
-    /// The two clocks, and waiting; tests have others.
+    /// Two clocks and a way to wait, which tests replace.
     package struct Clock: Sendable {
         package var now: @Sendable () -> ContinuousClock.Instant
         package var date: @Sendable () -> Date
@@ -43,7 +43,7 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// - Parameter overrides: addresses that count before the provider's own word for them.
+    /// - Parameter overrides: Endpoint addresses that replace those of the provider's metadata.
     package init(
         issuer: Issuer,
         credentials: ClientCredentials,
@@ -61,7 +61,7 @@ package final class OpenIDConnectClient: Sendable {
 
     // MARK: The provider
 
-    /// The provider as it describes itself, read again when that is due.
+    /// The provider with its metadata, which is read again when the cached copy is stale.
     ///
     /// - Throws: `SignInError`: `providerUnavailable`, `providerMisconfigured`.
     package func provider() async throws(SignInError) -> ProviderClient {
@@ -75,9 +75,9 @@ package final class OpenIDConnectClient: Sendable {
             metadataCache.withLock { $0.read(metadata, age: age, at: clock.now()) }
             return ProviderClient(metadata: metadata, credentials: credentials)
         } catch {
-            // Who has given up says nothing of the provider.
+            // A cancelled request tells nothing about the provider.
             if error.code != .userCanceled { metadataCache.withLock { $0.failed(error, at: clock.now()) } }
-            // An old copy serves, where there is one.
+            // Falls back to an old copy, if there is one.
             guard case .use(let metadata) = metadataCache.withLock({ $0.decision(at: clock.now()) }) else {
                 throw error
             }
@@ -102,7 +102,8 @@ package final class OpenIDConnectClient: Sendable {
         return (metadata, response.maximumAge)
     }
 
-    /// Few providers have it, and others answer with a page, or send elsewhere: that does no harm. That it names another issuer does.
+    /// Reads the second metadata document. Few providers have it; others respond with a page or a redirect, which is
+    /// ignored. A document with another issuer is an error.
     private func secondDocument(_ limits: HTTPLimits) async throws(SignInError) -> ProviderDocument? {
         guard let address = issuer.authorizationServerAddress else { return nil }
         let request = HTTPRequest(address, fields: ["Accept": "application/json"], limits: limits)
@@ -134,7 +135,7 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// Sends a request; its outcome is a value, for the flows.
+    /// Sends a request, and returns the outcome as a value, for the flows.
     func send(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> {
         do throws(HTTPError) {
             return .success(try await http.send(request))
@@ -145,12 +146,13 @@ package final class OpenIDConnectClient: Sendable {
 
     // MARK: Tokens
 
-    /// Checks a token's signature, with the provider's keys read again where that may help.
+    /// Checks a token's signature. Reads the provider's keys again if that may help.
     ///
     /// - Parameters:
-    ///   - name: what it is to be, for people.
-    ///   - need: where it came from.
-    ///   - isPatient: whether a token whose key may be a new one counts as not to be judged while the keys may not be read again.
+    ///   - name: The kind of token, for error messages.
+    ///   - need: Where the token came from.
+    ///   - isPatient: Whether to throw `providerUnavailable` for a token that may be signed with a new key while the
+    ///     keys may not be read again.
     /// - Throws: `SignInError`: `authenticationFailed`, `providerUnavailable`.
     package func verify(
         _ text: String,
@@ -180,22 +182,22 @@ package final class OpenIDConnectClient: Sendable {
         do throws(SignatureError) {
             return try CompactSignature(parsing: text)
         } catch {
-            // A message may be anybody's.
+            // An unreadable message may come from anyone, so it is not called the provider's fault.
             if need == .answer, error.isUnreadable { throw .badToken(issuer, "its \(name): \(error)") }
             throw .notSigned(name, by: issuer, error.description)
         }
     }
 
-    /// Checks the provider's word that a session has ended.
+    /// Checks a logout token.
     ///
-    /// - Throws: `SignInError`: as ``verify(_:)``.
+    /// - Throws: `SignInError`: as ``verify(_:as:from:isPatient:)``.
     package func logoutToken(_ text: String) async throws(SignInError) -> LogoutToken {
         try logoutToken(await verify(text, as: "logout token"))
     }
 
-    /// Checks the same with the keys that were read before. Asks the provider nothing, and waits for nothing.
+    /// Checks a logout token with the cached keys. Sends no request, and never waits.
     ///
-    /// - Returns: `nil` if these keys do not verify it; the provider's keys of now may.
+    /// - Returns: `nil` if the cached keys do not verify it; the provider's current keys may.
     /// - Throws: `SignInError`: `authenticationFailed`.
     package func logoutTokenByKnownKeys(_ text: String) throws(SignInError) -> LogoutToken? {
         guard let verified = keys.verifiedByKnownKeys(try signature(text, as: "logout token")) else { return nil }
@@ -206,12 +208,12 @@ package final class OpenIDConnectClient: Sendable {
         try LogoutToken(token, issuer: issuer, clientID: credentials.identifier, now: clock.date())
     }
 
-    /// Sees to it that the keys are there.
+    /// Reads the keys if they are missing or about to expire.
     private func prepareKeys() async throws(SignInError) {
         guard try await keys.prepare(readKeys) else { throw .unreachable(issuer, "its keys could not be read") }
     }
 
-    /// Reads the keys.
+    /// Reads the keys again.
     func fetchKeys() async throws(SignInError) { try await keys.reread(readKeys) }
 
     @Sendable
@@ -233,13 +235,13 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// The network is back: what has failed is asked for again as soon as somebody needs it.
+    /// Forgets failures, because the network is back: the next request is sent without a pause.
     package func forgetFailures() {
         metadataCache.withLock { $0.forgetFailure() }
         keys.forgetFailures()
     }
 
-    /// Tells who the tokens are of. Tokens that are refused are ended.
+    /// Checks who the tokens belong to. Tokens that are rejected are revoked.
     private func accept(
         _ tokens: TokenAnswer,
         nonce: IDTokenExpectation.Nonce,
@@ -253,7 +255,7 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// Checks the ID token; where there is none, asks the provider.
+    /// Checks the ID token; without one, asks the userinfo endpoint.
     private func identity(
         _ tokens: TokenAnswer,
         _ nonce: IDTokenExpectation.Nonce,
@@ -270,15 +272,15 @@ package final class OpenIDConnectClient: Sendable {
         if let text = tokens.idToken {
             return try IDToken(await verify(text, from: .answer), expectation, now: clock.date())
         }
-        // The authorization code flow has to have one; only the device grant is one of OAuth's (RFC 8628).
+        // The authorization code flow needs an ID token. The device grant is OAuth's (RFC 8628) and has none.
         guard case .absent = nonce else { throw .badToken(issuer, "“id_token” is missing") }
         return try await userInfo(access, of: nil)
     }
 
-    /// What the provider says of the person whom an access token is of.
+    /// Reads the claims about the owner of an access token from the userinfo endpoint.
     ///
-    /// - Parameter subject: who it has to be; `nil` for whoever it is.
-    /// - Throws: `SignInError`: `authenticationFailed` for another person, and where the provider does not say.
+    /// - Parameter subject: The expected subject; `nil` for any.
+    /// - Throws: `SignInError`: `authenticationFailed` for another subject, or if the provider returns none.
     package func userInfo(_ accessToken: String, of subject: String?) async throws(SignInError) -> IDToken {
         guard let endpoint = try await provider().metadata.userInfoEndpoint else {
             throw .badToken(issuer, "“id_token” is missing, and there is no userinfo_endpoint to ask")
@@ -296,17 +298,18 @@ package final class OpenIDConnectClient: Sendable {
 
     // MARK: Signing in
 
-    /// Begins a sign-in in the browser. The flow is kept by whoever completes it.
+    /// Begins a sign-in in the browser. The caller keeps the flow, and passes it to
+    /// ``completeSignIn(_:query:requestedAt:)``.
     ///
-    /// - Parameter redirect: where the browser comes back to.
+    /// - Parameter redirect: The address that the browser comes back to.
     package func beginSignIn(redirect: String) async throws(SignInError) -> AuthorizationCodeFlow {
         AuthorizationCodeFlow(try await provider(), redirect: redirect, start: clock.now())
     }
 
-    /// Completes it with the query that the browser came back with.
+    /// Completes a sign-in with the query that the browser came back with.
     ///
-    /// - Parameter requestedAt: when it began, by the wall clock.
-    /// - Throws: `SignInError`; nobody is signed in then.
+    /// - Parameter requestedAt: When the sign-in began, by the wall clock.
+    /// - Throws: `SignInError`; the person is not signed in then.
     package func completeSignIn(
         _ flow: AuthorizationCodeFlow,
         query: String,
@@ -324,12 +327,13 @@ package final class OpenIDConnectClient: Sendable {
         throw .anotherSignIn
     }
 
-    /// Signs in with a code on another device. Ends early when the task is cancelled.
+    /// Signs in with a code on another device. Ends early if the task is cancelled.
     ///
     /// - Parameters:
-    ///   - show: is called once, with what the person needs.
-    ///   - awaitedAt: when somebody last asked for the outcome; without it, somebody waits all the time.
-    /// - Throws: `SignInError`; nobody is signed in then.
+    ///   - show: Called once, with the code for the person.
+    ///   - awaitedAt: When the caller last polled for the outcome; without it, the caller counts as waiting all the
+    ///     time.
+    /// - Throws: `SignInError`; the person is not signed in then.
     package func signInByDeviceCode(
         scopes: [String],
         show: @Sendable (DeviceCode) -> Void,
@@ -355,11 +359,11 @@ package final class OpenIDConnectClient: Sendable {
 
     // MARK: Staying signed in
 
-    /// Renews the tokens. One at a time for the device: whoever calls sees to it.
+    /// Refreshes the tokens. The caller must not run two refreshes at a time.
     ///
     /// - Parameters:
-    ///   - earlier: who has signed in; an ID token of another person ends it as `reauthenticationNeeded`.
-    ///   - mayBeUsed: whether an attempt of before had no answer.
+    ///   - earlier: The person who is signed in. An ID token of another person leads to `reauthenticationNeeded`.
+    ///   - mayBeUsed: Whether an earlier attempt had no response.
     package func refresh(
         _ token: Secret,
         scopes: [String] = [],
@@ -367,7 +371,7 @@ package final class OpenIDConnectClient: Sendable {
         mayBeUsed: Bool = false
     ) async -> RefreshOutcome {
         do throws(SignInError) {
-            // A refresh whose answer cannot be checked has used the token up.
+            // The keys come first: a refresh uses up the token, even if its response cannot be checked.
             if earlier.isSigned { try await prepareKeys() }
             var flow = RefreshFlow(try await provider(), token: token, scopes: scopes, mayBeUsed: mayBeUsed)
             var request = flow.begin()
@@ -383,7 +387,7 @@ package final class OpenIDConnectClient: Sendable {
         }
     }
 
-    /// An ID token that came along has to be of the same sign-in (OpenID Connect Core, section 12.2).
+    /// Checks that an ID token in the response belongs to the same sign-in (OpenID Connect Core, section 12.2).
     private func check(_ tokens: TokenAnswer, _ earlier: IDToken) async throws(SignInError) -> RefreshOutcome {
         guard let text = tokens.idToken else { return .renewed(tokens) }
         let expectation = IDTokenExpectation(
@@ -396,14 +400,16 @@ package final class OpenIDConnectClient: Sendable {
         )
         do throws(SignInError) {
             let (token, now) = (try await verify(text, from: .answer), clock.date())
-            // A wrong clock costs nobody the sign-in: tokens count without an ID token, too, and one of another time is worth no more than none.
+            // A wrong clock must not end the sign-in. The tokens are valid without an ID token, so one with wrong times
+            // is dropped.
             guard !IDToken.isOfAnotherTimeAlone(token, expectation, now: now) else {
                 return .renewed(tokens.withoutIDToken)
             }
             _ = try IDToken(token, expectation, now: now)
             return .renewed(tokens)
         } catch {
-            // The old token is used up. What the new one is worth is not known, so the person has to say who they are. Their session goes on.
+            // The old token is used up, and the new one cannot be trusted. The person has to authenticate, but the
+            // session goes on.
             discard(IssuedTokens(tokens, withSession: false))
             return error.code == .providerUnavailable
                 ? .unavailable(error, tokenMayBeUsed: true) : .reauthenticationNeeded

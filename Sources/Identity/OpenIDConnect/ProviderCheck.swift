@@ -4,12 +4,12 @@ import JSONWebSignature
 import StrictJSON
 
 extension OpenIDConnectClient {
-    /// Tries what a device needs of its provider, step by step, as far as that goes without a person: with a code and tokens that count nowhere, so that
-    /// the provider's refusals tell how far a request got.
+    /// Tests what a device needs of its provider, as far as that is possible without a person. The tests use an invalid
+    /// code and invalid tokens, so that the provider's error responses tell how far a request got.
     ///
     /// - Parameters:
-    ///   - redirect: the address that a browser would come back to.
-    ///   - scopes: what a sign-in asks for.
+    ///   - redirect: The address that a browser would come back to.
+    ///   - scopes: The scopes of a sign-in.
     package func check(redirect: String, scopes: [String]) async -> [ProviderCheckStep] {
         let first = await checkServer()
         var steps = [first]
@@ -39,11 +39,11 @@ extension OpenIDConnectClient {
         return steps
     }
 
-    /// Whether logouts at the provider are heard, as far as that is seen without one.
+    /// Tests whether logout tokens can arrive, as far as that is possible without one.
     ///
     /// - Parameters:
-    ///   - address: where it is listened for them, by the configuration.
-    ///   - problem: why it is not; `nil` where it is.
+    ///   - address: The address for logout tokens in the configuration.
+    ///   - problem: The reason why this device does not listen there; `nil` if it does.
     package func checkLogouts(at address: String, problem: String?) async -> ProviderCheckStep {
         if let problem { return ProviderCheckStep(.backChannelLogout, .fails, problem) }
         let says: Bool?
@@ -91,11 +91,11 @@ extension OpenIDConnectClient {
     }
 }
 
-/// What is asked for a step, and what an answer means. A value that decides; somebody else asks.
+/// The request of each step, and the meaning of its response. Pure: the caller sends the requests.
 package struct ProviderCheck: Sendable {
     package enum Plan: Sendable {
         case ask(HTTPRequest)
-        /// Nothing has to be asked.
+        /// The result is known without a request.
         case found(ProviderCheckStep)
     }
 
@@ -112,7 +112,7 @@ package struct ProviderCheck: Sendable {
     private var metadata: ProviderMetadata { provider.metadata }
     private var issuer: Issuer { provider.issuer }
 
-    /// - Parameter name: from `redirect` on.
+    /// - Parameter name: `redirect` or a later step.
     package func plan(_ name: ProviderCheckStep.Name) -> Plan {
         func absent(_ what: String) -> Plan { .found(ProviderCheckStep(name, .unknown, what)) }
         switch name {
@@ -148,13 +148,13 @@ package struct ProviderCheck: Sendable {
             guard let endpoint = metadata.endSessionEndpoint else {
                 return absent("it has no end_session_endpoint: its own session ends by itself")
             }
-            // Without the ID token that a session would have.
+            // A session's request would contain its ID token, too.
             let form = FormFields.encode([("client_id", provider.credentials.identifier)])
             return .ask(HTTPRequest(endpoint, .post(Array(form.utf8), contentType: FormFields.contentType)))
         }
     }
 
-    /// One that nobody has issued.
+    /// A random token that no provider has issued.
     private static var unknownToken: Secret { Secret(AuthorizationCodeFlow.Secrets().state) }
 
     package func meaning(
@@ -220,7 +220,7 @@ package struct ProviderCheck: Sendable {
         }
     }
 
-    /// Providers answer a request that names no session with a page, with one elsewhere, or with a refusal.
+    /// For a request without a session, providers show a page, redirect, or refuse.
     private func meaningOfEnd(_ result: Result<HTTPResponse, HTTPError>) -> ProviderCheckStep {
         let address = metadata.endSessionEndpoint.map { "\($0)" } ?? "end_session_endpoint"
         let untried = "not tried: the end of a session, which needs one"
@@ -245,7 +245,8 @@ package struct ProviderCheck: Sendable {
         }
     }
 
-    /// A provider that knows the redirect shows its page, or sends to it; one that does not may send nowhere (RFC 6749, section 4.1.2.1).
+    /// A provider that knows the redirect address shows its page or redirects to it. With an unknown address it must
+    /// not redirect (RFC 6749, section 4.1.2.1).
     private func meaningOfPage(_ result: Result<HTTPResponse, HTTPError>) -> ProviderCheckStep {
         switch result {
         case .failure(let error) where error.reason == .redirected:

@@ -2,29 +2,29 @@ import FoundationEssentials
 import HTTPClient
 import StrictJSON
 
-/// Why nobody is signed in, or why a token is not renewed: with what was found, and what helps. Nothing in it is secret.
+/// The reason why a sign-in or a refresh failed, with the cause and the remedy. Contains no secrets.
 package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The raw values go over the wire: OAuth's or OpenID Connect's word where they have one.
+    /// The raw values go over the wire: they are the words of OAuth or OpenID Connect, if those have one.
     package enum Code: String, Sendable {
-        /// The answer cannot be believed.
+        /// The response cannot be trusted.
         case authenticationFailed = "authentication_failed"
-        /// The provider needs the person.
+        /// The person has to authenticate.
         case interactionRequired = "interaction_required"
-        /// Configuration and provider do not fit each other.
+        /// The configuration and the provider do not match.
         case providerMisconfigured = "provider_misconfigured"
         /// The provider cannot be reached, or does not work at the moment.
         case providerUnavailable = "provider_unavailable"
         /// The time for the sign-in is over.
         case loginExpired = "login_expired"
-        /// The person does not want to.
+        /// The person cancelled the sign-in.
         case userCanceled = "user_canceled"
-        /// The provider refuses what the sign-in asks for.
+        /// The provider refuses the requested scopes.
         case invalidScope = "invalid_scope"
     }
 
     package let code: Code
     package let description: String
-    /// How long the provider wants to be left alone (`Retry-After`), at most 300 s; `nil` where it does not say.
+    /// The provider's `Retry-After`, at most 300 s; `nil` if it sent none.
     package let retryAfter: Duration?
 
     package init(_ code: Code, _ description: String, retryAfter: Duration? = nil) {
@@ -45,14 +45,14 @@ extension SignInError {
         )
     }
 
-    /// The response of a provider that answers, and not as it has to. Asking again does not help.
+    /// The provider's response is malformed. A retry does not help.
     ///
-    /// - Parameter flaw: the member, and what is wrong with it.
+    /// - Parameter flaw: The member, and what is wrong with it.
     static func unusable(_ issuer: Issuer, _ flaw: String) -> SignInError {
         SignInError(.providerMisconfigured, unusableText(issuer, flaw))
     }
 
-    /// The response of a provider that does not work at the moment, or of something else in its place.
+    /// The provider does not work at the moment, or the response comes from something else, such as a captive portal.
     static func unusableNow(_ issuer: Issuer, _ flaw: String, _ retryAfter: Duration? = nil) -> SignInError {
         SignInError(
             .providerUnavailable,
@@ -65,7 +65,7 @@ extension SignInError {
         "\(issuer) responds with something unusable: \(flaw.printable(600)); whoever runs \(issuer) has to mend that"
     }
 
-    /// - Parameter reason: algorithm and key, as `SignatureError` says them.
+    /// - Parameter reason: The algorithm and the key, in the words of `SignatureError`.
     static func notSigned(_ name: String, by issuer: Issuer, _ reason: String) -> SignInError {
         SignInError(.authenticationFailed, "the \(name) is not signed by \(issuer) (\(reason))")
     }
@@ -91,14 +91,14 @@ extension SignInError {
         )
     }
 
-    /// A token that the provider has signed, and that does not say what it has to.
+    /// The provider has signed a token whose content is wrong.
     ///
-    /// - Parameter flaw: the member, and what is wrong with it.
+    /// - Parameter flaw: The member, and what is wrong with it.
     static func badToken(_ issuer: Issuer, _ flaw: String) -> SignInError {
         SignInError(.authenticationFailed, unusableText(issuer, flaw))
     }
 
-    /// A token for others than this device.
+    /// The token is for another client than this device.
     static func otherAudience(_ issuer: Issuer, _ flaw: String) -> SignInError {
         SignInError(
             .authenticationFailed,
@@ -115,7 +115,7 @@ extension SignInError {
 
     static let expired = SignInError(.loginExpired, "the code has expired; begin again")
 
-    /// There was no response.
+    /// The provider sent no response.
     static func unreachable(_ issuer: Issuer, _ reason: String, _ retryAfter: Duration? = nil) -> SignInError {
         SignInError(
             .providerUnavailable,
@@ -154,7 +154,7 @@ extension SignInError {
         }
     }
 
-    /// The same as a reason to try again, whatever it is.
+    /// A transport error as a reason to retry, whatever it is.
     static func outage(_ error: HTTPError, _ issuer: Issuer) -> SignInError {
         switch error.reason {
         case .tooLarge, .encoded, .redirected: .unusableNow(issuer, error.description)

@@ -111,7 +111,7 @@ struct KeptSignIn: Codable, Sendable {
         )
     }
 
-    /// The record to keep. If the tokens are too large together, those that the session does not need are left out:
+    /// The record to keep. If the tokens are too large together, tokens that the session does not need are left out:
     /// first the access tokens in their order, then the ID token.
     ///
     /// - Throws: `IdentityError`: `providerMisconfigured` if the refresh token alone is too large.

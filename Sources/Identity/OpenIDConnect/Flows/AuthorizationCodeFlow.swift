@@ -5,16 +5,17 @@ import Identity
 import JSONWebSignature
 import StrictJSON
 
-/// A sign-in in the browser: authorization code with PKCE (RFC 6749, section 4.1; RFC 7636; RFC 9207). A value that decides; somebody else asks.
+/// A sign-in in the browser: authorization code with PKCE (RFC 6749, section 4.1; RFC 7636; RFC 9207). A state machine;
+/// the caller sends the requests.
 ///
-/// Only it knows the verifier and the state, so that a stolen answer is of no use to others.
+/// Only this value knows the verifier and the state, so a stolen response is useless.
 package struct AuthorizationCodeFlow: Sendable {
-    /// How long the person has.
+    /// How much time the person has.
     package static let lifetime: Duration = .seconds(600)
-    /// Of an answer, in bytes.
+    /// In bytes.
     package static let longestQuery = 8192
 
-    /// Three secrets that nobody can guess: 32 random bytes each, in base64url.
+    /// Three unguessable secrets: 32 random bytes each, in base64url.
     package struct Secrets: Sendable {
         let state: String
         package let nonce: String
@@ -28,21 +29,21 @@ package struct AuthorizationCodeFlow: Sendable {
             (state, nonce, verifier) = (secret(), secret(), secret())
         }
 
-        /// RFC 7636, section 4.2.
+        /// The code challenge (RFC 7636, section 4.2).
         var challenge: String { Base64URL.encode(Digest.sha256.hash(Array(verifier.utf8))) }
     }
 
     package enum Event: Sendable {
         /// The browser came back with this query.
         case answered(String)
-        /// The token endpoint answered, or did not.
+        /// The outcome of `exchange`.
         case exchanged(Result<HTTPResponse, HTTPError>)
-        /// The person does not want to, or who began it has gone.
+        /// The person cancelled, or the caller that began the sign-in has disconnected.
         case cancelled
     }
 
     package enum Effect: Sendable {
-        /// To be sent; its outcome is `exchanged`.
+        /// The outcome comes back as `exchanged`.
         case exchange(HTTPRequest)
         case finished(Result<TokenAnswer, SignInError>)
     }
@@ -61,7 +62,7 @@ package struct AuthorizationCodeFlow: Sendable {
 
     /// - Parameters:
     ///   - redirect: `http://127.0.0.1:PORT/callback`; never `localhost`, which may be another machine's name.
-    ///   - start: now.
+    ///   - start: The current time.
     package init(
         _ client: ProviderClient,
         redirect: String,
@@ -74,9 +75,9 @@ package struct AuthorizationCodeFlow: Sendable {
         deadline = start + Self.lifetime
     }
 
-    /// Where the browser begins.
+    /// The address that the browser opens.
     ///
-    /// - Throws: `SignInError`: `providerMisconfigured` where the provider has no such page.
+    /// - Throws: `SignInError`: `providerMisconfigured` if the provider has no authorization endpoint.
     package func address(scopes: [String], loginHint: String? = nil) throws(SignInError) -> String {
         guard let endpoint = client.metadata.authorizationEndpoint else {
             throw .misconfigured(client.issuer, "names no authorization_endpoint; sign in with a device code")
@@ -85,14 +86,15 @@ package struct AuthorizationCodeFlow: Sendable {
             ("response_type", "code"), ("client_id", client.credentials.identifier), ("redirect_uri", redirect),
             ("scope", scopes.joined(separator: " ")), ("state", secrets.state), ("nonce", secrets.nonce),
             ("code_challenge", secrets.challenge), ("code_challenge_method", "S256"),
-            // The person of before may have left a session in the browser.
+            // The previous person may have left a session in the browser.
             ("prompt", "login"),
         ]
         if let loginHint { query.append(("login_hint", loginHint)) }
         return endpoint.adding(query: query)
     }
 
-    /// What follows from an event. After `finished`, and for an event that does not fit, nothing does: an answer counts once.
+    /// The effect of an event. An event that does not fit the state, or follows `finished`, has none: a query counts
+    /// once.
     package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> Effect? {
         switch (phase, event) {
         case (.waiting, .answered(let query)):
@@ -174,7 +176,8 @@ package struct AuthorizationCodeFlow: Sendable {
         switch EndpointAnswer(response) {
         case .granted(let json): return try TokenAnswer(json, issuer: client.issuer)
         case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)
-        // The code was used, is too old, or is another request's. glewlwyd's word is the second.
+        // The code was used before, is too old, or belongs to another request. `invalid_code` is glewlwyd's word for
+        // it.
         case .error("invalid_grant", _), .error("invalid_code", _), .empty: throw .anotherSignIn
         case .error("invalid_scope", _): throw .scopesRefused(client.issuer)
         case .error(let word, _): throw .misconfigured(client.issuer, "refuses the code (\(word.printable(64)))")

@@ -2,9 +2,9 @@ package import HTTPClient
 import Identity
 import StrictJSON
 
-/// What this device asks the provider as itself, without a person.
+/// Requests of the device itself, without a person.
 extension OpenIDConnectClient {
-    /// A token of the device's own (RFC 6749, section 4.4), for the provider's other interfaces.
+    /// Requests a token for the device itself (RFC 6749, section 4.4), for the provider's other interfaces.
     ///
     /// - Throws: `SignInError`: `providerUnavailable`, `providerMisconfigured`.
     package func clientToken(scopes: [String]) async throws(SignInError) -> TokenAnswer {
@@ -37,16 +37,16 @@ extension OpenIDConnectClient {
         }
     }
 
-    /// Sends a request of another part, in words of its own.
+    /// Sends a request of another component.
     package func ask(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPError> { await send(request) }
 
     /// Checks a security event token of a stream.
     ///
     /// - Parameters:
-    ///   - identifier: by which the stream knows it.
-    ///   - audience: of the stream.
-    /// - Returns: the token, or what the stream is told of it. A token that is the provider's, and is refused for what it says, is
-    ///   ``SignalVerdict/refused(_:_:isProviders:)`` with `isProviders`.
+    ///   - identifier: The stream's identifier for it.
+    ///   - audience: The stream's audience.
+    /// - Returns: The token, or the error to report to the stream. ``SignalVerdict/refused(_:_:isProviders:)`` has
+    ///   `isProviders` if the signature is the provider's and the content is rejected.
     package func signal(_ text: String, identifier: String, audience: String) async -> SignalVerdict {
         do throws(SignInError) {
             let verified = try await verify(text, as: "event token", isPatient: true)
@@ -68,18 +68,18 @@ extension OpenIDConnectClient {
                 return .refused(reason, text, isProviders: true)
             }
         } catch {
-            // A check that was cancelled says nothing of the token.
+            // A cancelled check tells nothing about the token.
             guard error.code != .providerUnavailable, error != .cancelled else { return .unknown(error.description) }
             return .refused(.invalidKey, error.description, isProviders: false)
         }
     }
 }
 
-/// What a security event token of a stream is worth.
+/// The result of checking a security event token.
 package enum SignalVerdict: Sendable {
     case accepted(SecurityEventToken)
-    /// `isProviders`: whether the provider has signed it.
+    /// `isProviders`: Whether the provider has signed it.
     case refused(SignalStream.Refusal, String, isProviders: Bool)
-    /// The provider's keys cannot be read now, or the task was cancelled.
+    /// The provider's keys cannot be read at the moment, or the task was cancelled.
     case unknown(String)
 }

@@ -2,47 +2,47 @@ package import HTTPClient
 import Identity
 package import StrictJSON
 
-/// What a person types in on another device (RFC 8628, section 3.2).
+/// The code for the person to type in on another device (RFC 8628, section 3.2).
 package struct DeviceCode: Sendable, Hashable {
     package let userCode: String
     package let address: HTTPAddress
-    /// The same with the code in it, for a QR code.
+    /// The address with the code in it, for a QR code.
     package let completeAddress: HTTPAddress?
-    /// How long the person has.
+    /// How much time the person has.
     package let lifetime: Duration
 }
 
-/// A sign-in with a code on another device: the device authorization grant (RFC 8628). A value that decides; somebody else asks and waits.
+/// A sign-in with a code on another device: the device authorization grant (RFC 8628). A state machine; the caller
+/// sends the requests and waits.
 package struct DeviceGrant: Sendable {
-    /// What the provider says about that may shorten it.
+    /// The upper bound of the provider's `expires_in`.
     package static let longestLifetime: Duration = .seconds(900)
-    /// For a provider that does not say it.
+    /// Used if the provider sends no `expires_in`.
     static let usualLifetime: Duration = .seconds(300)
-    /// How long it goes on with nobody who waits for it.
+    /// How long the grant goes on without an `awaited` event.
     package static let patience: Duration = .seconds(30)
     static let usualInterval: Duration = .seconds(5)
-    /// What `slow_down` adds, for good.
+    /// Added to the interval at every `slow_down`, permanently (RFC 8628, section 3.5).
     static let slowDown: Duration = .seconds(5)
-    /// The longest wait that time-outs lead to.
+    /// The upper bound of the interval when it is doubled after failures.
     static let longestInterval: Duration = .seconds(60)
 
     package enum Event: Sendable {
         case begin
-        /// The provider answered, or did not.
+        /// The outcome of `send`.
         case answered(Result<HTTPResponse, HTTPError>)
-        /// The wait is over.
         case waited
-        /// Somebody asked for the outcome, at the time that comes with it.
+        /// The caller polled for the outcome. The time is that of the poll.
         case awaited
         case cancelled
     }
 
     package enum Effect: Sendable {
-        /// To be sent; its outcome is `answered`.
+        /// The outcome comes back as `answered`.
         case send(HTTPRequest)
         /// To be shown to the person.
         case show(DeviceCode)
-        /// After it comes `waited`.
+        /// `waited` follows.
         case wait(Duration)
         case finished(Result<TokenAnswer, SignInError>)
     }
@@ -69,7 +69,7 @@ package struct DeviceGrant: Sendable {
         awaitedAt = start
     }
 
-    /// What follows from an event, in this order. After `finished`, and for an event that does not fit, nothing does.
+    /// The effects of an event, in this order. An event that does not fit the state, or follows `finished`, has none.
     package mutating func handle(_ event: Event, at now: ContinuousClock.Instant) -> [Effect] {
         do throws(SignInError) {
             switch (phase, event) {
@@ -131,8 +131,8 @@ package struct DeviceGrant: Sendable {
         return [.show(shown), .wait(interval)]
     }
 
-    /// Reads what the provider has issued (RFC 8628, section 3.2), and the forms of it that are common and safe: `verification_url`, a number as a text,
-    /// and no `expires_in`, because the provider says itself when the code is over.
+    /// Reads the provider's response (RFC 8628, section 3.2). Accepts common and safe variants: `verification_url`, a
+    /// number as a string, and a missing `expires_in`, because the provider reports an expired code itself.
     ///
     /// - Throws: `SignInError`: `providerMisconfigured`, with the member that is missing or wrong.
     static func code(_ json: JSONValue, _ issuer: Issuer) throws(SignInError) -> (code: String, shown: DeviceCode) {
@@ -194,7 +194,7 @@ package struct DeviceGrant: Sendable {
                 return [.finished(.success(try TokenAnswer(json, issuer: client.issuer)))]
             case .error("authorization_pending", _): break
             case .error("slow_down", _): interval += Self.slowDown
-            // Entra has a word of its own for it.
+            // `authorization_declined` is Entra's word for it.
             case .error("access_denied", _), .error("authorization_declined", _): throw .cancelled
             case .error("expired_token", _): throw .expired
             case .error("invalid_client", _), .error("unauthorized_client", _): throw .unknownClient(client.issuer)

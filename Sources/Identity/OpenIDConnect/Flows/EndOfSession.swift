@@ -3,9 +3,9 @@ package import Identity
 import StrictJSON
 import Synchronization
 
-/// What a provider has issued that is not to count any more: at the end of a session, or because it was refused.
+/// Tokens to revoke, at the end of a session or because they were rejected.
 package struct IssuedTokens: Sendable {
-    /// By which the provider knows its own session; `nil` where that goes on.
+    /// Names the provider's own session; `nil` if that session goes on.
     let idToken: String?
     let refreshToken: Secret?
     let accessTokens: [Secret]
@@ -16,7 +16,7 @@ package struct IssuedTokens: Sendable {
         self.accessTokens = accessTokens
     }
 
-    /// - Parameter withSession: whether the provider's session is to end, too.
+    /// - Parameter withSession: Whether to end the provider's own session, too.
     package init(_ tokens: TokenAnswer, withSession: Bool = true) {
         self.init(
             idToken: withSession ? tokens.idToken : nil,
@@ -26,37 +26,39 @@ package struct IssuedTokens: Sendable {
     }
 }
 
-/// What the provider is told when a session is over: requests, and what their answers mean. Of an error, the code tells whether a later attempt may
-/// help: `providerUnavailable` says so, another one is final.
+/// The requests that end a session, and the meaning of their responses. In an error, `providerUnavailable` means that a
+/// later attempt may help; every other code is final.
 extension ProviderClient {
-    /// What kind of token is revoked (RFC 7009, section 2.1).
+    /// The kind of token that is revoked (RFC 7009, section 2.1).
     package enum TokenKind: String, Sendable {
         case refreshToken = "refresh_token"
         case accessToken = "access_token"
     }
 
-    /// A request to revoke a token; `nil` for a provider that revokes none.
+    /// The request to revoke a token; `nil` if the provider has no revocation endpoint.
     package func revocation(of token: Secret, _ kind: TokenKind) -> HTTPRequest? {
         metadata.revocationEndpoint.map {
             request($0, [("token", token.text), ("token_type_hint", kind.rawValue)])
         }
     }
 
+    /// Checks the response to a revocation.
+    ///
     /// - Throws: `SignInError`: `providerUnavailable`, or `providerMisconfigured`, which is final.
     package func checkRevocation(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
         let response: HTTPResponse
         do throws(HTTPError) {
             response = try result.get()
         } catch {
-            // Whatever stood in the way, a redirect or the end of this program too, may be gone later.
+            // Any transport failure, also a redirect or the end of this process, may have passed at the next attempt.
             throw .outage(error, issuer)
         }
-        // A body means nothing here (RFC 7009, section 2.2).
+        // The body has no meaning here (RFC 7009, section 2.2).
         if (200..<300).contains(response.status) { return }
         switch EndpointAnswer(response) {
-        // The token does not count any more.
+        // The token is invalid already.
         case .error("invalid_token", _): return
-        // glewlwyd lets only clients with a secret revoke.
+        // glewlwyd lets only clients with a secret revoke tokens.
         case .error("invalid_client", _), .error("unauthorized_client", _), .empty(401), .empty(403):
             throw .misconfigured(issuer, "does not let this client revoke tokens; give the client a secret there")
         case .error(let word, _): throw .misconfigured(issuer, "does not revoke a token (\(word.printable(64)))")
@@ -67,8 +69,9 @@ extension ProviderClient {
         }
     }
 
-    /// A request to end the provider's own session, by the ID token in place of a browser's cookie (OpenID Connect RP-Initiated Logout 1.0, section 2);
-    /// `nil` for a provider that has no such page. The token is in the body, not in an address that servers write to their logs.
+    /// The request to end the provider's own session, with the ID token instead of a browser's cookie (OpenID Connect
+    /// RP-Initiated Logout 1.0, section 2); `nil` if the provider has no endpoint for it. The token is in the body,
+    /// because servers write addresses to their logs.
     package func endOfSession(idToken: String) -> HTTPRequest? {
         metadata.endSessionEndpoint.map { address in
             let form = [("id_token_hint", idToken), ("client_id", credentials.identifier)]
@@ -79,10 +82,10 @@ extension ProviderClient {
         }
     }
 
-    /// Some end the session at once, others ask in a page first, which nobody sees: both are an answer, and final. The tokens are revoked after it in
-    /// any case.
+    /// Checks the response to the end of a session. Some providers end it at once. Others return a page that asks the
+    /// person first, and no person sees it. Both are final. The tokens are revoked afterwards in any case.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable` where the provider did not answer, or does not work at the moment.
+    /// - Throws: `SignInError`: `providerUnavailable` if the provider did not respond, or does not work at the moment.
     package func checkEndOfSession(_ result: Result<HTTPResponse, HTTPError>) throws(SignInError) {
         switch result {
         case .failure(let error) where error.isTemporary: throw .outage(error, issuer)
@@ -96,10 +99,10 @@ extension ProviderClient {
         }
     }
 
-    /// Throws where what was asked for was not done.
+    /// Throws if the request failed.
     fileprivate typealias Check = (Result<HTTPResponse, HTTPError>) throws(SignInError) -> Void
 
-    /// End of the session first: after a revocation, Keycloak tells nobody of it any more.
+    /// The session ends first: after a revocation, Keycloak sends no logout tokens for it.
     fileprivate func stepsToEnd(_ tokens: IssuedTokens) -> [(HTTPRequest, Check)] {
         var steps: [(HTTPRequest, Check)] = []
         if let request = tokens.idToken.flatMap(endOfSession) { steps.append((request, checkEndOfSession)) }
@@ -112,13 +115,14 @@ extension ProviderClient {
 }
 
 extension OpenIDConnectClient {
-    /// How long an end may take in all: whoever waits for it was promised a minute.
+    /// The time limit of ``end(_:)``. The caller was promised a minute.
     private static let longestEnd: Duration = .seconds(50)
 
-    /// Ends the provider's session, at a provider that does so without a page, and revokes the tokens, at one that revokes tokens. What fails keeps
-    /// nothing else from being tried.
+    /// Ends the provider's own session if it has an endpoint for that, and revokes the tokens if it has one for that.
+    /// Tries every step, even after a failure.
     ///
-    /// - Throws: `SignInError`: `providerUnavailable` where a later attempt with all of them may help; `providerMisconfigured` where none does.
+    /// - Throws: `SignInError`: `providerUnavailable` if a later attempt with all tokens may help;
+    ///   `providerMisconfigured` if none does.
     package func end(_ tokens: IssuedTokens) async throws(SignInError) {
         let deadline = clock.now() + Self.longestEnd
         var (outage, refusal): (SignInError?, SignInError?)
@@ -132,12 +136,13 @@ extension OpenIDConnectClient {
         if let error = outage ?? refusal { throw error }
     }
 
-    /// The pauses between the attempts to end what nobody wants: those of the broker's outbox, as far as this process is likely to live.
+    /// The pauses between the attempts to revoke discarded tokens: those of the broker's outbox, up to the likely
+    /// lifetime of this process.
     private static let pausesOfDiscard: [Duration] = [.seconds(5), .seconds(30), .seconds(120), .seconds(600)]
-    /// How many may wait for a later attempt. Over that, one attempt has to do.
+    /// The most discards that may wait for a later attempt. Beyond this, each gets one attempt.
     private static let mostDiscarded = 32
 
-    /// Ends what nobody wants, and lets nobody wait. It is in memory only: where the provider is away it is tried again, as long as this process lives.
+    /// Revokes unused tokens in the background. Retries only while this process lives, because nothing is saved.
     package func discard(_ tokens: IssuedTokens) {
         Task {
             let mayWait = discarded.withLock { count in
@@ -153,7 +158,7 @@ extension OpenIDConnectClient {
         }
     }
 
-    /// Whether no later attempt would help.
+    /// Whether the end is final: it succeeded, or no later attempt would help.
     private func isEnded(_ tokens: IssuedTokens) async -> Bool {
         do throws(SignInError) {
             try await end(tokens)
@@ -163,7 +168,7 @@ extension OpenIDConnectClient {
         }
     }
 
-    /// A provider that is not known has refused nothing: a later attempt may help, whatever the reason.
+    /// Without its metadata, the provider has refused nothing. So every such error becomes `providerUnavailable`.
     private func providerToEnd() async throws(SignInError) -> ProviderClient {
         do throws(SignInError) {
             return try await provider()

@@ -3,7 +3,7 @@ package import Identity
 import JSONWebSignature
 import StrictJSON
 
-/// Who this device is to the provider.
+/// The credentials of this device at the provider.
 package struct ClientCredentials: Sendable {
     package let identifier: String
     /// `nil` for a public client.
@@ -15,7 +15,7 @@ package struct ClientCredentials: Sendable {
     }
 }
 
-/// The provider as it describes itself, and this device as the provider knows it: what every request is made of.
+/// The provider's metadata and this device's credentials: the basis of every request.
 package struct ProviderClient: Sendable {
     package var metadata: ProviderMetadata
     package var credentials: ClientCredentials
@@ -27,9 +27,11 @@ package struct ProviderClient: Sendable {
 
     package var issuer: Issuer { metadata.issuer }
 
-    /// A form with the client's name and secret (RFC 6749, section 2.3.1): the secret in the header, or in the body where the provider takes no other.
+    /// A form with the client's name and secret (RFC 6749, section 2.3.1). The secret is in the header, or in the body
+    /// if the provider accepts it only there.
     ///
-    /// - Parameter namesClient: whether the body names the client in any case. Django OAuth Toolkit looks for the client of a device code there alone.
+    /// - Parameter namesClient: Whether the body always names the client. For a device code, Django OAuth Toolkit looks
+    ///   for the client only there.
     func request(_ address: HTTPAddress, _ form: [(String, String)], namesClient: Bool = false) -> HTTPRequest {
         var form = form
         var fields = ["Accept": "application/json"]
@@ -45,7 +47,7 @@ package struct ProviderClient: Sendable {
         return HTTPRequest(address, .post(body, contentType: FormFields.contentType), fields: fields)
     }
 
-    /// Base64 of the usual alphabet, with padding.
+    /// Base64 in the standard alphabet, with padding.
     private static func base64(_ text: String) -> String {
         let digits = Base64URL.encode(text.utf8).map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 }
         return String(digits) + String(repeating: "=", count: (4 - digits.count % 4) % 4)

@@ -2,28 +2,28 @@ package import HTTPClient
 package import Identity
 import StrictJSON
 
-/// What became of a refresh.
+/// The outcome of a refresh.
 package enum RefreshOutcome: Sendable {
-    /// New tokens; a new refresh token is to be on the disk before the access token is handed out.
+    /// New tokens. A new refresh token must be on the disk before the access token is handed out.
     case renewed(TokenAnswer)
     /// The provider's session is over.
     case sessionOver
-    /// The provider wants the person; only the same person completes it.
+    /// The person has to sign in again; only the same person can complete that sign-in.
     case reauthenticationNeeded
     /// The configuration is wrong: an administrator has to act. The session stays.
     case misconfigured(SignInError)
-    /// This request asked for too much. The session stays.
+    /// The provider refuses the scopes of this request. The session stays.
     case scopeRefused
-    /// Nothing is known. The session stays, within its grace. Where the server may have carried the refresh out all the same, the token may be used
-    /// up, which the next refresh has to know.
+    /// The outcome is unknown. The session stays, within its grace period. If the server may have carried out the
+    /// refresh, the token may be used up, and the next refresh has to know that.
     case unavailable(SignInError, tokenMayBeUsed: Bool)
 }
 
-/// A refresh of tokens (RFC 6749, section 6). A value that decides; somebody else asks, one at a time: at a reuse of a refresh token, providers revoke
-/// all of its family.
+/// A refresh of tokens (RFC 6749, section 6). A state machine; the caller sends the requests, one at a time: providers
+/// revoke the whole token family if a refresh token is used twice.
 package struct RefreshFlow: Sendable {
     package enum Effect: Sendable {
-        /// To be sent; its outcome is handled.
+        /// The outcome is passed to ``handle(_:)``.
         case send(HTTPRequest)
         case finished(RefreshOutcome)
     }
@@ -31,14 +31,14 @@ package struct RefreshFlow: Sendable {
     private let client: ProviderClient
     private let token: Secret
     private let scopes: [String]
-    /// Whether an answer may have been lost, so that the token may be used up.
+    /// Whether a response may have been lost, so that the token may be used up.
     private var mayBeUsed: Bool
-    /// Whether one of this refresh's own was lost, which nobody else knows.
+    /// Whether a response of this refresh itself was lost. The caller does not know of that loss.
     private var isRepeated = false
 
     /// - Parameters:
-    ///   - scopes: none for those of before.
-    ///   - mayBeUsed: whether an attempt of before had no answer, for instance because this program ended.
+    ///   - scopes: The scopes of the token; empty to keep the scopes of the sign-in.
+    ///   - mayBeUsed: Whether an earlier attempt had no response, for instance because this program ended.
     package init(_ client: ProviderClient, token: Secret, scopes: [String] = [], mayBeUsed: Bool = false) {
         self.client = client
         self.token = token
@@ -46,14 +46,14 @@ package struct RefreshFlow: Sendable {
         self.mayBeUsed = mayBeUsed
     }
 
-    /// The request that it begins with.
+    /// The first request.
     package func begin() -> HTTPRequest {
         var form = [("grant_type", "refresh_token"), ("refresh_token", token.text)]
         if !scopes.isEmpty { form.append(("scope", scopes.joined(separator: " "))) }
         return client.request(client.metadata.tokenEndpoint, form)
     }
 
-    /// What follows from an answer, or from none. A lost answer is asked for once more with the old token.
+    /// The effect of a response, or of a lost one. After a loss, the request is repeated once with the old token.
     package mutating func handle(_ result: Result<HTTPResponse, HTTPError>) -> Effect {
         switch result {
         case .failure(let error):
@@ -79,9 +79,10 @@ package struct RefreshFlow: Sendable {
         case .error("invalid_client", _), .error("unauthorized_client", _):
             return misconfigured(.unknownClient(client.issuer))
         case .error("invalid_scope", _):
-            // Who asked knows of a loss of before. To have this one known is worth more than the reason, which the next request brings.
+            // After a loss in this refresh, the caller must learn of the loss. That matters more than the scopes, which
+            // the next request reports again. The caller knows of earlier losses itself.
             return isRepeated ? misconfigured(refuses("invalid_scope")) : .scopeRefused
-        // It may be our own reuse, which says nothing of the person.
+        // The error may come from our own reuse of the token, which tells nothing about the person.
         case .error("invalid_grant", _), .empty(400), .empty(401):
             return mayBeUsed ? .reauthenticationNeeded : .sessionOver
         case .error(let word, _):
@@ -89,7 +90,7 @@ package struct RefreshFlow: Sendable {
         case .empty(let status):
             return misconfigured(refuses("status \(status)"))
         case .unusable(let reason):
-            // 429 is said before anything is done.
+            // A server sends 429 before it processes the request.
             return .unavailable(
                 .unusableNow(client.issuer, reason, response.retryAfter),
                 tokenMayBeUsed: mayBeUsed || response.status != 429
@@ -101,14 +102,15 @@ package struct RefreshFlow: Sendable {
         .misconfigured(client.issuer, "refuses to refresh (\(word))")
     }
 
-    /// A server that refuses the client has not looked at the token: where that may be used up, it still may.
+    /// A server that refuses the client has not looked at the token. If the token may have been used up before, that is
+    /// still unknown.
     private func misconfigured(_ error: SignInError) -> RefreshOutcome {
         mayBeUsed ? .unavailable(error, tokenMayBeUsed: true) : .misconfigured(error)
     }
 }
 
 extension HTTPError {
-    /// Whether the server may have carried out what it was asked, although there is no answer.
+    /// Whether the server may have carried out the request, although there is no response.
     fileprivate var mayHaveArrived: Bool {
         switch reason {
         case .timedOut, .brokenOff, .tooLarge, .redirected, .encoded, .cancelled: true

@@ -2,58 +2,59 @@ package import HTTPClient
 package import Identity
 package import StrictJSON
 
-/// A stream of events at the provider, which is asked for them (RFC 8936): what is asked next, and when. A value that decides; somebody else asks, checks
-/// the tokens and waits.
+/// A stream of events that is polled at the provider (RFC 8936). Decides on the next request and its time. A state
+/// machine; the caller sends the requests, checks the tokens and waits.
 ///
-/// A question waits at the provider until there is an event. Where that takes longer than this side waits, it is not known whether the provider waits or
-/// hangs: then it is asked again and again, and answers at once or has failed.
+/// A request waits at the provider until there is an event (long polling). If it exceeds ``longestWait``, it is unclear
+/// whether the provider waits or hangs. The stream then polls without waiting: such a request gets a response at once,
+/// or fails.
 package struct SignalStream: Sendable {
-    /// How many tokens one answer may have.
+    /// The most tokens in one response.
     package static let mostTokens = 25
-    /// Of an answer, in bytes.
+    /// In bytes.
     package static let longestAnswer = 1 << 20
-    /// How long a question waits for an event, and how long one is given that does not wait.
+    /// The time limits of requests with and without long polling.
     static let (longestWait, patience): (Duration, Duration) = (.seconds(45), .seconds(10))
-    /// Between two questions after which there was nothing, where they do not wait.
+    /// The time between two requests without events, if they do not wait.
     static let quietPause: Duration = .seconds(15)
-    /// Between the beginnings of any two questions: a provider that has events without end gets no more of this process.
+    /// The time between the beginnings of any two requests. It limits the load from a provider with endless events.
     static let shortestPause: Duration = .seconds(1)
-    /// After failures, one after the other; the last one counts for all later ones.
+    /// The pauses after consecutive failures. The last one applies to all later failures.
     static let pauses: [Duration] = [5, 10, 20, 40, 80, 160, 300].map { .seconds($0) }
-    /// After so many questions that did not wait, one waits again.
+    /// The number of requests without waiting after which one waits again.
     static let shortQuestions = 40
 
-    /// A token that came, and nobody has looked at.
+    /// A token that was delivered and is not checked yet.
     package struct Received: Sendable, Hashable {
-        /// The provider's name for it, which is to be its `jti`.
+        /// The provider's identifier for it, which should be its `jti`.
         package let identifier: String
         package let token: String
     }
 
-    /// What an answer means.
+    /// The meaning of a response.
     package enum Step: Sendable, Hashable {
-        /// Each of them is to be settled.
+        /// Each of them has to be settled.
         case tokens([Received])
         case quiet
-        /// The question was ended here.
+        /// The request was cancelled on this side.
         case interrupted
-        /// The provider does not take this device's token.
+        /// The provider rejects this device's token.
         case unauthorised(status: Int)
-        /// In the words of an administrator.
+        /// The reason is for an administrator to read.
         case failed(String)
     }
 
-    /// What has become of a token.
+    /// The result for a token.
     package enum Settlement: Sendable, Hashable {
-        /// It is acknowledged: everything follows from it that has to.
+        /// To be acknowledged: all its effects have happened.
         case taken
-        /// The provider is told why.
+        /// To be reported to the provider, with the reason.
         case refused(Refusal, String)
-        /// It is to come again.
+        /// To be delivered again.
         case later(String)
     }
 
-    /// RFC 8935, section 2.4.
+    /// The error codes of RFC 8935, section 2.4.
     package enum Refusal: String, Sendable {
         case invalidRequest = "invalid_request"
         case invalidKey = "invalid_key"
@@ -75,9 +76,9 @@ package struct SignalStream: Sendable {
 
     // MARK: Asking
 
-    /// The next question. It acknowledges what was settled since the last one.
+    /// The next request. It acknowledges the tokens settled since the last one.
     ///
-    /// - Parameter token: this device's, for the stream.
+    /// - Parameter token: This device's token for the stream.
     package mutating func question(_ token: Secret, at now: ContinuousClock.Instant) -> HTTPRequest {
         begun = now
         if !waits { shortQuestions += 1 }
@@ -95,7 +96,7 @@ package struct SignalStream: Sendable {
         return Self.request(endpoint, token, members, patience: waits ? Self.longestWait : Self.patience)
     }
 
-    /// A question that brings and acknowledges nothing: whether the provider answers.
+    /// A request that asks for no events and acknowledges none. It tests whether the provider responds.
     package static func trial(_ endpoint: HTTPAddress, _ token: Secret) -> HTTPRequest {
         request(endpoint, token, ["maxEvents": .number(0), "returnImmediately": .boolean(true)], patience: patience)
     }
@@ -116,7 +117,7 @@ package struct SignalStream: Sendable {
 
     // MARK: What comes back
 
-    /// What the answer to the last question means.
+    /// The meaning of the response to the last request.
     package mutating func handle(
         _ result: Result<HTTPResponse, HTTPError>,
         at now: ContinuousClock.Instant
@@ -137,7 +138,7 @@ package struct SignalStream: Sendable {
             case .cancelled:
                 pause = .zero
                 return .interrupted
-            // Whether it waits longer than this side does, or hangs, the next question shows.
+            // The next request shows whether the provider waits longer than this side, or hangs.
             case .timedOut where waits:
                 (waits, shortQuestions, pause) = (false, 0, .zero)
                 return .quiet
@@ -150,24 +151,25 @@ package struct SignalStream: Sendable {
     }
 
     private mutating func take(_ tokens: [Received], at now: ContinuousClock.Instant) -> Step {
-        // The provider has heard what the question acknowledged.
+        // The provider has processed the acknowledgements of the request.
         (acknowledged, refused) = ([], [:])
         failures = 0
         let passed = begun.map { now - $0 } ?? .zero
         pause = max(.zero, Self.shortestPause - passed)
         guard tokens.isEmpty else { return .tokens(tokens) }
-        // One that was to wait and did not has nothing against being asked too often; this side has.
+        // A provider that responds at once although it should wait does not mind frequent requests, but this device
+        // does.
         if !waits || passed < Self.patience / 2 { pause = max(pause, Self.quietPause - passed) }
         if shortQuestions >= Self.shortQuestions { (waits, shortQuestions) = (true, 0) }
         return .quiet
     }
 
-    /// What is wrong with an answer.
+    /// The reason why a response is malformed.
     package struct Flaw: Error, Sendable {
         package let text: String
     }
 
-    /// The tokens of an answer (RFC 8936, section 2.3).
+    /// The tokens of a response (RFC 8936, section 2.3).
     package static func tokens(in response: HTTPResponse, most: Int = mostTokens) -> Result<[Received], Flaw> {
         let json: JSONValue
         do throws(JSONError) {
@@ -192,7 +194,7 @@ package struct SignalStream: Sendable {
         return .success(tokens)
     }
 
-    /// A token of the last answer is settled. After one that is to come again, the others of the answer are, too.
+    /// Settles a token of the last response. If one is to be delivered again, so are the tokens after it.
     package mutating func settle(_ identifier: String, _ settlement: Settlement) {
         switch settlement {
         case .taken: acknowledged.append(identifier)
@@ -203,7 +205,7 @@ package struct SignalStream: Sendable {
 
     // MARK: Time
 
-    /// The question could not be asked, or its answer brings nothing.
+    /// The request could not be sent, or its response is unusable. Sets the pause.
     @discardableResult
     package mutating func fail(_ text: String) -> Step {
         pause = Self.pauses[min(failures, Self.pauses.count - 1)]
@@ -211,9 +213,9 @@ package struct SignalStream: Sendable {
         return .failed(text)
     }
 
-    /// How long nobody asks now.
+    /// The time until the next request.
     package var rest: Duration { pause }
 
-    /// There is a reason to believe that the provider can be asked.
+    /// Ends the pause, because the provider may be reachable again.
     package mutating func wake() { (failures, waits, shortQuestions, pause) = (0, true, 0, .zero) }
 }

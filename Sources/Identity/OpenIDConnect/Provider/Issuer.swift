@@ -1,13 +1,13 @@
 package import StrictJSON
 
-/// The name of a provider, which is an address (OpenID Connect Discovery, section 1.2). Two are equal where each byte is.
+/// A provider's issuer identifier, which is an address (OpenID Connect Discovery, section 1.2). Compared byte for byte.
 package struct Issuer: Sendable, Hashable, CustomStringConvertible {
-    /// As it is configured, and as the provider's tokens have it.
+    /// The form in the configuration and in the provider's tokens.
     package let text: String
-    /// The same as an address.
     package let address: HTTPAddress
 
-    /// - Returns: `nil` where it has a query, a fragment, or is no `https` address; `http` is for this machine only.
+    /// - Returns: `nil` if the text is no `https` address, or has a query or a fragment; `http` is allowed for this
+    ///   machine only.
     package init?(_ text: String) {
         guard let address = HTTPAddress(text), !address.hasQuery else { return nil }
         self.text = text
@@ -19,17 +19,17 @@ package struct Issuer: Sendable, Hashable, CustomStringConvertible {
     package static func == (left: Issuer, right: Issuer) -> Bool { right.isNamed(left.text) }
     package func hash(into hasher: inout Hasher) { hasher.combine(text) }
 
-    /// Whether this is the text, byte for byte. Swift's comparison takes some texts of other bytes for the same.
+    /// Compares byte for byte. Swift's `==` treats canonically equivalent texts as equal.
     func isNamed(_ other: String) -> Bool { isSame(text, other) }
 
-    /// Where the provider describes itself: by OpenID Connect Discovery, section 4.
+    /// The address of the metadata, by OpenID Connect Discovery, section 4.
     package var configurationAddress: HTTPAddress? {
         HTTPAddress((text.hasSuffix("/") ? String(text.dropLast()) : text) + Self.configurationPath)
     }
 
     private static let configurationPath = "/.well-known/openid-configuration"
 
-    /// The same by RFC 8414, section 3, which puts the well-known part before the path.
+    /// The address of the metadata by RFC 8414, section 3, which puts the well-known part before the path.
     package var authorizationServerAddress: HTTPAddress? {
         let afterScheme = text.dropFirst(address.isSecure ? "https://".count : "http://".count)
         let path = afterScheme.firstIndex(of: "/").map { afterScheme[$0...] } ?? ""
@@ -38,5 +38,5 @@ package struct Issuer: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Whether both are the same bytes.
+/// Compares two texts byte for byte.
 func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }

@@ -1,21 +1,21 @@
 package import HTTPClient
 package import JSONWebSignature
 
-/// What is known of the provider's description, and when it is worth reading again.
+/// The cached metadata of the provider. Decides when to read it again.
 package struct MetadataCache: Sendable {
-    /// How long a copy counts that the provider sets no time for.
+    /// How long a copy is fresh if the provider sets no time.
     package static let usualAge: Duration = .seconds(3600)
-    /// Whatever the provider says.
+    /// The bounds of the provider's own time.
     package static let ages: ClosedRange<Duration> = .seconds(300) ... .seconds(86_400)
-    /// How long an old copy serves while no new one can be read.
+    /// How long an old copy is used while no new one can be read.
     package static let longestAge: Duration = .seconds(7 * 86_400)
-    /// Between two attempts.
+    /// The time between two attempts.
     package static let pause: Duration = .seconds(60)
 
     package enum Decision: Sendable, Hashable {
         case use(ProviderMetadata)
         case fetch
-        /// The last attempt failed, just now.
+        /// The last attempt failed, and the pause after it is not over.
         case fail(SignInError)
     }
 
@@ -30,7 +30,7 @@ package struct MetadataCache: Sendable {
 
     package init() {}
 
-    /// What to do when the description is needed.
+    /// Decides what to do when the metadata is needed.
     package func decision(at now: ContinuousClock.Instant) -> Decision {
         if let copy, now < copy.staleAt { return .use(copy.metadata) }
         guard let failure, now - failure.at < max(Self.pause, failure.error.retryAfter ?? .zero) else { return .fetch }
@@ -38,55 +38,56 @@ package struct MetadataCache: Sendable {
         return .fail(failure.error)
     }
 
-    /// A new copy was read.
+    /// Stores a new copy.
     ///
-    /// - Parameter age: what the provider's `Cache-Control` allows.
+    /// - Parameter age: The time that the provider's `Cache-Control` allows.
     package mutating func read(_ metadata: ProviderMetadata, age: Duration?, at now: ContinuousClock.Instant) {
         let age = min(max(age ?? Self.usualAge, Self.ages.lowerBound), Self.ages.upperBound)
         copy = Copy(metadata: metadata, readAt: now, staleAt: now + age)
         failure = nil
     }
 
-    /// No new copy could be read. One that names another issuer, or that is not to be believed, is no outage: the old copy does not serve then.
+    /// Records a failed attempt. A document that is untrusted or names another issuer is no outage: the old copy is
+    /// dropped.
     package mutating func failed(_ error: SignInError, at now: ContinuousClock.Instant) {
         if error.code != .providerUnavailable { copy = nil }
         failure = (error, now)
     }
 
-    /// The reason of a failure may be gone: the next attempt need not wait.
+    /// Lets the next attempt start without a pause, because the cause of the failure may have gone.
     package mutating func forgetFailure() { failure = nil }
 }
 
-/// Who needs keys. Each has a pause of its own between two attempts to read them, so that what strangers send keeps nothing from being judged that the
-/// provider has just said itself.
+/// The purpose that keys are needed for. Each purpose has its own pause between two attempts to read the keys. So
+/// messages from strangers do not delay the check of a token that the provider has just issued.
 package enum KeyNeed: Sendable, Hashable, CaseIterable {
-    /// To judge a token that came from where others can send one, too.
+    /// To check a token from a source that strangers can use as well.
     case message
-    /// To judge a token that the provider has just given for a question of ours.
+    /// To check a token that the provider has just sent in response to a request.
     case answer
-    /// To have them there, before something is asked for that cannot be asked for again.
+    /// To have the keys ready before a request that cannot be repeated.
     case preparation
 }
 
-/// The provider's keys, and when they are worth reading again.
+/// The cached keys of the provider. Decides when to read them again.
 package struct KeyCache: Sendable {
-    /// How long keys count: a key that the provider has withdrawn is forgotten then.
+    /// How long keys are valid. It limits how long a withdrawn key is still trusted.
     package static let age: Duration = .seconds(3600)
-    /// Between two attempts: tokens of strangers must not make us ask without end.
+    /// The time between two attempts, so that tokens of strangers do not cause endless requests.
     package static let pause: Duration = .seconds(60)
 
     package enum Verdict: Sendable, Hashable {
         case verified(VerifiedToken)
-        /// The keys have to be read, and then it is asked again.
+        /// Read the keys, then verify again.
         case fetch
         case refused(SignatureError)
         /// There are no keys, because the last attempt failed just now.
         case unavailable
     }
 
-    /// Whether the keys have to be there before something is asked for that cannot be asked for again.
+    /// Whether the keys are ready for a request that cannot be repeated.
     package enum Readiness: Sendable, Hashable {
-        /// They count for another ``pause`` at least.
+        /// The keys stay valid for another ``pause`` at least.
         case ready
         case fetch
         case unavailable
@@ -94,7 +95,7 @@ package struct KeyCache: Sendable {
 
     private var keys: (set: JSONWebKeySet, readAt: ContinuousClock.Instant)?
     private var attempts: [KeyNeed: ContinuousClock.Instant] = [:]
-    /// Where the last attempt has failed: until when the provider wants to be left alone.
+    /// After a failure: the end of the provider's `Retry-After`.
     private var failedUntil: ContinuousClock.Instant?
 
     package init() {}
@@ -104,14 +105,14 @@ package struct KeyCache: Sendable {
         return mayAsk(at: now, for: .preparation) ? .fetch : .unavailable
     }
 
-    /// Strangers wait for everybody's last attempt, the others for their own.
+    /// A message waits for the pause after the last attempt of any purpose, the other purposes only for their own.
     private func mayAsk(at now: ContinuousClock.Instant, for need: KeyNeed) -> Bool {
         if let failedUntil, now < failedUntil { return false }
         let last = need == .message ? attempts.values.max() : attempts[need]
         return last.map { now - $0 >= Self.pause } ?? true
     }
 
-    /// What the keys say of a token. A key that is not known, and a wrong signature, may be a change of keys.
+    /// Verifies a token with the cached keys. An unknown key or a wrong signature may be due to a change of keys.
     package func verify(
         _ token: CompactSignature,
         at now: ContinuousClock.Instant,
@@ -126,32 +127,31 @@ package struct KeyCache: Sendable {
         }
     }
 
-    /// Somebody goes to read the keys now.
+    /// Records the beginning of an attempt.
     package mutating func willFetch(at now: ContinuousClock.Instant, for need: KeyNeed = .message) {
         attempts[need] = now
     }
 
-    /// They could not be read.
+    /// Records a failed attempt.
     ///
-    /// - Parameter retryAfter: how long the provider wants to be left alone.
+    /// - Parameter retryAfter: The provider's `Retry-After`.
     package mutating func failed(retryAfter: Duration?, at now: ContinuousClock.Instant) {
         failedUntil = now + (retryAfter ?? .zero)
     }
 
-    /// The reason of a failure may be gone: the next attempt need not wait. After one that has not failed it still does.
+    /// Lets the next attempt start without a pause if the last one failed, because the cause may have gone.
     package mutating func forgetFailures() {
         guard failedUntil != nil else { return }
         (failedUntil, attempts) = (nil, [:])
     }
 
-    /// The keys were read.
     package mutating func read(_ set: JSONWebKeySet, at now: ContinuousClock.Instant) {
         (keys, failedUntil) = ((set, now), nil)
     }
 }
 
 extension HTTPResponse {
-    /// What `Cache-Control` allows; zero where it forbids to keep the answer.
+    /// The time that `Cache-Control` allows; zero if it forbids caching.
     package var maximumAge: Duration? {
         guard let control = fields["cache-control"]?.lowercased() else { return nil }
         for part in control.split(separator: ",") {

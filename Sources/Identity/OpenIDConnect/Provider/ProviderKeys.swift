@@ -2,37 +2,38 @@ import DBusTransport
 import JSONWebSignature
 import Synchronization
 
-/// The provider's keys, for all who need them at the same time: at most one reading is under way, and whoever lacks a key meanwhile waits for its end.
-/// A token that comes while the keys are read is judged by the new ones.
+/// The provider's keys, shared by concurrent callers. At most one read is in flight; every caller that lacks a key
+/// waits for its end. A token that arrives during a read is checked with the new keys.
 final class ProviderKeys: Sendable {
-    /// Reads the keys. It says by the call that it is about to ask for them: what fails before that has cost the provider no request for keys.
+    /// Reads the keys. It calls `willAsk` just before it requests the keys: a failure before that call has not cost the
+    /// provider a request.
     typealias Reading = @Sendable (_ willAsk: @Sendable () -> Void) async -> Result<JSONWebKeySet, SignInError>
 
     private struct State {
         var cache = KeyCache()
-        /// How many readings have begun, and how many have ended: one less, where one is under way.
+        /// The numbers of reads begun and ended. They differ by one while a read is in flight.
         var begun: UInt64 = 0
         var ended: UInt64 = 0
-        /// Why the last one that has ended has failed; `nil` where it has not.
+        /// The error of the last read that has ended; `nil` if it succeeded.
         var failure: SignInError?
         var nextWaiter: UInt64 = 0
         var waiting: [UInt64: CheckedContinuation<SignInError?, Never>] = [:]
 
         var isReading: Bool { ended < begun }
 
-        /// - Returns: the number of the reading that is under way from now on.
+        /// - Returns: The number of the read, which is in flight from now on.
         mutating func beginReading() -> UInt64 {
             begun += 1
             return begun
         }
     }
 
-    /// What follows from what is known now.
+    /// The next step of a caller.
     private enum Step<Judgement> {
         case judged(Judgement)
-        /// Another caller's reading is under way.
+        /// Another caller's read is in flight: wait for its end.
         case join(UInt64)
-        /// This caller has to begin one; nobody else does from now on.
+        /// This caller must begin the read. The others join it.
         case begin(UInt64)
     }
 
@@ -41,10 +42,10 @@ final class ProviderKeys: Sendable {
 
     init(clock: OpenIDConnectClient.Clock) { self.clock = clock }
 
-    /// What the keys say of a token, read again where that may help.
+    /// Verifies a token, and reads the keys again if that may help.
     ///
-    /// - Returns: the verdict, and whether this call has read the keys itself.
-    /// - Throws: why the keys could not be read; `cancelled`.
+    /// - Returns: The verdict, and whether this call has read the keys itself.
+    /// - Throws: The reason why the keys could not be read; `cancelled`.
     func verify(
         _ token: CompactSignature,
         for need: KeyNeed,
@@ -69,7 +70,7 @@ final class ProviderKeys: Sendable {
             case .judged(let verdict):
                 if verdict == .unavailable, let failure { throw failure }
                 return (verdict, hasRead)
-            // Where another's reading has failed, this caller's own may do better.
+            // If the other caller's read has failed, this caller's own may succeed.
             case .join(let reading): failure = try await end(of: reading)
             case .begin(let reading):
                 hasRead = true
@@ -79,7 +80,7 @@ final class ProviderKeys: Sendable {
         }
     }
 
-    /// The token's content, if the keys that were read before verify it.
+    /// The token's content, if the cached keys verify it.
     func verifiedByKnownKeys(_ token: CompactSignature) -> VerifiedToken? {
         guard case .verified(let verified) = state.withLock({ $0.cache.verify(token, at: clock.now()) }) else {
             return nil
@@ -87,10 +88,10 @@ final class ProviderKeys: Sendable {
         return verified
     }
 
-    /// Sees to it that keys are there which count for a while.
+    /// Makes sure that there are keys that stay valid for a while.
     ///
-    /// - Returns: whether they are; `false` where they could not be read just now, and are not asked for again yet.
-    /// - Throws: why the keys could not be read; `cancelled`.
+    /// - Returns: `false` if the last attempt failed just now, and the pause is not over.
+    /// - Throws: The reason why the keys could not be read; `cancelled`.
     func prepare(_ read: @escaping Reading) async throws(SignInError) -> Bool {
         var failure: SignInError?
         while true {
@@ -113,7 +114,7 @@ final class ProviderKeys: Sendable {
         }
     }
 
-    /// Reads the keys, whatever is known.
+    /// Reads the keys, even if the cached ones are fresh.
     func reread(_ read: @escaping Reading) async throws(SignInError) {
         let (reading, isFirst) = state.withLock { state in
             state.isReading ? (state.begun, false) : (state.beginReading(), true)
@@ -122,10 +123,11 @@ final class ProviderKeys: Sendable {
         if let failure = try await end(of: reading) { throw failure }
     }
 
-    /// What has failed is worth another attempt at once.
+    /// Lets the next attempt start without a pause.
     func forgetFailures() { state.withLock { $0.cache.forgetFailures() } }
 
-    /// It goes on when whoever has begun it gives up: others may wait for it, and the next one needs it. The limits of a request end it.
+    /// Reads the keys in an unstructured task. It goes on if the caller is cancelled, because others may wait for it and
+    /// the next caller needs its result. The time limits of the request end it.
     private func begin(_ need: KeyNeed, _ read: @escaping Reading) {
         Task { [self] in
             let outcome = await read { [self] in
@@ -148,10 +150,11 @@ final class ProviderKeys: Sendable {
         }
     }
 
-    /// Waits for the end of this reading, which may have come already.
+    /// Waits for the end of a read, which may have ended already.
     ///
-    /// - Returns: why it has failed; `nil` where it has not, or where a later one has ended, too: what is known by then says what follows.
-    /// - Throws: `cancelled`, where this task is.
+    /// - Returns: The error of the read; `nil` if it succeeded, or if a later one has ended since. The caller then
+    ///   looks at the cache again.
+    /// - Throws: `cancelled` if this task is cancelled.
     private func end(of reading: UInt64) async throws(SignInError) -> SignInError? {
         let number = state.withLock { state in
             state.nextWaiter += 1
@@ -161,7 +164,7 @@ final class ProviderKeys: Sendable {
             await withCheckedContinuation { continuation in
                 let result = state.withLock { state -> SignInError?? in
                     if state.ended >= reading { return .some(state.ended == reading ? state.failure : nil) }
-                    // A task that was cancelled before has found nobody to wake.
+                    // The cancellation handler has already run, and found no continuation.
                     if Task.isCancelled { return .some(nil) }
                     state.waiting[number] = continuation
                     return nil

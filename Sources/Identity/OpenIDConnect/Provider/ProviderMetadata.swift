@@ -1,10 +1,10 @@
 package import HTTPClient
 package import StrictJSON
 
-/// What a provider says of itself (OpenID Connect Discovery, section 3; RFC 8414, section 2). Nothing is refused because it is not advertised:
-/// providers do more than they say.
+/// A provider's metadata (OpenID Connect Discovery, section 3; RFC 8414, section 2). A missing feature is not an error,
+/// because providers support more than they advertise.
 package struct ProviderMetadata: Sendable, Hashable {
-    /// In bytes, of the text.
+    /// In bytes of the document.
     package static let maximumSize = 256 * 1024
 
     package let issuer: Issuer
@@ -15,23 +15,25 @@ package struct ProviderMetadata: Sendable, Hashable {
     package var userInfoEndpoint: HTTPAddress?
     package var revocationEndpoint: HTTPAddress?
     package var endSessionEndpoint: HTTPAddress?
-    /// Whether each answer of the authorization endpoint has `iss` (RFC 9207).
+    /// Whether each response of the authorization endpoint has `iss` (RFC 9207).
     package var answersHaveIssuer: Bool
-    /// Whether it tells of logouts (OpenID Connect Back-Channel Logout 1.0, section 2.1); `nil` where it does not say, as some that do.
+    /// Whether the provider sends logout tokens (OpenID Connect Back-Channel Logout 1.0, section 2.1); `nil` if
+    /// unknown. Some providers send them without saying so.
     package var tellsOfLogouts: Bool?
-    /// Whether the client's secret is taken in the request's body and not in its header.
+    /// Whether the client's secret goes into the body instead of the header.
     package var takesSecretInBody: Bool
 
-    /// One or both of the documents, as far as they were read.
+    /// Combines one or both documents.
     ///
-    /// - Parameter overrides: addresses of the configuration (`oidcEndpoints`), which count before the provider's, by the documents' names.
+    /// - Parameter overrides: The addresses of the configuration (`oidcEndpoints`) by member name. They replace the
+    ///   provider's.
     /// - Throws: `SignInError`: `providerMisconfigured`.
     package init(
         _ documents: ProviderDocument...,
         issuer: Issuer,
         overrides: [String: HTTPAddress] = [:]
     ) throws(SignInError) {
-        // Some write null for what they have not.
+        // Some providers send null for a missing member.
         func member(_ name: String) -> JSONValue? {
             documents.lazy.compactMap { $0.json[name] }.first { $0 != .null }
         }
@@ -67,11 +69,12 @@ package struct ProviderMetadata: Sendable, Hashable {
     }
 }
 
-/// One document in which a provider describes itself, which calls itself by the configured name.
+/// One metadata document. Its issuer is the configured one.
 package struct ProviderDocument: Sendable, Hashable {
     let json: JSONValue
 
-    /// - Throws: `SignInError`: `providerMisconfigured` for another name, `providerUnavailable` for what is no such document.
+    /// - Throws: `SignInError`: `providerMisconfigured` for another or a missing issuer; `providerUnavailable` if the
+    ///   status is not 200 or the body is not JSON.
     package init(_ response: HTTPResponse, of issuer: Issuer) throws(SignInError) {
         guard response.status == 200 else {
             throw .unusableNow(
@@ -91,7 +94,7 @@ package struct ProviderDocument: Sendable, Hashable {
         guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
     }
 
-    /// Whether it lacks what the second document may have.
+    /// Whether members are missing that the second document may have.
     package var isIncomplete: Bool {
         [
             "authorization_endpoint", "token_endpoint", "jwks_uri", "device_authorization_endpoint",

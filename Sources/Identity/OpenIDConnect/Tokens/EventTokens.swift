@@ -2,27 +2,27 @@ package import FoundationEssentials
 package import JSONWebSignature
 import StrictJSON
 
-/// The provider's word that a session has ended (OpenID Connect Back-Channel Logout 1.0, section 2.4).
+/// A checked logout token (OpenID Connect Back-Channel Logout 1.0, section 2.4).
 package struct LogoutToken: Sendable, Hashable {
-    /// `nil` only where there is a session identifier.
+    /// `nil` only if there is a session identifier.
     package let subject: String?
     package let sessionIdentifier: String?
-    /// `jti`: each counts once.
+    /// `jti`: each is accepted once.
     package let identifier: String
-    /// `iat`: a session that began later is not the one that has ended.
+    /// `iat`: a session that began later has not ended.
     package let date: Date
 
     private static let event = "http://schemas.openid.net/event/backchannel-logout"
-    /// How old it may be, in seconds.
+    /// The highest age, in seconds.
     private static let oldest: Double = 120
 
-    /// - Throws: `SignInError`, also for an ID token that is to pass for a logout token.
+    /// - Throws: `SignInError`, also for an ID token in the role of a logout token.
     package init(_ token: VerifiedToken, issuer: Issuer, clientID: String, now: Date) throws(SignInError) {
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["JWT", "logout+jwt"])
         try claims.checkIssuer()
         try claims.checkAudience(clientID, mayBeOthers: true)
-        // Errata of 2023 ask for `exp`; glewlwyd, which is older, has none.
+        // The errata of 2023 require `exp`. The older glewlwyd sends none.
         date = try claims.checkTimes(now: now, needsEnd: false, oldest: Self.oldest)
         guard claims.json["events"]?[Self.event]?.object != nil else {
             throw .badToken(issuer, "“events” of its token lacks the logout")
@@ -40,9 +40,9 @@ package struct LogoutToken: Sendable, Hashable {
     }
 }
 
-/// Which tokens have been taken already.
+/// The identifiers of accepted tokens, to reject duplicates.
 package struct SeenIdentifiers: Sendable {
-    /// Longer than such a token may be old.
+    /// More than the highest age of a logout token.
     private static let age: Duration = .seconds(600)
     private static let capacity = 1000
 
@@ -51,7 +51,8 @@ package struct SeenIdentifiers: Sendable {
 
     package init() {}
 
-    /// - Returns: `false` where the identifier was taken before. At the limit the oldest is forgotten: that a token is new by its time protects then.
+    /// - Returns: `false` if the identifier was accepted before. At the limit the oldest one is forgotten; from then on
+    ///   only the age check protects against that duplicate.
     package mutating func take(_ identifier: String, at now: ContinuousClock.Instant) -> Bool {
         while let first = order.first, times[first].map({ now - $0 > Self.age }) ?? true { forgetOldest() }
         guard times[identifier] == nil else { return false }
@@ -61,7 +62,7 @@ package struct SeenIdentifiers: Sendable {
         return true
     }
 
-    /// It counts as new again, because nothing came of it.
+    /// Forgets an identifier, because its token had no effect. A retry is accepted.
     package mutating func forget(_ identifier: String) {
         times[identifier] = nil
         order.removeAll { $0 == identifier }

@@ -3,41 +3,42 @@ package import FoundationEssentials
 package import JSONWebSignature
 package import StrictJSON
 
-/// Who has signed in, as the provider says it (OpenID Connect Core, section 2). All of it has been checked.
+/// The person who has signed in, according to the provider (OpenID Connect Core, section 2). All of it is checked.
 package struct IDToken: Sendable, Hashable {
     package let issuer: Issuer
     /// 1 to 255 bytes of ASCII.
     package let subject: String
-    /// `azp`: the client that it was issued to, where it says so.
+    /// `azp`: the client that the token was issued to, if it says so.
     package let authorizedParty: String?
-    /// `auth_time`: when the person proved who they are, where it says so. glewlwyd says 0.
+    /// `auth_time`: when the person authenticated, if the token says so. glewlwyd sends 0.
     package let authenticatedAt: Double?
-    /// `sid`: the provider's name of the session.
+    /// `sid`: the provider's identifier of the session.
     package let sessionIdentifier: String?
-    /// Whether the provider has signed it; otherwise it is its answer at the userinfo endpoint, which says who, and nothing of the sign-in.
+    /// Whether the provider has signed the claims. Otherwise they come from the userinfo endpoint, which identifies the
+    /// person and tells nothing about the sign-in.
     package let isSigned: Bool
-    /// All claims.
     package let claims: JSONValue
 }
 
-/// What an ID token has to say.
+/// The values that an ID token is checked against.
 package struct IDTokenExpectation: Sendable {
-    /// What `nonce` has to be.
+    /// The expected value of `nonce`.
     package enum Nonce: Sendable, Hashable {
-        /// As it was sent with the request.
+        /// The value of the request.
         case equal(String)
-        /// The request had none, as that of a device code or of a refresh. Some repeat that of the sign-in after a refresh.
+        /// The request had none, as for a device code or a refresh. After a refresh, some providers repeat the
+        /// sign-in's value.
         case absent(or: String?)
     }
 
     package var issuer: Issuer
     package var clientID: String
     package var nonce: Nonce
-    /// The access token beside it, which `at_hash` is of.
+    /// The access token issued with it, which `at_hash` covers.
     package var accessToken: String
-    /// When the request was made: the person has to have signed in since. `nil` after a refresh.
+    /// When the request was made: the person must have authenticated since then. `nil` after a refresh.
     package var requestedAt: Date?
-    /// After a refresh: the token of the sign-in, which this one has to agree with.
+    /// After a refresh: the ID token of the sign-in, which this one must agree with.
     package var earlier: IDToken?
 
     package init(
@@ -58,7 +59,7 @@ package struct IDTokenExpectation: Sendable {
 }
 
 extension IDToken {
-    /// What was kept of one that was checked, for the check of those that come with a refresh.
+    /// The saved part of a checked ID token. The ID tokens of later refreshes are checked against it.
     package init(
         kept issuer: Issuer,
         subject: String,
@@ -76,9 +77,9 @@ extension IDToken {
         claims = .object(nonce.map { ["nonce": .string($0)] } ?? [:])
     }
 
-    /// What a provider says of a person in answer to an access token (OpenID Connect Core, section 5.3).
+    /// The claims of the userinfo endpoint (OpenID Connect Core, section 5.3).
     ///
-    /// - Parameter subject: who it has to be; `nil` for whoever it is.
+    /// - Parameter subject: The expected subject; `nil` for any.
     init(userInfo json: JSONValue, issuer: Issuer, subject: String?) throws(SignInError) {
         guard let name = json["sub"]?.string, TokenClaims.isSubject(name) else {
             throw .badToken(
@@ -98,8 +99,8 @@ extension IDToken {
 
     /// Checks the claims (OpenID Connect Core, sections 3.1.3.7, 3.1.3.8 and 12.2).
     ///
-    /// - Parameter now: this device's wall clock.
-    /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` where the issuer differs.
+    /// - Parameter now: This device's wall-clock time.
+    /// - Throws: `SignInError`: `authenticationFailed`, or `providerMisconfigured` if the issuer differs.
     package init(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) throws(SignInError) {
         let issuer = expected.issuer
         let claims = TokenClaims(token, of: issuer)
@@ -137,14 +138,14 @@ extension IDToken {
         if let earlier = expected.earlier { try checkAgreement(with: earlier) }
     }
 
-    /// Whether a token's times are the only thing that is wrong with it: then a clock is, the provider's or this device's.
+    /// Whether a token is invalid only because of its times. Then the provider's clock or this device's is wrong.
     static func isOfAnotherTimeAlone(_ token: VerifiedToken, _ expected: IDTokenExpectation, now: Date) -> Bool {
         func isFine(at time: Date) -> Bool { (try? IDToken(token, expected, now: time)) != nil }
         guard let issued = token.claims["iat"]?.number else { return false }
         return !isFine(at: now) && isFine(at: Date(timeIntervalSince1970: issued))
     }
 
-    /// A refresh renews the session of the same person, and of no other sign-in.
+    /// Checks that a refresh renews the same person's session of the same sign-in.
     private func checkAgreement(with earlier: IDToken) throws(SignInError) {
         let isSamePerson = issuer == earlier.issuer && isSame(subject, earlier.subject)
         let isSameSignIn =
@@ -154,7 +155,7 @@ extension IDToken {
         guard isSamePerson, isSameSignIn else { throw .anotherSignIn }
     }
 
-    /// The left half of the hash that goes with the algorithm; Ed25519 goes with SHA-512.
+    /// The left half of the hash that belongs to the signature algorithm; SHA-512 for Ed25519.
     private static func hash(of accessToken: String, for algorithm: SignatureAlgorithm) -> String {
         let bytes = Array(accessToken.utf8)
         return switch algorithm {

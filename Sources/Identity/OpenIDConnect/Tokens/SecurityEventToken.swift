@@ -2,9 +2,10 @@ package import FoundationEssentials
 package import JSONWebSignature
 import StrictJSON
 
-/// What a provider tells of a person or a device (RFC 8417; OpenID Shared Signals Framework 1.0; CAEP and RISC).
+/// An event about a person or a device, as a provider reports it (RFC 8417; OpenID Shared Signals Framework 1.0; CAEP
+/// and RISC).
 package struct SecurityEventToken: Sendable, Hashable {
-    /// What happened, as far as it concerns us.
+    /// The kinds of event that matter to this device.
     package enum Event: Sendable, Hashable, CaseIterable {
         case sessionRevoked, sessionsRevoked, accountDisabled, accountPurged
         case credentialChange
@@ -26,24 +27,25 @@ package struct SecurityEventToken: Sendable, Hashable {
         }
     }
 
-    /// Others that the token may have are left out.
+    /// The events of the token; other kinds are left out.
     package let events: Set<Event>
-    /// Whom it is about: `sub_id` of format `iss_sub` with our issuer; `nil` for other formats, and for the stream itself.
+    /// The person: `sub_id` of format `iss_sub` with our issuer; `nil` for other formats, and for the stream itself.
     package let subject: String?
-    /// The one session that it is about: the member `session` of a complex `sub_id`, of format `opaque`.
+    /// The single session that the event concerns: the member `session` of a complex `sub_id`, of format `opaque`.
     package let session: String?
-    /// The device that it is about: `sub_id`, or the member `device` of a complex one, of format `opaque`.
+    /// The device that the event concerns: `sub_id`, or the member `device` of a complex one, of format `opaque`.
     package let device: String?
-    /// Whether `sub_id` narrows the subject down by members that nobody here can compare: another format, a group, an application.
+    /// Whether `sub_id` has members that this device cannot compare: another format, a group, an application. They may
+    /// exclude this device's session.
     package let isNarrower: Bool
-    /// With ``Event/deviceComplianceChange``: whether the device complies now; `nil` where the event does not say.
+    /// For ``Event/deviceComplianceChange``: Whether the device complies now; `nil` if the event does not say.
     package let isCompliant: Bool?
-    /// When it happened: `event_timestamp`, or else when the token was issued.
+    /// When the event happened: `event_timestamp`, or else the token's `iat`.
     package let date: Date
-    /// `jti`, by which it is acknowledged.
+    /// `jti`, which acknowledges the token.
     package let identifier: String
 
-    /// - Throws: `SignInError`, also for an ID token that is to pass for one.
+    /// - Throws: `SignInError`, also for an ID token in the role of an event token.
     package init(_ token: VerifiedToken, issuer: Issuer, audience: String, now: Date) throws(SignInError) {
         let claims = TokenClaims(token, of: issuer)
         try claims.checkType(["secevent+jwt"], needed: true)
@@ -69,7 +71,7 @@ package struct SecurityEventToken: Sendable, Hashable {
         date = try Self.date(of: self.events.compactMap { events[$0.name] }, claims, issuer)
         let about = claims.json["sub_id"]
         let isComplex = about?["format"]?.string == "complex"
-        // A complex subject has the person as its member `user`.
+        // A complex subject has the person in its member `user`.
         let user = isComplex ? about?["user"] : about
         session = isComplex ? Self.opaque(about?["session"]) : nil
         device = Self.opaque(isComplex ? about?["device"] : about)
@@ -81,16 +83,16 @@ package struct SecurityEventToken: Sendable, Hashable {
         isNarrower = members.contains { isKnown[$0] != true }
     }
 
-    /// `event_timestamp` of the events in milliseconds or seconds (CAEP 1.0, section 2), the latest; without one `iat`.
+    /// The latest `event_timestamp` in milliseconds or seconds (CAEP 1.0, section 2); without one, `iat`.
     private static func date(
         of events: [JSONValue],
         _ claims: TokenClaims,
         _ issuer: Issuer
     ) throws(SignInError) -> Date {
-        // Checked to be there and a time.
+        // `checkTimes` has already required a valid `iat`.
         let issued = claims.json["iat"]?.number ?? 0
         let times = events.compactMap { $0["event_timestamp"]?.number }
-        // Early drafts had milliseconds. An event is not younger than the token that tells of it.
+        // Early drafts use milliseconds. An event cannot be later than the token that reports it.
         let seconds = times.map { $0 > 100_000_000_000 ? $0 / 1000 : $0 }.max() ?? issued
         guard seconds >= 0 else { throw .badToken(issuer, "“event_timestamp” of its token is no time") }
         return Date(timeIntervalSince1970: min(seconds, issued))
@@ -106,10 +108,10 @@ package struct SecurityEventToken: Sendable, Hashable {
         return subject
     }
 
-    /// An identifier that means something to the provider alone (RFC 9493, section 3.2.6).
+    /// An opaque identifier, which only the provider understands (RFC 9493, section 3.2.6).
     private static func opaque(_ value: JSONValue?) -> String? {
         guard value?["format"]?.string == "opaque", let text = value?["id"]?.string,
-            // The bus carries no NUL, and a token that cannot be told would come again without end.
+            // D-Bus strings contain no NUL. A token that cannot be reported would be delivered again forever.
             (1...255).contains(text.utf8.count), !text.utf8.contains(0)
         else { return nil }
         return text

@@ -2,25 +2,25 @@ package import HTTPClient
 package import Identity
 package import StrictJSON
 
-/// What a token endpoint has granted (RFC 6749, section 5.1). The ID token in it is not checked yet.
+/// The response of a token endpoint (RFC 6749, section 5.1). Its ID token is not checked yet.
 package struct TokenAnswer: Sendable {
     package let accessToken: Secret
-    /// `nil` where the provider gives none, or leaves the old one in force.
+    /// `nil` if the provider issued none, or if the old one stays valid.
     package let refreshToken: Secret?
-    /// As it came.
+    /// As received.
     package private(set) var idToken: String?
-    /// What was granted; `nil` where the answer does not say it, which means all that was asked for.
+    /// The granted scopes; `nil` if the response has none, which means all requested scopes.
     package let scopes: Set<String>?
-    /// How long the access token counts, from now on.
+    /// The lifetime of the access token, from now on.
     package let lifetime: Duration
 
-    /// For a provider that does not say it.
+    /// Used if the provider sends no `expires_in`.
     private static let usualLifetime = 300.0
 
-    /// - Throws: `SignInError`: `providerMisconfigured` for what is no such answer.
+    /// - Throws: `SignInError`: `providerMisconfigured` if the response is malformed.
     package init(_ json: JSONValue, issuer: Issuer) throws(SignInError) {
         func token(_ name: String) throws(SignInError) -> String? {
-            // Some write null for what they do not give.
+            // Some providers send null for a missing token.
             guard let value = json[name], value != .null else { return nil }
             guard let text = value.string, !text.isEmpty, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) else {
                 throw .unusable(issuer, JSONValue.flaw(value, "“\(name)”", "a token"))
@@ -40,21 +40,21 @@ package struct TokenAnswer: Sendable {
         refreshToken = try token("refresh_token").map { Secret($0) }
         idToken = try token("id_token")
         scopes = try Self.scopes(json["scope"], issuer)
-        // Some write the number as a text.
+        // Some providers send the number as a string.
         let seconds = json["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) } ?? Self.usualLifetime
         guard seconds >= 0, seconds.isFinite else { throw .unusable(issuer, "“expires_in” is no time") }
         lifetime = .seconds(min(seconds, 366 * 86_400))
     }
 
-    /// The same as from a provider that gives no ID token.
+    /// The response without its ID token.
     var withoutIDToken: TokenAnswer {
         var answer = self
         answer.idToken = nil
         return answer
     }
 
-    /// RFC 6749, section 3.3: a text of scopes with blanks between. Without one, all is granted that was asked for (section 5.1); what is of any other form
-    /// must not pass for that.
+    /// The scopes, separated by spaces (RFC 6749, section 3.3). A missing value means that all requested scopes are
+    /// granted (section 5.1), so any other form must be rejected.
     private static func scopes(_ value: JSONValue?, _ issuer: Issuer) throws(SignInError) -> Set<String>? {
         guard let value, value != .null else { return nil }
         guard let scopes = value.string?.split(separator: " ").map(String.init), scopes.allSatisfy(AccessToken.isScope)
@@ -63,14 +63,14 @@ package struct TokenAnswer: Sendable {
     }
 }
 
-/// An answer in JSON: what was granted, or an error by its word.
+/// A JSON response: the granted object, or an error code.
 package enum EndpointAnswer: Sendable, Hashable {
     case granted(JSONValue)
     /// OAuth's error (RFC 6749, section 5.2).
     case error(String, status: Int)
-    /// A refusal with nothing in it, as glewlwyd gives.
+    /// A refusal with an empty body, as glewlwyd sends.
     case empty(status: Int)
-    /// The server works at something else: overload, failures, pages for people, nonsense.
+    /// Anything else: overload, a server failure, an HTML page, malformed JSON.
     case unusable(String)
 
     package init(_ response: HTTPResponse) {

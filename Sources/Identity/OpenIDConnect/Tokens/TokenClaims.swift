@@ -4,7 +4,7 @@ import StrictJSON
 
 /// The checks that ID tokens, logout tokens and security event tokens share.
 struct TokenClaims {
-    /// How far two clocks may differ, in seconds.
+    /// The tolerated difference between two clocks, in seconds.
     static let skew: Double = 60
 
     let json: JSONValue
@@ -17,25 +17,25 @@ struct TokenClaims {
         self.issuer = issuer
     }
 
-    /// What is wrong with a claim that is missing, or is something else.
+    /// The error for a claim that is missing or has the wrong type.
     ///
-    /// - Parameter wanted: the type that it has to be of.
+    /// - Parameter wanted: The expected type, for the message.
     func flaw(_ name: String, _ wanted: String) -> SignInError {
         .badToken(issuer, JSONValue.flaw(json[name], "“\(name)” of its token", wanted))
     }
 
-    /// A claim that is a text; `nil` where it is none.
+    /// A claim that is a string; `nil` if it is missing or has another type.
     func text(_ name: String) -> String? { json[name]?.string }
 
-    /// A token of one kind must not pass for one of another (RFC 8725, section 3.11).
+    /// Checks `typ`, so that a token of one kind cannot pass for one of another kind (RFC 8725, section 3.11).
     ///
-    /// - Parameter needed: whether there has to be a type.
+    /// - Parameter needed: Whether `typ` is required.
     func checkType(_ names: [String], needed: Bool = false) throws(SignInError) {
         guard let type else {
             if needed { throw .badToken(issuer, "“typ” of its token is missing") }
             return
         }
-        // A media type is the same in other cases, and with its first part.
+        // A media type ignores case, and may omit `application/`.
         var name = type.lowercased()
         if name.hasPrefix("application/") { name.removeFirst("application/".count) }
         guard names.contains(where: { $0.lowercased() == name }) else {
@@ -48,9 +48,11 @@ struct TokenClaims {
         guard issuer.isNamed(name) else { throw .issuerDiffers(name, from: issuer) }
     }
 
-    /// The token is for this client; where it is for others too, it says that this one asked for it.
+    /// Checks that the token is for this client. If it is for several clients, `azp` is required. A present `azp` must
+    /// name this client.
     ///
-    /// - Parameter mayBeOthers: whether it may be for others too without that: nobody asks for a logout token or a security event.
+    /// - Parameter mayBeOthers: Whether to ignore `azp` and allow several clients, as for logout tokens and security
+    ///   events, which no client requests.
     func checkAudience(_ clientID: String, mayBeOthers: Bool = false) throws(SignInError) {
         let audience: [String]? =
             switch json["aud"] {
@@ -79,12 +81,12 @@ struct TokenClaims {
 
     static func lacks(_ audience: String) -> String { "“aud” of its token lacks \(audience.quoted)" }
 
-    /// `iat` is not of the future, `exp` not of the past, `nbf` not of the future.
+    /// Checks that `iat` and `nbf` are not in the future, and `exp` is not in the past.
     ///
     /// - Parameters:
-    ///   - needsEnd: whether there has to be `exp`.
-    ///   - oldest: how old the token may be, in seconds.
-    /// - Returns: when the token was issued.
+    ///   - needsEnd: Whether `exp` is required.
+    ///   - oldest: The highest age, in seconds.
+    /// - Returns: When the token was issued.
     @discardableResult
     func checkTimes(now: Date, needsEnd: Bool, oldest: Double? = nil) throws(SignInError) -> Date {
         let seconds = now.timeIntervalSince1970
@@ -107,7 +109,7 @@ struct TokenClaims {
         return seconds
     }
 
-    /// From 1970 to the year 9999, so that a date can be written.
+    /// From 1970 to the year 9999, so that the date can be formatted.
     private static func isTime(_ seconds: Double) -> Bool { seconds >= 0 && seconds < 253_402_300_800 }
 
     func subject() throws(SignInError) -> String {
@@ -118,14 +120,14 @@ struct TokenClaims {
         return subject
     }
 
-    /// OpenID Connect Core, section 2.
+    /// The form of `sub` (OpenID Connect Core, section 2).
     static func isSubject(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }
     }
 }
 
 extension JSONValue {
-    /// What is wrong with a member that is missing, or is something else.
+    /// Describes a member that is missing or has the wrong type.
     static func flaw(_ value: JSONValue?, _ name: String, _ wanted: String) -> String {
         guard let value, value != .null else { return "\(name) is missing" }
         return "\(name) is \(value.kind), and not \(wanted)"
