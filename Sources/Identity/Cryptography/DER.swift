@@ -1,4 +1,4 @@
-/// The few forms of DER (X.690) that OpenSSL takes keys and signatures in.
+/// The forms of DER (X.690) in which OpenSSL takes keys and signatures.
 enum DER {
     static func sequence(_ contents: [UInt8]...) -> [UInt8] { element(0x30, contents.flatMap { $0 }) }
 

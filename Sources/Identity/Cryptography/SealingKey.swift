@@ -1,9 +1,8 @@
 import COpenSSL
 
-/// A key that seals bytes with AES-256-GCM (NIST SP 800-38D). Its bytes are wiped with its last reference, and stand in no
-/// log.
+/// A key that seals bytes with AES-256-GCM (NIST SP 800-38D). Its last reference wipes its bytes, and no log shows them.
 ///
-/// Unchecked: the bytes are written in `init`, wiped in `deinit`, and only read between the two.
+/// Unchecked: the bytes are written in `init`, wiped in `deinit`, and only read in between.
 package final class SealingKey: @unchecked Sendable {
     /// The size of a key, in bytes.
     package static let size = 32
@@ -21,7 +20,7 @@ package final class SealingKey: @unchecked Sendable {
 
     /// Derives the key from a random secret by HKDF with SHA-256 (RFC 5869).
     ///
-    /// - Parameter info: the purpose, so that two purposes have different keys.
+    /// - Parameter info: The purpose. Different purposes have different keys.
     /// - Throws: ``CryptographyError`` if memory is exhausted.
     package init(secret: [UInt8], salt: [UInt8] = [], info: [UInt8]) throws(CryptographyError) {
         bytes = .allocate(capacity: Self.size)
@@ -38,7 +37,7 @@ package final class SealingKey: @unchecked Sendable {
 
     /// Returns a random nonce of 12 bytes, the encrypted bytes, and the tag of 16 bytes.
     ///
-    /// - Parameter context: what the bytes are bound to; opening them needs the same.
+    /// - Parameter context: The associated data. Opening the bytes needs the same.
     /// - Throws: ``CryptographyError`` if the system has no random numbers or no memory.
     package func seal(_ content: [UInt8], for context: [UInt8]) throws(CryptographyError) -> [UInt8] {
         var nonce = [UInt8](repeating: 0, count: Self.nonceSize)
@@ -48,7 +47,7 @@ package final class SealingKey: @unchecked Sendable {
         return nonce + sealed
     }
 
-    /// A nonce must not be used twice with one key: it is a parameter for the test vectors alone.
+    /// The nonce is a parameter for test vectors only: a nonce must not be used twice with one key.
     func seal(_ content: [UInt8], for context: [UInt8], nonce: [UInt8]) -> [UInt8]? {
         guard nonce.count == Self.nonceSize, let cipher = EVP_CIPHER_CTX_new() else { return nil }
         defer { EVP_CIPHER_CTX_free(cipher) }
@@ -65,9 +64,10 @@ package final class SealingKey: @unchecked Sendable {
         return sealed + tag
     }
 
-    /// Returns the content of sealed bytes; `nil` if they are not a result of ``seal(_:for:)`` with this key and context.
+    /// Returns the content of sealed bytes; `nil` if they are not a result of ``seal(_:for:)`` with this key and
+    /// context.
     ///
-    /// The caller wipes what is returned.
+    /// The caller wipes the result.
     package func open(_ sealed: [UInt8], for context: [UInt8]) -> [UInt8]? {
         guard sealed.count >= Self.nonceSize + Self.tagSize, let cipher = EVP_CIPHER_CTX_new() else { return nil }
         defer {
@@ -86,7 +86,7 @@ package final class SealingKey: @unchecked Sendable {
             EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_SET_TAG, Int32(tag.count), &tag) == 1,
             EVP_DecryptFinal_ex(cipher, nil, &count) == 1
         else {
-            // It is decrypted before its tag is checked.
+            // GCM decrypts before it checks the tag, so the content is wiped.
             OPENSSL_cleanse(&content, content.count)
             return nil
         }

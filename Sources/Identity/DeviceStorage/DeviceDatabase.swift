@@ -3,15 +3,14 @@ import Glibc
 package import SQLite
 import Synchronization
 
-/// The one SQLite file of this device: who is signed in, and the embedded directory's users.
+/// The device's SQLite file: the session, and the users of the embedded directory.
 ///
-/// The broker holds it open while the administration's commands write to it from processes of their own. Every call
-/// blocks its thread until SQLite has answered, which for a write includes the disk; calls from several threads take
-/// turns.
+/// The broker keeps it open while administration commands in other processes write to it. Every call blocks its thread
+/// until SQLite has finished, for a write until the data is on the disk. Calls from several threads are serialised.
 package final class DeviceDatabase: Sendable {
-    /// What to do where there is no database yet.
+    /// What to do if there is no database.
     package enum Opening: Sendable {
-        /// Make the directory and the file.
+        /// Create the directory and the file.
         case createIfMissing
         /// Fail with `notFound`.
         case existing
@@ -19,25 +18,24 @@ package final class DeviceDatabase: Sendable {
 
     /// The file's name in the state directory.
     package static let fileName = "shared-device.sqlite"
-    /// The file's path.
     package let path: String
 
-    // Unsafe alone, and safe here: `onConnection` alone touches it, with `turn` held.
+    // Unsafe on its own; safe because only `onConnection` uses it, while it holds `turn`.
     private nonisolated(unsafe) let connection: SQLiteConnection
     private let turn = Locked(())
     private let pendingErasure = Locked<StoreError?>(nil)
 
-    /// Opens the database in `directory`, and brings it to this version's schema.
+    /// Opens the database in `directory`, and migrates it to this version's schema.
     ///
-    /// The directory is made with mode 0700 and the file with 0600, whatever the umask.
+    /// The directory is created with mode 0700 and the file with 0600, whatever the umask.
     ///
     /// - Parameters:
-    ///   - busyTimeout: How long a call waits for another process before it fails with `busy`. The longest that any
-    ///     of ours holds the database is one commit.
-    ///   - firstEpoch: The epoch of a device that has had no session. Apps remember sessions by their epochs, so that one must not
-    ///     be of two sessions, also not where the database was removed in between: by default epochs go on from the seconds of the
-    ///     clock, which no device signs in and out faster than.
-    /// - Throws: `StoreError`; a file that is damaged, foreign or of a newer version is left as it is.
+    ///   - busyTimeout: How long a call waits for another process before it fails with `busy`. Our own processes hold
+    ///     the database for at most one commit.
+    ///   - firstEpoch: The epoch of a device without any session so far. Apps remember sessions by epoch, so an epoch
+    ///     must not be reused even if the database was removed in between. The default is the clock's seconds: no
+    ///     device signs in and out faster than that.
+    /// - Throws: `StoreError`; a file that is damaged, foreign or of a newer version is not changed.
     package init(
         directory: String,
         _ opening: Opening = .createIfMissing,
@@ -71,7 +69,7 @@ package final class DeviceDatabase: Sendable {
         }
         self.path = path
         _ = consume lock
-        // What a crash may have kept from being erased.
+        // Erase what a crash may have left in the log.
         eraseRemnants()
     }
 
@@ -81,9 +79,9 @@ package final class DeviceDatabase: Sendable {
         _ firstEpoch: UInt64
     ) throws -> SQLiteConnection {
         let connection = try SQLiteConnection(path: path, busyTimeout: busyTimeout)
-        // FULL: a sign-out that was answered must not come back after a power cut, as it may with WAL's NORMAL.
-        // secure_delete: what is deleted is overwritten. temp_store: no copy of a row in a temporary file. The last
-        // two distrust a file that was tampered with.
+        // FULL: a confirmed sign-out must not be undone by a power cut, which WAL's NORMAL allows. secure_delete:
+        // deleted data is overwritten. temp_store: no row is copied to a temporary file. The last two options guard
+        // against a manipulated file.
         try connection.execute(
             """
             PRAGMA synchronous = FULL;
@@ -94,9 +92,9 @@ package final class DeviceDatabase: Sendable {
             PRAGMA cell_size_check = ON;
             """
         )
-        // The log's files stay: a full disk has no room for new ones, and without them nobody can even read.
+        // Keep the log's files: a full disk has no room for new ones, and without them even reading fails.
         try connection.keepLog()
-        // All of this before the first write.
+        // Check before the first write.
         try connection.read { db in try DeviceSchema.check(db, path: path) }
         guard try connection.value("PRAGMA journal_mode = WAL") == "wal" else {
             throw StoreError(
@@ -110,7 +108,7 @@ package final class DeviceDatabase: Sendable {
         return connection
     }
 
-    /// Runs `body` in a transaction that sees one state and changes nothing.
+    /// Runs `body` in a read-only transaction, which sees a consistent snapshot.
     package func read<Value: Sendable>(
         _ attempted: String,
         _ body: (SQLiteConnection) throws -> Value
@@ -122,9 +120,9 @@ package final class DeviceDatabase: Sendable {
         }
     }
 
-    /// Runs `body` in a transaction that is on the disk when this returns, and has not happened when this throws.
+    /// Runs `body` in a transaction. It is on the disk when this returns, and rolled back when this throws.
     ///
-    /// An error that `body` throws comes out as it is; SQLite's own come out as `StoreError`.
+    /// Rethrows the errors of `body`, but wraps SQLite's errors in `StoreError`.
     package func write<Value: Sendable>(
         _ attempted: String,
         _ body: (SQLiteConnection) throws -> Value
@@ -140,13 +138,13 @@ package final class DeviceDatabase: Sendable {
         try turn.withLock { _ in try body(connection) }
     }
 
-    /// Why removed data may still be in the write-ahead log; `nil` where none is.
+    /// The reason why removed data may still be in the write-ahead log; `nil` if it contains none.
     package var remnants: StoreError? { pendingErasure.withLock { $0 } }
 
-    /// Empties the write-ahead log, where the earlier versions of changed pages are, with the names that were removed.
+    /// Empties the write-ahead log, which contains earlier versions of changed pages, also the names of removed users.
     ///
-    /// It waits for readers in other processes up to the busy timeout. A failure shows in `remnants`; the next removal and
-    /// the next opening try again.
+    /// Waits for readers in other processes, up to the busy timeout. `remnants` has a failure; the next removal or
+    /// opening tries again.
     package func eraseRemnants() {
         let failure: StoreError?
         do {

@@ -1,13 +1,15 @@
 import SQLite
 
-/// The database's tables, and how one version of them becomes the next. The file has its version in SQLite's header (`PRAGMA user_version`).
+/// The tables of the database, and the migrations between versions. SQLite's header contains the version (`PRAGMA
+/// user_version`).
 enum DeviceSchema {
-    /// "SDM1" in SQLite's header: tells our file from another program's.
+    /// "SDM1" in SQLite's header, which distinguishes our file from another program's.
     private static let applicationIdentifier: Int64 = 0x5344_4D31
 
-    /// What makes each version out of the one before it, version 1 out of an empty file. A step that was released is never edited.
+    /// The migration to each version from the previous one; the first one starts with an empty file. Never edit a step
+    /// that was released.
     ///
-    /// - Parameter firstEpoch: the epoch of a device that has had no session.
+    /// - Parameter firstEpoch: The epoch of a device without any session so far.
     private static func steps(firstEpoch: UInt64) -> [String] {
         [
             """
@@ -142,9 +144,9 @@ enum DeviceSchema {
         ]
     }
 
-    /// Brings the file to this program's version, in one transaction.
+    /// Migrates the file to this program's version, in one transaction.
     ///
-    /// - Parameter firstEpoch: the epoch of a device that has had no session.
+    /// - Parameter firstEpoch: The epoch of a device without any session so far.
     static func bringUpToDate(_ db: SQLiteConnection, firstEpoch: UInt64) throws {
         let steps = steps(firstEpoch: firstEpoch)
         guard try db.value("PRAGMA user_version") != steps.count else { return }
@@ -154,21 +156,21 @@ enum DeviceSchema {
         }
     }
 
-    /// The version of the file; 0 where it is empty.
+    /// The version of the file; 0 if it is empty.
     private static func version(of db: SQLiteConnection) throws -> Int {
-        // Before the first release the version was in a table of GRDB's, the library that kept it then. There was but one.
+        // Before the first release, GRDB kept the version in a table of its own. Only version 1 existed then.
         let tables: Int? = try db.value("SELECT count(*) FROM sqlite_master WHERE name = 'grdb_migrations'")
         return try tables == 1 ? 1 : db.value("PRAGMA user_version") ?? 0
     }
 
-    /// Sees that the file is sound, ours, and not of a later version.
+    /// Checks that the file is sound, belongs to this program, and has no later version.
     static func check(_ db: SQLiteConnection, path: String) throws {
         let attempted = "open the device's database"
         let verdict: String? = try db.value("PRAGMA integrity_check(1)")
         guard verdict == "ok" else {
             throw StoreError.damaged(attempted: attempted, message: "\(path): \(verdict ?? "no integrity check")")
         }
-        // No tables: a new file, or one whose maker was killed before it had any.
+        // Without tables, the file is new, or its creator was killed early.
         let isEmpty = try db.value("SELECT count(*) FROM sqlite_master") == 0
         if isEmpty, try db.value("PRAGMA user_version") == 0 { return }
         guard try db.value("PRAGMA application_id") == applicationIdentifier else {

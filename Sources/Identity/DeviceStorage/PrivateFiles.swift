@@ -1,20 +1,20 @@
 import Glibc
 
-/// Makes the directory and the files that only their owner may read, and refuses those that others can tamper with.
+/// Creates directories and files that only their owner may read, and rejects those that other users can tamper with.
 ///
-/// Files are made and checked by name, never opened: closing any descriptor of a database's file drops the locks that
+/// Files are created and checked by name, never opened: closing any descriptor of a database file drops the locks that
 /// SQLite holds on it elsewhere in this process.
 package enum PrivateFiles {
     /// Prepares a directory for secrets at `path`.
     ///
-    /// Makes a missing directory and its missing parents with mode 0700. An existing directory keeps its mode, which may be
-    /// somebody's decision, but is refused if anyone but its owner may write to it. At no moment has a directory that is made more rights,
-    /// whatever the umask.
+    /// Creates a missing directory and its missing parents with mode 0700. A new directory never has more rights,
+    /// whatever the umask. An existing directory keeps its mode, which an administrator may have chosen, but is
+    /// rejected if other users may write to it.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`, `noSpace`, `cannotCreate`.
     package static func prepareDirectory(_ path: String) throws(StoreError) {
         if mkdir(path, 0o700) == 0 {
-            // mkdir takes the umask away from the mode.
+            // mkdir applies the umask to the mode.
             guard chmod(path, 0o700) == 0 else { throw failure(errno, creating: path) }
             return
         }
@@ -33,10 +33,10 @@ package enum PrivateFiles {
         }
     }
 
-    /// Sees to a file for secrets at `path`, in a prepared directory: made empty with mode 0600 where it is missing,
-    /// brought to 0600 where it is not.
+    /// Prepares a file for secrets at `path`, in a prepared directory. Creates a missing file empty with mode 0600, and
+    /// changes the mode of an existing one to 0600.
     ///
-    /// - Returns: Whether there is a file now; `false` only without `create`.
+    /// - Returns: Whether the file exists now; `false` only without `create`.
     package static func prepareFile(_ path: String, create: Bool) throws(StoreError) -> Bool {
         var info = stat()
         if lstat(path, &info) != 0 {
@@ -61,12 +61,12 @@ package enum PrivateFiles {
 
     private static func prepareParent(_ path: String) throws(StoreError) {
         var info = stat()
-        // An ancestor that exists is not judged: /var and /home are root's.
+        // An existing ancestor is not checked: /var and /home belong to root.
         if stat(path, &info) == 0 { return }
         try prepareDirectory(path)
     }
 
-    /// Refuses a directory whose content others can replace. A missing directory passes; the caller finds out.
+    /// Rejects a directory whose content other users can replace. A missing directory passes; the caller notices it.
     ///
     /// - Throws: ``StoreError``: `insecure`, `noPermission`.
     package static func checkDirectory(_ path: String) throws(StoreError) {
@@ -89,7 +89,8 @@ package enum PrivateFiles {
     }
 
     private static func checkOwner(of path: String, _ info: stat) throws(StoreError) {
-        // Root too: a file that it made in another user's directory would be closed to that user, and a link there would lead root anywhere.
+        // This applies to root as well. Root's files in another user's directory would be closed to that user, and a
+        // link there could lead root anywhere.
         guard info.st_uid == geteuid() else {
             throw StoreError(
                 .noPermission,
@@ -126,16 +127,16 @@ package enum PrivateFiles {
     }
 }
 
-/// Where the broker and its administration keep the device's state, unless told otherwise.
+/// The default directory of the device's state, for the broker and its administration.
 package enum StateDirectory {
     /// The variable that names the directory.
     package static let environmentVariable = "SHARED_DEVICE_STATE"
-    /// The directory of a broker that the system runs.
+    /// The directory of a broker that runs as a system service.
     package static let ofSystem = "/var/lib/shared-device"
 
-    /// The directory for a user of this id with these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device` for
-    /// root; else `shared-device` in `XDG_STATE_HOME`, or in `~/.local/state` where that is unset or relative, which the
-    /// XDG rules declare invalid.
+    /// The directory for a user with this ID and these variables: `SHARED_DEVICE_STATE`; else `/var/lib/shared-device`
+    /// for root; else `shared-device` in `XDG_STATE_HOME`; else in `~/.local/state`. A relative `XDG_STATE_HOME` is
+    /// ignored, as the XDG specification requires.
     package static func path(environment: [String: String], effectiveUser: UInt32, home: String) -> String {
         if let path = environment[environmentVariable], !path.isEmpty { return path }
         if effectiveUser == 0 { return ofSystem }
@@ -144,14 +145,14 @@ package enum StateDirectory {
     }
 }
 
-/// Keeps two processes from making or migrating one database at once. SQLite's own locks cover neither: both the change
-/// to WAL and a chain of migrations are several transactions.
+/// Prevents two processes from creating or migrating a database at once. SQLite's own locks do not: the change to WAL
+/// and a chain of migrations are several transactions each.
 ///
-/// The lock ends with the process that holds it, however that dies.
+/// The kernel releases the lock when the process ends, for whatever reason.
 struct OpeningLock: ~Copyable {
     private let descriptor: CInt
 
-    /// Waits for the lock file at `path`, which exists.
+    /// Waits for the lock file at `path`, which must exist.
     init(path: String, timeout: Duration) throws(StoreError) {
         let attempted = "lock \(path)"
         let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)
@@ -183,7 +184,8 @@ struct OpeningLock: ~Copyable {
     deinit { close(descriptor) }
 }
 
-/// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the process ends.
+/// A lock that keeps a second broker out of a state directory. The kernel releases it with this object, or when the
+/// process ends.
 package final class ServiceLock: Sendable {
     private let descriptor: CInt
 
@@ -213,7 +215,7 @@ package final class ServiceLock: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Whether a broker uses this directory at the moment. Takes no lock itself, which would keep out a broker that starts.
+    /// Whether a broker uses this directory at the moment. Takes no lock, which could keep out a broker that starts.
     package static func isHeld(in directory: String) -> Bool {
         let descriptor = open(path(in: directory), O_RDWR | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else { return false }
@@ -222,7 +224,8 @@ package final class ServiceLock: Sendable {
         return fcntl(descriptor, ask, &lock) == 0 && lock.l_type != Int16(F_UNLCK)
     }
 
-    /// F_OFD_SETLK and F_OFD_GETLK (fcntl(2)), which Swift's Glibc lacks. flock(2) cannot ask without taking.
+    /// F_OFD_SETLK and F_OFD_GETLK (fcntl(2)), which Swift's Glibc lacks. flock(2) cannot query a lock without taking
+    /// it.
     private static let (take, ask): (CInt, CInt) = (37, 36)
 
     private static var wholeFile: flock {

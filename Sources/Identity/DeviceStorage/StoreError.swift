@@ -1,36 +1,35 @@
 import SQLite
 
-/// What went wrong with the device's database, what was attempted, and what to do about it.
+/// An error of the device's database, with the failed operation, the cause and the remedy.
 package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: Sendable {
-        /// There is no database in the directory, and none was to be made.
+        /// The directory has no database, and none was to be created.
         case notFound
         /// This user may not read or write the database.
         case noPermission
-        /// Others may write to the directory or own what is in it.
+        /// Other users may write to the directory, or own something in it.
         case insecure
-        /// The directory or the file cannot be made.
+        /// The directory or the file cannot be created.
         case cannotCreate
-        /// The file is no database, or its content contradicts itself. It was left as it is.
+        /// The file is not a database, or is inconsistent. It was not changed.
         case damaged
-        /// The file is another program's database. It was left as it is.
+        /// The file is another program's database. It was not changed.
         case foreignFile
-        /// A newer version of this program has written the file. It was left as it is.
+        /// A newer version of this program has written the file. It was not changed.
         case newerVersion
         /// Another process held the database for too long.
         case busy
         /// The disk is full. Nothing was changed.
         case noSpace
-        /// Any other failure.
         case failed
     }
 
     package let code: Code
-    /// What was attempted.
+    /// The failed operation.
     package let attempted: String
-    /// What happened.
+    /// The cause.
     package let message: String
-    /// What helps, where something is known to.
+    /// The remedy, if one is known.
     package let remedy: String?
 
     package init(_ code: Code, attempted: String, message: String, remedy: String? = nil) {
@@ -40,7 +39,7 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
         self.remedy = remedy
     }
 
-    /// One line: what was attempted, what happened, and the remedy.
+    /// One line: the failed operation, the cause and the remedy.
     package var description: String {
         let line = "could not \(attempted): \(message)"
         return remedy.map { "\(line); \($0)" } ?? line
@@ -48,7 +47,7 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
 }
 
 extension StoreError {
-    /// `error`, met while doing `attempted` to the database at `path`.
+    /// Wraps `error`, which occurred during `attempted` on the database at `path`. A `StoreError` stays as it is.
     package init(_ error: any Error, attempted: String, path: String) {
         if let error = error as? StoreError {
             self = error

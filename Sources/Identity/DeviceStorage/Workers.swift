@@ -3,13 +3,12 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Threads for work that blocks or computes for long. They are the broker's own: neither a flood of such work nor a disk that stands still
-/// takes a thread from Swift's pool or libdispatch's, by which sign-outs go on.
+/// Threads for work that blocks or computes for long. The broker owns them. A flood of such work, or a disk that hangs,
+/// thus occupies no thread of Swift's pool or of libdispatch, which sign-outs need.
 package final class Workers: Sendable {
-    /// The queue is full.
     package struct Full: Error {}
 
-    /// What the threads share. They keep it, and not their owner, alive.
+    /// The state that the threads share. They keep it alive, but not the `Workers`.
     private final class Queue: Sendable {
         struct State {
             var jobs: [@Sendable () -> Void] = []
@@ -20,7 +19,7 @@ package final class Workers: Sendable {
         let state = Locked(State())
         let signal = DispatchSemaphore(value: 0)
 
-        /// The next job, as soon as there is one; `nil` at the end.
+        /// Waits for the next job; `nil` at the end.
         func next() -> (@Sendable () -> Void)? {
             state.withLock { $0.idle += 1 }
             signal.wait()
@@ -37,25 +36,25 @@ package final class Workers: Sendable {
     private let queue = Queue()
 
     /// - Parameters:
-    ///   - count: how many jobs run at once, at most.
-    ///   - capacity: how many more wait, at most.
+    ///   - count: The most jobs that run at once.
+    ///   - capacity: The most jobs that wait.
     package init(label: StaticString, count: Int, capacity: Int) {
         self.label = label
         self.count = count
         self.capacity = capacity
     }
 
-    /// Jobs that wait are still done.
+    /// Queued jobs still run.
     deinit { for _ in 0..<queue.state.withLock({ $0.started }) { queue.signal.signal() } }
 
     /// Runs the job on one of the threads, in the order of the calls.
     ///
-    /// - Returns: `false` where too many wait already, or where the system grants no thread at all; the job is not run then.
+    /// - Returns: `false` if the queue is full, or if the system grants no thread at all. The job is not run then.
     @discardableResult
     package func submit(_ job: @escaping @Sendable () -> Void) -> Bool {
         let isTaken = queue.state.withLock { state in
             guard state.jobs.count < capacity + state.idle else { return false }
-            // Without an idle thread for it, one is started; where the system grants none, those that there are will do it.
+            // Without an idle thread, start one. If the system grants none, an existing thread does the job.
             if state.idle <= state.jobs.count, state.started < count {
                 if startThread() { state.started += 1 }
                 guard state.started > 0 else { return false }
@@ -67,7 +66,7 @@ package final class Workers: Sendable {
         return isTaken
     }
 
-    /// Runs `body` and returns what it returns. A task that is cancelled meanwhile waits all the same.
+    /// Runs `body` and returns its result. A cancelled task waits, too.
     ///
     /// - Throws: ``Full``; `body` is not run then.
     package func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async throws(Full) -> Value {

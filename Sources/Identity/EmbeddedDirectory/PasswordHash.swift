@@ -3,21 +3,21 @@ import Cryptography
 import Glibc
 package import Identity
 
-/// A password's scrypt hash, in the `$7$` form of libxcrypt, which other tools can check too.
+/// A scrypt hash of a password, in libxcrypt's `$7$` form, which other tools can verify, too.
 package struct PasswordHash: Sendable {
-    /// How much work a hash is, for us and for who steals the file. Stored in the hash itself.
+    /// The work for one hash, for this device and for an attacker who has the file. The hash contains it.
     package struct Cost: Sendable {
         /// The base-two logarithm of scrypt's N. r is 32 and p is 1, so a hash takes N · 4 KiB of memory.
         private let logN: Int
 
-        /// N = 2^14, libxcrypt's own default: measured, 64 MiB and 113 ms a hash on a 2-core virtual machine. One less is
-        /// 32 MiB and 56 ms, one more 128 MiB and 227 ms.
+        /// N = 2^14, libxcrypt's default: 64 MiB and 113 ms a hash, measured on a virtual machine with two cores. 2^13
+        /// takes 32 MiB and 56 ms, 2^15 takes 128 MiB and 227 ms.
         package static let standard = Cost(logN: 14)
         /// N = 4: 16 KiB and 0.1 ms. For tests.
         package static let minimal = Cost(logN: 2)
 
-        /// The standard one. In a debug build it is the minimal one in a process that has `SHARED_DEVICE_TEST_HASHES` in its
-        /// environment: the tests make and check some thousand passwords.
+        /// The standard cost. In a debug build, the minimal cost if the environment has `SHARED_DEVICE_TEST_HASHES`:
+        /// the tests make and check some thousand passwords.
         package static let ofNewHashes: Cost = {
             #if DEBUG
             if getenv("SHARED_DEVICE_TEST_HASHES") != nil { return .minimal }
@@ -30,39 +30,40 @@ package struct PasswordHash: Sendable {
             var setting = [UInt8](repeating: 0, count: Int(CRYPT_GENSALT_OUTPUT_SIZE))
             let made = setting.withUnsafeMutableBytes { buffer in
                 let output = buffer.assumingMemoryBound(to: CChar.self)
-                // The count, 7, is the default cost (6 to 11 are allowed, N = 2^(count + 7)). No random bytes are given:
-                // the library takes them from the kernel.
+                // The count of 7 is the default cost (6 to 11 are allowed, N = 2^(count + 7)). The library takes random
+                // bytes from the kernel, because none are passed.
                 return crypt_gensalt_rn("$7$", 7, nil, 0, output.baseAddress, CInt(output.count)) != nil
             }
             guard made else { throw .hashingFailed(errno, attempted: "make a salt") }
             setting.removeSubrange((setting.firstIndex(of: 0) ?? setting.endIndex)...)
-            // The byte after the prefix is N's logarithm. crypt_gensalt has no count for the tests' cheap hash, and
-            // crypt_rn takes any.
+            // The byte after the prefix is N's logarithm. crypt_gensalt has no count for the cheap hash of the tests,
+            // but crypt_rn accepts any.
             setting[PasswordHash.prefix.count] = PasswordHash.digits[logN]
             return setting
         }
     }
 
     fileprivate static let prefix = Array("$7$".utf8)
-    /// crypt's base-64 digits, in their order.
+    /// crypt's base-64 digits in order.
     fileprivate static let digits = Array("./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".utf8)
-    /// Of `struct crypt_data`, fixed by the library's header. Its largest field is too large for Swift to import.
+    /// The size of `struct crypt_data`, fixed by the library's header. Its largest field is too large for Swift to
+    /// import.
     private static let scratchSize = 32_768
 
     /// The hash, with its cost and salt.
     package let text: String
 
-    /// Hashes `password` with a new salt. Blocks its thread for the cost's time.
+    /// Hashes `password` with a new salt. Blocks its thread for as long as the cost demands.
     ///
-    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` where the memory is not to be had.
+    /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` if memory is exhausted.
     package init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
         let setting = try cost.makeSetting()
         text = String(decoding: try Self.crypt(password, setting), as: UTF8.self)
     }
 
-    /// The hash that was stored as `text`.
+    /// A stored hash.
     ///
-    /// - Throws: `PasswordError`: `malformedHash` where it is none of ours.
+    /// - Throws: `PasswordError`: `malformedHash` if this program did not make it.
     package init(stored text: String) throws(PasswordError) {
         guard text.utf8.starts(with: Self.prefix), !text.utf8.contains(0) else { throw .malformedHash }
         self.text = text
@@ -72,7 +73,7 @@ package struct PasswordHash: Sendable {
         self.text = text
     }
 
-    /// A hash of this cost that no password has: checking it takes the time of a real one.
+    /// A hash that no password matches. Checking it takes the time of a real hash of this cost.
     package static func decoy(cost: Cost) throws(PasswordError) -> PasswordHash {
         let setting = try cost.makeSetting()
         return PasswordHash(
@@ -80,7 +81,7 @@ package struct PasswordHash: Sendable {
         )
     }
 
-    /// Whether this is the hash of `password`. Blocks its thread for the time of the cost that the hash was made with.
+    /// Whether this is the hash of `password`. Blocks its thread for as long as the hash's own cost demands.
     ///
     /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
     package func matches(_ password: Secret) throws(PasswordError) -> Bool {
@@ -89,7 +90,7 @@ package struct PasswordHash: Sendable {
 
     private static func crypt(_ password: Secret, _ setting: [UInt8]) throws(PasswordError) -> [UInt8] {
         guard !password.containsNUL else { throw .containsNUL }
-        // The library's limit counts the NUL at the end.
+        // The library's limit includes the NUL at the end.
         guard password.count < Int(CRYPT_MAX_PASSPHRASE_SIZE) else { throw .tooLong }
         let scratch = UnsafeMutableRawPointer.allocate(byteCount: scratchSize, alignment: 16)
         scratch.initializeMemory(as: UInt8.self, repeating: 0, count: scratchSize)
@@ -109,18 +110,18 @@ package struct PasswordHash: Sendable {
     }
 }
 
-/// Why a password cannot be hashed or checked.
+/// The reason why a password cannot be hashed or checked.
 package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The password has a NUL character, after which crypt reads nothing.
+    /// The password contains a NUL character, where crypt would stop reading.
     case containsNUL
     /// The password has more than 511 bytes.
     case tooLong
     /// The stored hash is not one that this program makes.
     case malformedHash
-    /// The library could not hash, for this reason of the C library's.
+    /// The library failed with this `errno`.
     case hashingFailed(CInt, attempted: String)
 
-    /// What happened, and what helps.
+    /// The cause and the remedy.
     package var description: String {
         switch self {
         case .containsNUL: "the password contains a NUL character; choose one without"

@@ -5,16 +5,17 @@ package import SQLite
 package import SharedDevice
 import StrictJSON
 
-/// The people who may sign in on this device where no identity provider of an organization is at hand. Its users are in
-/// the device's database.
+/// The users who may sign in on a device without an organisation's identity provider. They are stored in the device's
+/// database.
 ///
-/// Every call blocks its thread for the database; `add` and `setPassword` for the scrypt hash too, which is outside the
-/// transaction, so that nobody waits for it. Changes by other processes are seen at once: nothing is kept in memory.
+/// Every call blocks its thread for the database; `add` and `setPassword` also for the scrypt hash, which is computed
+/// outside the transaction, so that other callers do not wait for it. Nothing is cached, so changes by other processes
+/// take effect at once.
 package final class UserDirectory: Sendable {
-    /// The least number of characters in a password, as NIST SP 800-63B asks for.
+    /// The minimum number of characters in a password (NIST SP 800-63B).
     package static let minimumPasswordLength = 8
 
-    /// What new hashes cost.
+    /// The cost of new hashes.
     package let passwordCost: PasswordHash.Cost
     package let database: DeviceDatabase
 
@@ -23,11 +24,11 @@ package final class UserDirectory: Sendable {
         self.passwordCost = passwordCost
     }
 
-    /// Adds a user with a new random identity.
+    /// Adds a user with a new random identifier.
     ///
-    /// - Parameter tenant: the organisation that the user belongs to; `nil` for the directory's own.
-    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`, `weakPassword`,
-    ///   `unusablePassword`, `storeFailed`.
+    /// - Parameter tenant: The organisation that the user belongs to; `nil` for the directory's own tenant.
+    /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `invalidDisplayName`, `invalidTenant`,
+    ///   `weakPassword`, `unusablePassword`, `storeFailed`.
     @discardableResult
     package func add(
         username: String,
@@ -70,7 +71,7 @@ package final class UserDirectory: Sendable {
         }
     }
 
-    /// Finds out whether a user of this name could be added, before anyone is asked for a password.
+    /// Checks that a user with this name can be added, before a password is requested.
     ///
     /// - Throws: `UserDirectoryError`: `usernameTaken`, `invalidUsername`, `storeFailed`.
     package func checkIsFree(username: String) throws(UserDirectoryError) {
@@ -78,11 +79,11 @@ package final class UserDirectory: Sendable {
         guard try user(named: name.text) == nil else { throw .usernameTaken(name.text) }
     }
 
-    /// Removes a user, and the user's bytes from the file; see `DeviceDatabase.remnants`.
+    /// Removes a user, and erases the user's data from the file; see `DeviceDatabase.remnants`.
     ///
-    /// - Returns: The user who was removed.
-    /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` where the user is the device's account, which has to be
-    ///   signed out first, or the device would stay signed in as someone who is gone; `storeFailed`.
+    /// - Returns: The removed user.
+    /// - Throws: `UserDirectoryError`: `unknownUser`; `signedIn` if the user is the device's account: it has to be
+    ///   signed out first, so that the device does not stay signed in as a removed user; `storeFailed`.
     @discardableResult
     package func remove(username: String) throws(UserDirectoryError) -> DirectoryUser {
         let removed = try write("remove user \(username)") { db in
@@ -95,7 +96,7 @@ package final class UserDirectory: Sendable {
                 throw UserDirectoryError.signedIn(user.account.username)
             }
             try db.run("DELETE FROM user WHERE identifier = ?", user.account.identifier)
-            // Sessions whose data an app never deleted name nobody any more.
+            // Anonymises sessions whose data an app has never deleted.
             try db.run(
                 """
                 UPDATE session SET account_identifier = NULL, account_username = NULL, account_display_name = NULL
@@ -103,7 +104,7 @@ package final class UserDirectory: Sendable {
                 """,
                 identifier
             )
-            // From here on the log's entries lead to nobody.
+            // Anonymises the log entries of the user.
             try db.run("DELETE FROM subject WHERE account_identifier = ?", identifier)
             return user
         }
@@ -111,7 +112,7 @@ package final class UserDirectory: Sendable {
         return removed
     }
 
-    /// All users, in the order of their names.
+    /// All users, sorted by name.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     package func users() throws(UserDirectoryError) -> [DirectoryUser] {
@@ -120,14 +121,14 @@ package final class UserDirectory: Sendable {
         }
     }
 
-    /// The user of this name, in whatever case, or `nil`.
+    /// The user of this name, ignoring case; `nil` if there is none.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     package func user(named username: String) throws(UserDirectoryError) -> DirectoryUser? {
         try credentials(ofUserNamed: username)?.user
     }
 
-    /// The user of this name, in whatever case.
+    /// The user of this name, ignoring case.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     package func existingUser(named username: String) throws(UserDirectoryError) -> DirectoryUser {
@@ -135,7 +136,7 @@ package final class UserDirectory: Sendable {
         return user
     }
 
-    /// The user whose account has this identifier, in whatever case, or `nil`.
+    /// The user with this account identifier, ignoring case; `nil` if there is none.
     ///
     /// - Throws: `UserDirectoryError`: `storeFailed`.
     package func user(withIdentifier identifier: String) throws(UserDirectoryError) -> DirectoryUser? {
@@ -146,18 +147,18 @@ package final class UserDirectory: Sendable {
         }
     }
 
-    /// Gives the user another password.
+    /// Changes the user's password.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `weakPassword`, `unusablePassword`, `storeFailed`.
     package func setPassword(_ password: Secret, ofUserNamed username: String) throws(UserDirectoryError) {
         let user = try existingUser(named: username)
         let hash = try makeHash(password, for: user.account.username)
         try update(username, "set the password of user \(username)", "password_hash = ?", hash.text)
-        // The old hash can be attacked at leisure, and the old password may be in use elsewhere.
+        // The old hash could be attacked offline, and the old password may be in use elsewhere.
         database.eraseRemnants()
     }
 
-    /// Lets the user sign in, or no more. An account that is signed in stays so, but gets no new tokens.
+    /// Enables or disables sign-ins of the user. An account that is signed in stays signed in, but gets no new tokens.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     package func setDisabled(_ isDisabled: Bool, forUserNamed username: String) throws(UserDirectoryError) {
@@ -165,14 +166,14 @@ package final class UserDirectory: Sendable {
         try update(username, attempted, "disabled = ?", isDisabled)
     }
 
-    /// Gives the user another role.
+    /// Changes the user's role.
     ///
     /// - Throws: `UserDirectoryError`: `unknownUser`, `storeFailed`.
     package func setRole(_ role: UserRole, ofUserNamed username: String) throws(UserDirectoryError) {
         try update(username, "set the role of user \(username)", "role = ?", role.rawValue)
     }
 
-    /// The user of this name with the stored hash of the password.
+    /// The user of this name, with the stored password hash.
     package func credentials(
         ofUserNamed username: String
     ) throws(UserDirectoryError) -> (user: DirectoryUser, passwordHash: String)? {
@@ -212,7 +213,7 @@ extension UserDirectory {
         return (user, hash)
     }
 
-    /// This directory's tenant, made when it is first asked for.
+    /// This directory's tenant. Created on first use.
     package static func tenantIdentifier(_ db: SQLiteConnection) throws -> String {
         if let stored: String = try db.value("SELECT tenant_identifier FROM directory WHERE id = 1") { return stored }
         let made = makeUUID()
@@ -244,7 +245,7 @@ extension UserDirectory {
         }
     }
 
-    /// Nothing that would not fit into an account's identifier, or not be seen in it.
+    /// Allows only characters that are visible in an account identifier and valid in it.
     private static func checkTenant(_ tenant: String) throws(UserDirectoryError) {
         let isFine = tenant.utf8.allSatisfy { byte in
             let character = Character(UnicodeScalar(byte))
@@ -289,21 +290,21 @@ extension UserDirectory {
     }
 }
 
-/// What a user may do.
+/// The permissions of a user.
 package enum UserRole: String, Sendable, CaseIterable {
-    /// Sign in.
+    /// May sign in.
     case user
-    /// Sign in, join the device to the organisation, and have it leave.
+    /// May sign in, join the device to the organisation, and make it leave.
     case administrator
 }
 
-/// A person who may sign in on this device, as the embedded directory knows them.
+/// A user of the embedded directory.
 package struct DirectoryUser: Sendable {
-    /// The account that signing in gives.
+    /// The account after a sign-in.
     package let account: Account
-    /// What the user may do beyond signing in.
+    /// The user's permissions.
     package let role: UserRole
-    /// Whether signing in is refused for now.
+    /// Whether sign-ins are refused at the moment.
     package let isDisabled: Bool
     /// When the user was added, to the second.
     package let createdAt: Date

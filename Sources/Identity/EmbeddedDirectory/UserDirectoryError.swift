@@ -3,33 +3,33 @@ import FoundationEssentials
 import Identity
 import StrictJSON
 
-/// Why the directory refused a request. Nothing has changed.
+/// The reason why the directory refused a request. Nothing has changed.
 package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: Sendable {
         /// Another user has this name, perhaps in another case.
         case usernameTaken
         /// No user has this name.
         case unknownUser
-        /// Nobody may be called that.
+        /// The name is not valid.
         case invalidUsername
-        /// The name for display has characters that cannot be displayed.
+        /// The display name contains characters that cannot be displayed.
         case invalidDisplayName
-        /// The tenant has characters that a tenant's name does not have.
+        /// The tenant contains characters that are not allowed.
         case invalidTenant
-        /// The password is empty, short or the user's name.
+        /// The password is empty, too short, or the username.
         case weakPassword
         /// The password cannot be hashed, or its stored hash cannot be read.
         case unusablePassword
-        /// The user is the account that is signed in on this device.
+        /// The user is signed in on this device.
         case signedIn
         /// The database failed; see `storeError`.
         case storeFailed
     }
 
     package let code: Code
-    /// What happened, and what helps.
+    /// The cause and the remedy.
     package let description: String
-    /// The database's error, with `storeFailed`.
+    /// The database's error, for `storeFailed`.
     package let storeError: StoreError?
 
     private init(_ code: Code, _ description: String, storeError: StoreError? = nil) {
@@ -87,19 +87,19 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
     }
 }
 
-/// A user name that the embedded directory takes.
+/// A valid username of the embedded directory.
 struct Username: Hashable, Sendable {
     /// In bytes of UTF-8.
     static let maximumLength = longestUsername
 
-    /// As the person writes it, in Unicode's composed form.
+    /// The name as the person writes it, in Unicode's composed form.
     let text: String
 
-    /// The name that counts when two are compared: case does not.
+    /// The form in which names are compared. It ignores case.
     var key: String { usernameKey(text) }
 
-    /// - Throws: `UserDirectoryError`: `invalidUsername` where the name is empty, longer than 256 bytes, or has characters
-    ///   that cannot be seen.
+    /// - Throws: `UserDirectoryError`: `invalidUsername` if the name is empty, longer than 256 bytes, or contains
+    ///   spaces or invisible characters.
     init(_ text: String) throws(UserDirectoryError) {
         let text = text.composed
         guard !text.isEmpty else { throw .invalidUsername(text, "it is empty") }

@@ -1,4 +1,5 @@
-// For `StoreError`: the compiler passes over the type of a thrown error when it says that this import is not used in package declarations.
+// For `StoreError`: the compiler ignores types of thrown errors when it warns that the import is unused in package
+// declarations.
 package import DeviceStorage
 package import EmbeddedDirectory
 package import FoundationEssentials
@@ -7,35 +8,36 @@ import JSONWebSignature
 package import SharedDevice
 import StrictJSON
 
-/// The identity provider of a device that has no organization behind it: the users of its own `UserDirectory`.
+/// The identity provider of a device without an organisation: the users of its own `UserDirectory`.
 ///
-/// A wrong password and a name that nobody has are one and the same to the caller, in the answer and in the time it
-/// takes.
+/// The caller cannot tell a wrong password from an unknown username, neither by the response nor by its time.
 package final class EmbeddedIdentityProvider: IdentityProvider {
-    /// How long an access token is valid, in seconds.
+    /// The lifetime of an access token, in seconds.
     package static let tokenLifetime: TimeInterval = 3600
 
-    /// How long a key that is over is given out at most, and a token waits for one that could not be stored.
+    /// The time between two rounds of key maintenance. An expired key stays published for at most this much longer.
     private static let tendingPause = Duration.seconds(600)
 
     private let directory: UserDirectory
     private let keys: SigningKeys
     private let decoy: PasswordHash
-    /// Two scrypt hashes at once: 128 MiB. Of no lower priority than others: whoever keeps the processors busy would keep people from
-    /// signing in.
+    /// Two scrypt hashes at a time use 128 MiB. The threads have normal priority, so that busy processors do not
+    /// prevent sign-ins.
     private let hashing = Workers(label: "hashing", count: 2, capacity: 32)
     private let lookups = Workers(label: "directory", count: 1, capacity: 256)
     private let date: @Sendable () -> Date
-    /// Sees to the keys where no token is asked for.
+    /// Maintains the keys while no token is requested.
     private let tending: Task<Void, Never>
 
     /// A provider of the users in `directory`.
     ///
     /// - Parameters:
-    ///   - publish: Told at once, and before a new key signs, what ``signingKeys`` is then. It may write a file; if that fails, it is told again.
-    ///   - report: Told when something is wrong with the keys of its tokens, and `nil` when that is over. Nobody's sign-in fails because of it.
-    ///   - date: The time that tokens end by.
-    /// - Throws: `IdentityError`: `providerFailed` where libcrypt has no scrypt, or the directory cannot be read.
+    ///   - publish: Called with ``signingKeys`` at once, and before a new key signs. It may write a file. If it fails,
+    ///     it is called again later.
+    ///   - report: Called with a problem of the signing keys, and with `nil` when the problem is over. The problem
+    ///     affects no sign-in.
+    ///   - date: The clock for the lifetime of tokens.
+    /// - Throws: `IdentityError`: `providerFailed` if libcrypt has no scrypt, or if the directory cannot be read.
     package init(
         directory: UserDirectory,
         publish: @escaping @Sendable (String) throws(StoreError) -> Void = { _ in },
@@ -56,7 +58,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         }
         tending = Task { [keys, lookups] in
             while (try? await Task.sleep(for: Self.tendingPause)) != nil {
-                // Where too many look something up, the next round comes.
+                // If the queue is full, the next round does it.
                 try? await lookups.run { keys.tend(at: date()) }
             }
         }
@@ -96,7 +98,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         return try issued.get()
     }
 
-    /// The keys that its tokens are checked with, and its name as their issuer.
+    /// The public keys of its tokens, with its issuer identifier.
     package var signingKeys: String? { keys.published(at: date()) }
 
     /// Blocks its thread for the database.
@@ -125,9 +127,10 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
         case none(IdentityError)
     }
 
-    /// Blocks its thread for one hash, whoever the user is.
+    /// Blocks its thread for one hash, whether or not the user exists.
     ///
-    /// - Parameter hashed: called after the hash, for tests. The hash takes long: an administrator may disable or remove the user meanwhile.
+    /// - Parameter hashed: Called after the hash, for tests. The hash takes so long that an administrator may disable
+    ///   or remove the user in the meantime.
     func check(_ password: Secret, ofUserNamed username: String, hashed: () throws -> Void = {}) -> Verdict {
         do {
             let found = try directory.credentials(ofUserNamed: username)
@@ -140,7 +143,7 @@ package final class EmbeddedIdentityProvider: IdentityProvider {
             else { return .wrong }
             return .right(current.user)
         } catch let error as PasswordError where error == .containsNUL || error == .tooLong {
-            // Nobody can have such a password, so the quick answer tells nothing about the user.
+            // No user can have such a password, so the fast response reveals nothing about the user.
             return .wrong
         } catch {
             return .none(IdentityError(.providerFailed, "\(error)"))

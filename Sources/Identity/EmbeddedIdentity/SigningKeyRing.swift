@@ -3,26 +3,28 @@ import JSONWebSignature
 import SQLite
 import StrictJSON
 
-/// When a key gives way to the next. Pure. A clock that was set back counts as one that has run on: a key of the future would sign for ever.
+/// The rotation schedule of signing keys. Pure. A key from the future counts as expired: the clock was set back, and
+/// the key would otherwise sign for too long.
 enum SigningKeySchedule {
     /// How long a key signs, in seconds: 30 days.
     static let service: TimeInterval = 30 * 86_400
-    /// How long the public half is still given out afterwards, in seconds: the last token ends, and clocks differ by minutes.
+    /// How long the public half stays published afterwards, in seconds: the lifetime of the last token, and 10 minutes
+    /// for clocks that differ.
     static let afterlife: TimeInterval = EmbeddedIdentityProvider.tokenLifetime + 600
-    /// How far a clock may be set back without a consequence, in seconds.
+    /// How far a clock may be set back without an effect, in seconds.
     private static let tolerance: TimeInterval = 600
 
-    /// Whether a key that was made then still signs.
+    /// Whether a key of this age still signs.
     static func signs(madeAt: Date, now: Date) -> Bool {
         (-tolerance..<service).contains(now.timeIntervalSince(madeAt))
     }
 
-    /// Whether tokens of a key that signs no more may still be valid.
+    /// Whether tokens of a retired key may still be valid.
     static func isRemembered(retiredAt: Date, now: Date) -> Bool { now.timeIntervalSince(retiredAt) < afterlife }
 }
 
-/// The keys of this device's tokens: one that signs, and the public halves of those before it, as long as tokens of theirs may be valid. A value:
-/// what the database has, or is to have.
+/// The keys of this device's tokens: the current one, and the public halves of retired keys whose tokens may still be
+/// valid. A value, as the database stores it.
 struct SigningKeyRing: Sendable {
     /// The key that signs.
     struct Current: Sendable {
@@ -30,7 +32,7 @@ struct SigningKeyRing: Sendable {
         let madeAt: Date
     }
 
-    /// What is left of a key that signs no more.
+    /// The public half of a key that no longer signs.
     struct Retired: Sendable, Equatable {
         let identifier: String
         let publicKey: JSONValue
@@ -38,19 +40,20 @@ struct SigningKeyRing: Sendable {
         var retiredAt: Date
     }
 
-    /// `nil` until the first one is made.
+    /// `nil` until the first key is created.
     var current: Current?
     /// The latest first.
     var retired: [Retired] = []
 
-    /// Whether no new key is due.
+    /// Whether the current key still signs; otherwise a new one is due.
     func signs(at now: Date) -> Bool {
         current.map { SigningKeySchedule.signs(madeAt: $0.madeAt, now: now) } ?? false
     }
 
-    /// Forgets what is over. A key that was retired in the future counts as retired just now: the clock was set back since, and would keep it for long.
+    /// Removes expired keys. A retirement date in the future, after a clock that was set back, becomes `now`; otherwise
+    /// the key would stay for too long.
     ///
-    /// - Returns: whether anything has changed.
+    /// - Returns: Whether anything has changed.
     mutating func forget(at now: Date) -> Bool {
         let before = retired
         retired.removeAll { !SigningKeySchedule.isRemembered(retiredAt: $0.retiredAt, now: now) }
@@ -58,7 +61,7 @@ struct SigningKeyRing: Sendable {
         return retired != before
     }
 
-    /// The same with a new key; the one until now is retired, and its secret half is gone.
+    /// The ring with a new key. The old one is retired, without its secret half.
     func renewed(at now: Date) -> SigningKeyRing {
         let last = current.map { current in
             Retired(
@@ -86,7 +89,7 @@ struct SigningKeyRing: Sendable {
 extension SigningKeyRing {
     /// Reads the keys.
     ///
-    /// - Returns: the keys, and how many rows make no sense. Such a row counts as no key.
+    /// - Returns: The keys, and the number of malformed rows, which are ignored.
     static func read(_ db: SQLiteConnection) throws -> (SigningKeyRing, flaws: Int) {
         var (ring, flaws) = (SigningKeyRing(), 0)
         _ = try db.rows(
@@ -121,7 +124,7 @@ extension SigningKeyRing {
         return seconds.map(Date.init(timeIntervalSince1970:))
     }
 
-    /// Puts these keys in the place of all that are there.
+    /// Replaces all stored keys with these.
     func store(_ db: SQLiteConnection) throws {
         try db.run("DELETE FROM signing_key")
         if let current {

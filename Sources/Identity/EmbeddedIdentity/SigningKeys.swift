@@ -6,38 +6,39 @@ import JSONWebSignature
 import StrictJSON
 import Synchronization
 
-/// The keys that this device signs its tokens with, in the device's database, which its owner alone may read: so tokens count on over a restart.
+/// The keys that sign this device's tokens. They are in the device's database, which only its owner may read, so tokens
+/// stay valid after a restart.
 ///
-/// They are no condition of anything but tokens. While a new key cannot be stored or given out, the last one signs on; where there is none, tokens
-/// are refused. What is wrong is reported when it begins and when it ends, and tried again after a minute.
+/// Only tokens depend on them. While a new key cannot be stored or published, the last key goes on signing; without any
+/// key, tokens are refused. A problem is reported when it begins and when it ends, and retried after a minute.
 final class SigningKeys: Sendable {
     private struct State {
-        /// `nil` while the database could not be read.
+        /// `nil` until the database has been read.
         var ring: SigningKeyRing?
-        /// Whether the database has it.
+        /// Whether the database contains `ring`.
         var isStored = true
-        /// What services of this device can read.
+        /// The text that was last published to the services of this device.
         var givenOut: String?
         var failure: (error: StoreError, at: Date)?
     }
 
-    /// How long after a failure nothing is tried, in seconds.
+    /// The pause after a failure, in seconds.
     static let patience: TimeInterval = 60
     private static let attempted = "keep the keys that tokens are signed with"
 
-    /// Who signs, as tokens name it: a URN of the directory's own number (RFC 9562).
+    /// The issuer of the tokens: a URN of the directory's UUID (RFC 9562).
     let issuer: String
     private let database: DeviceDatabase
     private let state = Locked(State())
     private let publish: @Sendable (String) throws(StoreError) -> Void
     private let report: @Sendable (String?) -> Void
 
-    /// Reads the keys, and makes the first one.
+    /// Reads the keys, and creates the first one.
     ///
     /// - Parameters:
-    ///   - publish: gives services of this device what they may read, before a token needs it.
-    ///   - report: told what is wrong with the keys, and `nil` when nothing is any more.
-    /// - Throws: ``StoreError`` where the database cannot tell the directory's number.
+    ///   - publish: Publishes the public keys to services of this device, before a token is signed with them.
+    ///   - report: Called with a problem of the keys, and with `nil` when the problem is over.
+    /// - Throws: ``StoreError`` if the database cannot return the directory's UUID.
     init(
         directory: UserDirectory,
         now: Date,
@@ -57,16 +58,16 @@ final class SigningKeys: Sendable {
         tend(at: now)
     }
 
-    /// The public halves, as a JWK set that also names the issuer. Never blocks.
+    /// The public keys as a JWK set that also names the issuer. Never blocks.
     func published(at now: Date) -> String {
         var ring = state.withLock { $0.ring } ?? SigningKeyRing()
         _ = ring.forget(at: now)
         return ring.published(by: issuer)
     }
 
-    /// The key that signs now. Blocks its thread as ``tend(at:)`` does.
+    /// The current signing key. Blocks its thread as ``tend(at:)`` does.
     ///
-    /// - Throws: ``StoreError`` where there is none, and none can be stored.
+    /// - Throws: ``StoreError`` if there is no key, and none can be stored.
     func current(at now: Date) throws(StoreError) -> SigningKey {
         tend(at: now)
         let (key, failure) = state.withLock { ($0.ring?.current?.key, $0.failure) }
@@ -74,9 +75,9 @@ final class SigningKeys: Sendable {
         throw failure?.error ?? StoreError(.failed, attempted: Self.attempted, message: "there is no key yet")
     }
 
-    /// Forgets keys that are over, makes the next when it is due, and gives out what has changed. One call at a time.
+    /// Removes expired keys, creates the next key when it is due, and publishes changes. One call at a time.
     ///
-    /// It blocks its thread where there is something to do, for the database and for whom it publishes to.
+    /// If there is something to do, blocks its thread for the database and for `publish`.
     func tend(at now: Date) {
         var next = state.withLock { $0 }
         if let failure = next.failure, (0..<Self.patience).contains(now.timeIntervalSince(failure.at)) { return }
@@ -97,7 +98,8 @@ final class SigningKeys: Sendable {
         state.ring = ring
         if !ring.signs(at: now) {
             let renewed = ring.renewed(at: now)
-            // Services have the new key before they see a token of it. Where none signs, a token that only some can check is better than none.
+            // Services must have the new key before they see a token signed with it. Without a current key this does
+            // not matter: a token that only some services can verify is better than none.
             if ring.current != nil { try giveOut(renewed, &state) }
             try store(renewed)
             ring = renewed
@@ -129,7 +131,7 @@ final class SigningKeys: Sendable {
         state.givenOut = text
     }
 
-    /// In the place of those that are there; the secret half of a key that signs no more is erased.
+    /// Replaces the stored keys, and erases the secret half of a retired key.
     private func store(_ ring: SigningKeyRing) throws(StoreError) {
         do {
             try database.write(Self.attempted) { try ring.store($0) }

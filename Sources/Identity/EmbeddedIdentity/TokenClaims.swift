@@ -3,11 +3,11 @@ import Identity
 import JSONWebSignature
 import StrictJSON
 
-/// What a token of the device's own directory says: the claims of the JWT profile for access tokens (RFC 9068, section 2.2).
+/// The claims of a token of the device's own directory: the JWT profile for access tokens (RFC 9068, section 2.2).
 struct TokenClaims {
-    /// `typ` of the header: an ID token or a logout token does not pass for one.
+    /// `typ` of the header: it keeps ID tokens and logout tokens from passing for an access token.
     static let type = "at+jwt"
-    /// To whom all tokens are issued: the broker, which gives each app its own.
+    /// The client of all tokens: the broker, which hands them to the apps.
     static let client = "shared-device"
 
     private let issuer: String
@@ -15,11 +15,13 @@ struct TokenClaims {
     private let audience: String
     private let scopes: Set<String>
     private let start: Int
-    /// Unlike that of any other token.
+    /// Unique for each token.
     private let identifier: String
 
-    /// - Parameter issuer: the audience, too, of a token that is for no service in particular: any on this device may take it.
-    /// - Throws: `IdentityError`: `invalidScope` for scopes of several services, because each could use the token against the others.
+    /// - Parameter issuer: Also the audience of a token without a service. Any service on this device may accept such a
+    ///   token.
+    /// - Throws: `IdentityError`: `invalidScope` for scopes of several services, because each could use the token at
+    ///   the others.
     init(issuer: String, subject: String, scopes: Set<String>, at now: Date) throws(IdentityError) {
         let services = Set(scopes.compactMap(AccessToken.service(ofScope:))).sorted()
         guard services.count <= 1 else {
@@ -37,7 +39,6 @@ struct TokenClaims {
         identifier = Base64URL.encode((0..<16).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
     }
 
-    /// When the token ends.
     var end: Date { Date(timeIntervalSince1970: Double(start) + EmbeddedIdentityProvider.tokenLifetime) }
 
     var json: JSONValue {

@@ -1,13 +1,14 @@
 import DBusTransport
 import Synchronization
 
-/// Asks servers, by libcurl, on one thread for all requests: a server that hangs delays no other one, and no thread of Swift's pool waits.
+/// An HTTP client on libcurl, with one thread for all requests. A server that hangs delays no other request, and blocks
+/// no thread of Swift's pool.
 ///
-/// HTTP/1.1 with TLS 1.2 or newer, whose certificates are always checked; without TLS only on this machine (`HTTPAddress`). No redirect is
-/// followed, no cookie kept, no password file read, nothing decompressed. No proxy is used, not even one that the environment names: on a device
-/// whose provider is reached through one only, a name in the environment would otherwise decide where tokens go.
+/// HTTP/1.1 with TLS 1.2 or newer and verified certificates; without TLS only on this machine (`HTTPAddress`). It
+/// follows no redirects, keeps no cookies, reads no password files and decompresses nothing. It uses no proxy, even if
+/// the environment names one: a variable must not decide where tokens go.
 package final class HTTPClient: Sendable {
-    /// How many requests may be under way.
+    /// The most requests that may be in flight.
     package static let capacity = 32
 
     private let loop: TransferLoop
@@ -15,9 +16,9 @@ package final class HTTPClient: Sendable {
     private let patience: Int
 
     /// - Parameters:
-    ///   - trustAnchors: the path of a PEM file with the authorities that servers are trusted by, in place of the system's.
-    ///   - patience: how many times as long as its limits say a request may take. A test of what an answer means has more than 1: it is not to
-    ///     fail on a machine that is busy.
+    ///   - trustAnchors: The path of a PEM file with the trusted authorities, instead of the system's.
+    ///   - patience: A factor for the time limits of requests. Tests use more than 1, so that they do not fail on a
+    ///     busy machine.
     package init(trustAnchors: String? = nil, patience: Int = 1) {
         self.trustAnchors = trustAnchors
         self.patience = patience
@@ -26,9 +27,9 @@ package final class HTTPClient: Sendable {
 
     deinit { loop.close() }
 
-    /// The server's answer, whatever its status, except for redirects.
+    /// Sends a request, and returns the response with any status except a redirect.
     ///
-    /// When the task is cancelled, the request ends at once.
+    /// A cancelled task ends the request at once.
     ///
     /// - Throws: `HTTPError`.
     package func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
@@ -45,7 +46,7 @@ package final class HTTPClient: Sendable {
                 if !loop.submit(transfer) {
                     continuation.resume(returning: .failure(HTTPError(.busy, attempted: "\(request)")))
                 }
-                // A task that was cancelled before that has called `cancel` too early.
+                // If the task was cancelled before `submit`, the cancellation handler came too early.
                 if Task.isCancelled { loop.cancel(identifier) }
             }
         } onCancel: {
@@ -54,7 +55,7 @@ package final class HTTPClient: Sendable {
         return try result.get()
     }
 
-    /// Whether nothing in it could end a line of the header.
+    /// Whether the request has no character that could end a header line, and its body is small enough.
     private static func canBeSent(_ request: HTTPRequest) -> Bool {
         var fields = request.fields
         if case .post(let body, let contentType) = request.method {

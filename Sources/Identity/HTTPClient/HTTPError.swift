@@ -1,30 +1,31 @@
-/// Why a server gave no answer that can be used.
+/// The reason why a request got no usable response.
 package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Reason: Sendable, Hashable {
-        /// No connection: the name is unknown, nobody listens, the network is down; in libcurl's words.
+        /// No connection: the name is unknown, no process listens, or the network is down. In libcurl's words.
         case unreachable(String)
-        /// There was no whole answer in time.
+        /// The response was not complete in time.
         case timedOut
-        /// The server could not prove who it is, or speaks no TLS 1.2; in libcurl's words.
+        /// The server's certificate is not valid, or it does not support TLS 1.2. In libcurl's words.
         case untrusted(String)
-        /// The connection ended before the answer did, or what came is no HTTP; in libcurl's words.
+        /// The connection ended before the response did, or the response is not HTTP. In libcurl's words.
         case brokenOff(String)
-        /// Body or header are larger than this many bytes.
+        /// The body or the header has more than this number of bytes.
         case tooLarge(Int)
-        /// The server sends us elsewhere. Nobody asks there: a token would travel with the question.
+        /// The server redirects. The client does not follow, because a token in the request would go to another server.
         case redirected
-        /// The answer is compressed, which nobody asked for: a small one may become very large.
+        /// The response is compressed without a request for that. A small compressed response may expand to a very
+        /// large one.
         case encoded(String)
-        /// Too many requests are under way, or the system grants no thread.
+        /// Too many requests are in flight, or the system grants no thread.
         case busy
         /// The task was cancelled.
         case cancelled
-        /// The request is not one that can be sent: a name or value of a field with other than visible characters, a body that is too large.
+        /// The request is invalid: a field with characters that are not visible, or a body that is too large.
         case invalidRequest
     }
 
     package let reason: Reason
-    /// Method, server and path that were asked, without the query.
+    /// The method, the server and the path, without the query.
     package let attempted: String
 
     package init(_ reason: Reason, attempted: String) {
@@ -32,10 +33,10 @@ package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
         self.attempted = attempted
     }
 
-    /// What was attempted, what happened, and what helps.
+    /// The request, the cause and the remedy.
     package var description: String { "\(attempted): \(reasonText)" }
 
-    /// What happened, and what helps, without what was attempted.
+    /// The cause and the remedy.
     package var reasonText: String {
         switch reason {
         case .unreachable(let text): "no connection (\(text)); check the network and the server's name"
@@ -53,7 +54,7 @@ package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Whether the same request may succeed later without anything being changed.
+    /// Whether the same request may succeed later without any change.
     package var isTemporary: Bool {
         switch reason {
         case .unreachable, .timedOut, .brokenOff, .busy, .cancelled: true

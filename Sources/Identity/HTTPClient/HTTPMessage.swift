@@ -1,20 +1,19 @@
 package import StrictJSON
 
-/// A question to a server. It shows neither its body nor its header fields in a log: they hold secrets, tokens and codes.
+/// A request to a server. Its description hides the body and the header fields: they contain secrets, tokens and codes.
 package struct HTTPRequest: Sendable, Hashable, CustomStringConvertible {
-    /// What is asked for.
     package enum Method: Sendable, Hashable {
         case get
-        /// With this body, of this type.
+        /// With this body of this media type.
         case post([UInt8], contentType: String)
 
-        /// Whether a server that gets the request twice does what it does for one.
+        /// Whether the server may receive the request twice without harm.
         var isRepeatable: Bool { self == .get }
     }
 
     package var method: Method
     package var address: HTTPAddress
-    /// Beyond those that every request has: name and value.
+    /// Additional header fields by name.
     package var fields: [String: String]
     package var limits: HTTPLimits
 
@@ -36,34 +35,34 @@ package struct HTTPRequest: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// How long a question may take, and how large its answer may be.
+/// The limits of a request: its time, and the size of the response.
 package struct HTTPLimits: Sendable, Hashable {
-    /// Until there is a connection, with TLS: also what the answer to a name costs.
+    /// Until the connection and its TLS session are established, including the name lookup.
     package var connect: Duration
     /// From the beginning to the last byte.
     package var total: Duration
-    /// Of the answer's body, in bytes.
+    /// Of the response body, in bytes.
     package var size: Int
 
-    /// Five seconds for the connection and ten for all, which is what other identity services of Linux allow, and 1 MiB.
+    /// By default 5 s to connect and 10 s in total, as in other identity services on Linux, and 1 MiB.
     package init(connect: Duration = .seconds(5), total: Duration = .seconds(10), size: Int = 1024 * 1024) {
         self.connect = connect
         self.total = total
         self.size = size
     }
 
-    /// Of an answer's header, in bytes: larger ones end the request.
+    /// Of the response header, in bytes; a larger one ends the request.
     package static let headerSize = 32 * 1024
-    /// Of a request's body, in bytes.
+    /// Of the request body, in bytes.
     package static let requestSize = 256 * 1024
 }
 
-/// What a server answered.
+/// A server's response.
 package struct HTTPResponse: Sendable, Hashable {
     package var status: Int
-    /// By names in lower case; of several fields with one name the last.
+    /// The header fields by lower-case name; of repeated fields only the last.
     package var fields: [String: String]
-    /// At most as large as the request allowed.
+    /// At most as large as the request allows.
     package var body: [UInt8]
 
     package init(status: Int, fields: [String: String] = [:], body: [UInt8] = []) {
@@ -80,7 +79,7 @@ package struct HTTPResponse: Sendable, Hashable {
         }
     }
 
-    /// How long the server wants to be left alone, from `Retry-After` in seconds; its other form, a date, is not heeded. At most 300 s.
+    /// `Retry-After` in seconds, at most 300 s. A date in this field is ignored.
     package var retryAfter: Duration? {
         fields["retry-after"].flatMap { UInt32($0) }.map { .seconds(min($0, 300)) }
     }

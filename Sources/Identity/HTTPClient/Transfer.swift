@@ -2,25 +2,25 @@ import CCurl
 import DBusTransport
 import StrictJSON
 
-/// One request and its answer, as libcurl carries it out.
+/// One request and its response, as a libcurl transfer.
 ///
-/// Unchecked: it is made by one thread and then handed to the loop's, which alone touches it.
+/// Unchecked: one thread creates it and hands it to the loop's thread. From then on only that thread uses it.
 final class Transfer: @unchecked Sendable {
     let identifier: UInt64
-    /// libcurl's; `nil` where it has no memory, or no way to keep to what is asked of it.
+    /// libcurl's handle; `nil` if libcurl has no memory or does not support a required option.
     private(set) var handle: UnsafeMutableRawPointer?
     private let request: HTTPRequest
     private let completion: (Result<HTTPResponse, HTTPError>) -> Void
     private var fields: [String: String] = [:]
     private var headerSize = 0
     private var body: [UInt8] = []
-    /// Why this side ended it.
+    /// Why this side ended the transfer.
     private var refusal: HTTPError.Reason?
     private var headerLines: UnsafeMutablePointer<curl_slist>?
-    /// Where libcurl writes what went wrong.
+    /// The buffer for libcurl's error message.
     private let message = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
 
-    /// - Parameter completion: is called once, on the loop's thread.
+    /// - Parameter completion: Called once, on the loop's thread.
     init(
         _ identifier: UInt64,
         _ request: HTTPRequest,
@@ -45,7 +45,7 @@ final class Transfer: @unchecked Sendable {
 
     // MARK: Setting up
 
-    /// - Returns: whether libcurl keeps to all of it. Otherwise nothing is sent.
+    /// - Returns: Whether libcurl supports every option. Otherwise nothing is sent.
     private func setUp(_ handle: UnsafeMutableRawPointer, _ trustAnchors: String?) -> Bool {
         let limits = request.limits
         let numbers: [(CURLoption, Int)] = [
@@ -59,16 +59,16 @@ final class Transfer: @unchecked Sendable {
             (CURLOPT_NETRC, Int(CURL_NETRC_IGNORED.rawValue)),
             (CURLOPT_CONNECTTIMEOUT_MS, Self.milliseconds(limits.connect)),
             (CURLOPT_TIMEOUT_MS, Self.milliseconds(limits.total)),
-            // Otherwise the end of a transfer waits for a name server that does not answer.
+            // Otherwise the end of a transfer waits for a name server that does not respond.
             (CURLOPT_QUICK_EXIT, 1),
-            // On a connection that was used before, libcurl sends a request again whose connection ends before the answer begins. A code and a
-            // refresh token may be used once.
+            // On a reused connection, libcurl repeats a request if the connection ends before the response begins. A
+            // code and a refresh token may be sent only once.
             (CURLOPT_FRESH_CONNECT, request.method.isRepeatable ? 0 : 1),
         ]
         let texts: [(CURLoption, String)] = [
             (CURLOPT_URL, request.address.text),
             (CURLOPT_PROTOCOLS_STR, request.address.isSecure ? "https" : "http"),
-            // None, whatever the environment says.
+            // No proxy, whatever the environment says.
             (CURLOPT_PROXY, ""),
             (CURLOPT_USERAGENT, "notify-center"),
         ]
@@ -86,24 +86,24 @@ final class Transfer: @unchecked Sendable {
 
     private func setTrust(_ handle: UnsafeMutableRawPointer, _ trustAnchors: String?) -> Bool {
         guard let trustAnchors else { return true }
-        // The system's directory of authorities, which libcurl would read as well, is left out.
+        // Without this, libcurl would also trust the system's directory of authorities.
         return CCurl_setText(handle, CURLOPT_CAINFO, trustAnchors) == CURLE_OK
             && CCurl_setText(handle, CURLOPT_CAPATH, nil) == CURLE_OK
     }
 
     private func setContent(_ handle: UnsafeMutableRawPointer) -> Bool {
-        // Without `Expect`, for which libcurl would wait a second.
+        // No `Expect`: libcurl would wait a second for the server's 100 response.
         var lines = ["Expect:"] + request.fields.map { "\($0): \($1)" }
         if case .post(let body, let contentType) = request.method {
             lines.append("Content-Type: \(contentType)")
-            // libcurl copies as many bytes as the size says that it has been told before.
+            // The size must be set first: libcurl copies that number of bytes.
             let isSet =
                 CCurl_setSize(handle, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(body.count)) == CURLE_OK
                 && body.withUnsafeBytes { bytes in
                     CCurl_setPointer(
                         handle,
                         CURLOPT_COPYPOSTFIELDS,
-                        // libcurl only reads there; with no bytes, from anywhere.
+                        // libcurl only reads the memory; with no bytes it does not read at all.
                         UnsafeMutableRawPointer(mutating: bytes.baseAddress) ?? handle
                     ) == CURLE_OK
                 }
@@ -143,25 +143,25 @@ final class Transfer: @unchecked Sendable {
         }
     }
 
-    /// The context is the transfer that `setUp` named: the loop keeps it until libcurl has let go of its handle.
+    /// The context is the transfer that `setUp` passed. The loop keeps it alive until libcurl has released the handle.
     private static func from(_ context: UnsafeMutableRawPointer?) -> Transfer {
         guard let context else { preconditionFailure("libcurl calls back with the context that it was given") }
         return Unmanaged<Transfer>.fromOpaque(context).takeUnretainedValue()
     }
 
-    /// - Returns: what libcurl wants to hear: how many bytes were taken, all or none.
+    /// - Returns: The number of bytes for libcurl: all of them, or another number to end the transfer.
     private func take(
         _ data: UnsafeMutablePointer<CChar>?,
         _ count: Int,
         _ body: (Transfer, UnsafeRawBufferPointer) -> HTTPError.Reason?
     ) -> Int {
         refusal = body(self, UnsafeRawBufferPointer(start: data, count: count))
-        // Fewer bytes than there are end the transfer; of none there is not one fewer.
+        // Any other number than `count` ends the transfer; for an empty chunk that is 1.
         return refusal == nil ? count : count == 0 ? 1 : 0
     }
 
     private func takeHeaderLine(_ line: String) {
-        // Of an answer that another one follows, such as 100, nothing counts.
+        // A status line starts a new response, so the fields of an interim response such as 100 are dropped.
         if line.hasPrefix("HTTP/") {
             fields = [:]
             return
@@ -175,7 +175,7 @@ final class Transfer: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Tells what came of it, when libcurl has ended.
+    /// Completes the transfer after libcurl has ended it.
     func complete(_ code: CURLcode) {
         if let refusal { return fail(refusal) }
         guard code == CURLE_OK else { return fail(reason(of: code)) }
@@ -190,7 +190,7 @@ final class Transfer: @unchecked Sendable {
         completion(.success(HTTPResponse(status: status, fields: fields, body: body)))
     }
 
-    /// Tells that nothing came of it.
+    /// Completes the transfer with a failure.
     func fail(_ reason: HTTPError.Reason) { completion(.failure(HTTPError(reason, attempted: "\(request)"))) }
 
     private func reason(of code: CURLcode) -> HTTPError.Reason {

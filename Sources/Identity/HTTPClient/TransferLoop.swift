@@ -2,7 +2,7 @@ import CCurl
 import DBusTransport
 import Synchronization
 
-/// The thread that all transfers run on, and what others tell it. The thread keeps it alive.
+/// The thread that runs all transfers, and its queue. The thread keeps the loop alive.
 final class TransferLoop: Sendable {
     private struct State {
         var submitted: [Transfer] = []
@@ -16,17 +16,17 @@ final class TransferLoop: Sendable {
 
     private let state = Locked(State())
     private let capacity: Int
-    /// Unsafe: from other threads it is only woken, which libcurl allows; it ends in `deinit`, when the thread has ended. `nil` where libcurl has no
-    /// memory for it.
+    /// Unsafe: other threads only call `curl_multi_wakeup`, which libcurl allows. `deinit` frees it after the thread
+    /// has ended. `nil` if libcurl has no memory.
     private nonisolated(unsafe) let multi: UnsafeMutableRawPointer?
 
-    /// libcurl's own state, before its first use; a `static let` is made once, whoever asks first.
+    /// Initialises libcurl before its first use, exactly once.
     private static let isLibraryReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
 
     init(capacity: Int) {
         self.capacity = capacity
         multi = Self.isLibraryReady ? curl_multi_init() : nil
-        // Connections that are kept open for the next request.
+        // The most idle connections that are kept open for later requests.
         if let multi { _ = CCurl_setMultiNumber(multi, CURLMOPT_MAXCONNECTS, 4) }
     }
 
@@ -34,7 +34,6 @@ final class TransferLoop: Sendable {
 
     // MARK: From any thread
 
-    /// A number that no other transfer has.
     func nextIdentifier() -> UInt64 {
         state.withLock {
             $0.lastIdentifier += 1
@@ -42,9 +41,10 @@ final class TransferLoop: Sendable {
         }
     }
 
-    /// Begins a transfer, which then completes exactly once.
+    /// Starts a transfer, which then completes exactly once.
     ///
-    /// - Returns: `false` where too many are under way, or where the system grants no thread; the transfer does not complete then.
+    /// - Returns: `false` if too many are in flight, or if the system grants no thread. The transfer then never
+    ///   completes.
     func submit(_ transfer: Transfer) -> Bool {
         guard let multi else { return false }
         let isTaken = state.withLock { state in
@@ -59,7 +59,7 @@ final class TransferLoop: Sendable {
         return isTaken
     }
 
-    /// Ends a transfer that is under way; for another number nothing happens.
+    /// Ends a transfer that is in flight. Other identifiers are ignored.
     func cancel(_ identifier: UInt64) {
         let isOfUse = state.withLock { state in
             guard state.underWay > 0 else { return false }
@@ -69,7 +69,7 @@ final class TransferLoop: Sendable {
         if isOfUse, let multi { curl_multi_wakeup(multi) }
     }
 
-    /// Ends the thread. Nothing is under way: who waits for a transfer keeps the client alive.
+    /// Ends the thread. No transfer is in flight, because a caller that waits for one keeps the client alive.
     func close() {
         state.withLock { $0.isClosed = true }
         if let multi { curl_multi_wakeup(multi) }
@@ -112,7 +112,7 @@ final class TransferLoop: Sendable {
                     end(transfer, .brokenOff(String(cString: curl_multi_strerror(code))))
                 }
             }
-            // Until something arrives, a time limit is over or somebody wakes it.
+            // Waits for network activity, a time limit or a wake-up.
             curl_multi_poll(multi, nil, 0, 60_000, nil)
         }
     }

@@ -2,44 +2,49 @@ package import DBusTransport
 import Glibc
 import Synchronization
 
-/// Responds to HTTP/1.1 requests on one thread: one request a connection, with bounds of size, time and count. A slow or silent client delays no
-/// other client. It speaks no TLS.
+/// An HTTP/1.1 server on one thread. Each connection serves one request. Sizes, times and the number of connections are
+/// limited. A slow or silent client delays no other client. There is no TLS.
 ///
-/// Not FlyingFox 0.25: it imports Foundation, which brings ICU along, and bounds a request's time but not how many connections are open.
+/// Not FlyingFox 0.25: it imports Foundation, which loads ICU, and limits a request's time but not the number of open
+/// connections.
 package final class HTTPListener: Sendable {
-    /// The bounds of one listener.
+    /// The limits of a listener.
     package struct Limits: Sendable {
-        /// Connections at a time. If all places are taken, a client that has no request yet, or has hung up, gives its place to the next one.
+        /// The most open connections. If all are in use, a client without a request, or one that has hung up, is
+        /// dropped for the next one.
         package var connections = 32
-        /// How long a request may take to arrive, and its response to be taken.
+        /// The time limit for receiving a request, and for sending its response.
         package var patience: Duration = .seconds(5)
-        /// How long the handler may take; `nil` for any time.
+        /// The time limit of the handler; `nil` for none.
         package var handling: Duration? = .seconds(30)
 
         package init() {}
     }
 
-    /// Which clients are served, and what is said if the system has no room for them. Both are called on the listener's thread.
+    /// Decides which clients are served, and reports a lack of descriptors. Both closures are called on the listener's
+    /// thread.
     package struct Door: Sendable {
-        /// Whether a connection may stay, before anything of it is read and before it takes a place.
+        /// Whether to keep a connection. Called before anything is read and before the connection counts.
         package var permits: @Sendable (CInt) -> Bool = { _ in true }
-        /// Is called once if clients wait because the process or the system has no free descriptor, with the reason.
+        /// Called once, with the reason, if clients have to wait because the process or the system has no free
+        /// descriptor.
         package var lacksDescriptors: @Sendable (String) -> Void = { _ in }
-        /// Whether another process uses the listening socket too, so that it is closed without being shut down.
+        /// Whether another process uses the listening socket, too. It is then closed without a shutdown.
         package var isShared = false
 
         package init() {}
     }
 
-    /// Returns the response; `nil` ends the connection without one. Its task is cancelled when the listener closes, or its time is over.
+    /// Returns the response; `nil` ends the connection without one. The task is cancelled when the listener closes, or
+    /// after the time limit.
     package typealias Handler = @Sendable (ReceivedRequest) async -> ListenerResponse?
 
     private let mailbox: Mailbox
     private let ended: AsyncStream<Void>
 
-    /// Begins to listen, and takes ownership of the socket, also if it throws.
+    /// Starts to listen. Takes ownership of the socket, even if it throws.
     ///
-    /// - Parameter descriptor: a socket that listens.
+    /// - Parameter descriptor: A listening socket.
     /// - Throws: `DBusError`: `noResources`.
     package convenience init(
         adopting descriptor: CInt,
@@ -50,7 +55,7 @@ package final class HTTPListener: Sendable {
         try self.init(adopting: descriptor, limits, door, handler) { QuietThread.start("http-listener", $0) != nil }
     }
 
-    /// - Parameter start: runs the listener on a thread of its own; returns whether there is one.
+    /// - Parameter start: Runs the listener on a thread of its own, and returns whether that thread was started.
     init(
         adopting descriptor: CInt,
         _ limits: Limits,
@@ -87,14 +92,14 @@ package final class HTTPListener: Sendable {
 
     deinit { mailbox.close() }
 
-    /// Closes the socket, cancels the handlers, and returns when the responses that they still have are sent.
+    /// Closes the socket, cancels the handlers, and returns after their last responses are sent.
     package func close() async {
         mailbox.close()
         for await _ in ended {}
     }
 }
 
-/// Hands responses, and the wish to close, to the listener's thread.
+/// Passes responses and the request to close to the listener's thread.
 private final class Mailbox: Sendable {
     typealias Response = (connection: UInt64, response: ListenerResponse?)
 
@@ -115,7 +120,6 @@ private final class Mailbox: Sendable {
         event.signal()
     }
 
-    /// Returns the responses since the last call.
     func take() -> (responses: [Response], isClosing: Bool) {
         event.clear()
         return state.withLock { state in
@@ -125,24 +129,25 @@ private final class Mailbox: Sendable {
     }
 }
 
-/// The connections of a listener. Its thread owns it.
+/// The connections of a listener. Owned by its thread.
 private struct ListenerLoop {
     private enum Phase {
         case reading(RequestParser)
         case handling(Task<Void, Never>)
         case writing(ArraySlice<UInt8>)
-        /// The response is sent. A socket that is closed with unread data takes the response back, so the rest of the request is read first.
+        /// The response is sent. The rest of the request is still read, because closing a socket with unread data
+        /// discards the response.
         case draining(left: Int)
     }
 
-    /// The other end's address without its port; of IPv6 the network, because one host may have all addresses of it.
+    /// The client's address without its port. For IPv6 only the network, because one host may use all its addresses.
     private struct Peer: Hashable {
         var (isNetwork, address): (Bool, UInt64) = (false, 0)
 
         init(_ address: sockaddr_storage) {
             withUnsafeBytes(of: address) { bytes in
                 let isVersion6 = CInt(address.ss_family) == AF_INET6
-                // An address of IPv4 at a socket of IPv6 has the form ::ffff:1.2.3.4.
+                // An IPv4 address on an IPv6 socket has the form ::ffff:1.2.3.4.
                 let isMapped =
                     isVersion6 && bytes[8..<18].allSatisfy { $0 == 0 } && bytes[18..<20].allSatisfy { $0 == 255 }
                 if isVersion6, !isMapped {
@@ -161,10 +166,11 @@ private struct ListenerLoop {
         var deadline: ContinuousClock.Instant?
         /// POLLRDHUP (poll(2)), which Swift's Glibc lacks.
         private static let endOfInput: Int16 = 0x2000
-        /// Whether the client sends nothing more, while its request is handled.
+        /// Whether the client has stopped sending while its request is handled.
         var hasHungUp = false
 
-        /// Whether the next client may have its place, and in which order: nothing is lost if the response is sent, or if no client waits for it.
+        /// Whether the connection may be dropped for the next client, with its priority: highest if the response is
+        /// sent, then if no client waits for it.
         var yields: Int? {
             switch phase {
             case .draining: 2
@@ -183,9 +189,10 @@ private struct ListenerLoop {
         }
     }
 
-    /// How many connections are accepted before the others are looked at: few enough that they do not take each other's places.
+    /// The most connections accepted in one turn. Half of the limit, so that new connections do not displace each
+    /// other.
     private var acceptedAtOnce: Int { max(1, limits.connections / 2) }
-    /// How long no connection is accepted if the system has no descriptor for it: it stays in the queue, and would wake this thread all the time.
+    /// The pause in accepting while no descriptor is free. The waiting connection would wake the thread continuously.
     private static let shortagePause = Duration.milliseconds(250)
 
     private var listener: CInt
@@ -196,7 +203,7 @@ private struct ListenerLoop {
     private var connections: [UInt64: Connection] = [:]
     /// The number of connections of each peer.
     private var places: [Peer: Int] = [:]
-    /// The connections without a place whose handlers, although cancelled, have not returned.
+    /// Ended connections whose cancelled handlers have not returned yet.
     private var abandoned: Set<UInt64> = []
     private var lastNumber: UInt64 = 0
     private var pausedUntil: ContinuousClock.Instant?
@@ -217,14 +224,14 @@ private struct ListenerLoop {
         self.handler = handler
     }
 
-    /// Serves until the listener is closed and the last response is sent.
+    /// Runs until the listener is closed and the last response is sent.
     mutating func run() {
         while listener >= 0 || connections.values.contains(where: { $0.yields == nil }) {
             turn()
             let news = mailbox.take()
             for (number, response) in news.responses {
                 if let response { write(response, to: number) } else { end(number) }
-                // Also if the connection has just ended: its handler has returned.
+                // This also applies if the connection has already ended: its handler has returned.
                 abandoned.remove(number)
             }
             if news.isClosing, listener >= 0 { stopAccepting() }
@@ -233,7 +240,7 @@ private struct ListenerLoop {
     }
 
     private mutating func stopAccepting() {
-        // A program that is being started at this moment has a copy of the descriptor, and would keep the address.
+        // A child process that is being started may have a copy of the descriptor, which would keep the address in use.
         if !door.isShared { shutdown(listener, CInt(SHUT_RDWR)) }
         close(listener)
         listener = -1
@@ -250,7 +257,7 @@ private struct ListenerLoop {
     private mutating func turn() {
         if let end = pausedUntil, end <= .now { pausedUntil = nil }
         let numbers = Array(connections.keys)
-        // Without room, further clients wait in the kernel's queue.
+        // While all places are taken, further clients wait in the kernel's queue.
         let hasRoom = pausedUntil == nil && isOpen
         var watched = [
             pollfd(fd: mailbox.descriptor, events: Int16(POLLIN), revents: 0),
@@ -269,14 +276,15 @@ private struct ListenerLoop {
         if watched[1].revents != 0 { for _ in 0..<acceptedAtOnce where !accept() { break } }
     }
 
-    /// Whether there is a place for another client, or one that is given to it. The handlers are at most twice as many as the places.
+    /// Whether another connection can be accepted, perhaps in place of one that yields. Abandoned handlers are limited
+    /// to the number of connections, so there are at most twice as many handlers.
     private var isOpen: Bool {
         guard abandoned.count < limits.connections else { return false }
         return connections.count < limits.connections || connections.values.contains { $0.yields != nil }
     }
 
-    /// The connection that gives its place to the next client: of the peer with the most places, so that a flood from one address takes no place of
-    /// another one; the oldest of those.
+    /// The connection to drop for the next client: one of the peer with the most connections, so that a flood from one
+    /// address only displaces its own. Among these by priority, then the oldest.
     private var firstToGo: UInt64? {
         var first: (places: Int, order: Int, number: UInt64)?
         for (number, connection) in connections {
@@ -288,7 +296,7 @@ private struct ListenerLoop {
         return first?.number
     }
 
-    /// - Returns: whether there may be further connections.
+    /// - Returns: Whether there may be further connections.
     private mutating func accept() -> Bool {
         guard isOpen else { return false }
         var (storage, length) = (sockaddr_storage(), socklen_t(MemoryLayout<sockaddr_storage>.size))
@@ -303,11 +311,12 @@ private struct ListenerLoop {
             close(descriptor)
             return true
         }
-        // Swift has no accept4. A program that is started in between gets none of our descriptors either (ProgramStart).
+        // Swift has no accept4. A child process that starts in between gets no copy of the descriptor (ProgramStart).
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         while connections.count >= limits.connections, let first = firstToGo {
-            // Its request may have arrived since the last look. If all places are taken by such requests, there is one connection too many.
+            // Its request may have arrived since the last poll. If all connections have requests, the limit is exceeded
+            // by one.
             proceed(first)
             if connections[first]?.yields != nil { end(first) }
         }
@@ -320,7 +329,7 @@ private struct ListenerLoop {
             phase: .reading(RequestParser()),
             deadline: .now + limits.patience
         )
-        // A request that is there already cannot lose its place to the next client.
+        // A request that has already arrived protects the connection from being dropped.
         proceed(lastNumber)
         return true
     }
@@ -354,7 +363,7 @@ private struct ListenerLoop {
         }
     }
 
-    /// The client may still wait for the response if it has ended its own direction alone.
+    /// A client that has only shut down its own direction may still wait for the response.
     private mutating func hangUp(_ number: UInt64, _ events: Int16) {
         if events & Int16(POLLHUP | POLLERR) != 0 { end(number) } else { connections[number]?.hasHungUp = true }
     }
@@ -374,7 +383,7 @@ private struct ListenerLoop {
     }
 
     private mutating func write(_ bytes: ArraySlice<UInt8>, _ number: UInt64, _ descriptor: CInt) {
-        // No signal if the client has hung up.
+        // MSG_NOSIGNAL: no SIGPIPE if the client has disconnected.
         let count = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress, $0.count, CInt(MSG_NOSIGNAL)) }
         guard count >= 0 || errno == EAGAIN || errno == EINTR else { return end(number) }
         let rest = bytes.dropFirst(max(0, count))
@@ -386,7 +395,7 @@ private struct ListenerLoop {
         connections[number]?.phase = .draining(left: RequestParser.longestBody)
     }
 
-    /// - Returns: the number of bytes read, 0 at the end or for an error; `nil` if there are none yet.
+    /// - Returns: The number of bytes read, 0 at the end or after an error; `nil` if there are none yet.
     private mutating func read(_ descriptor: CInt) -> Int? {
         let count = buffer.withUnsafeMutableBytes { recv(descriptor, $0.baseAddress, $0.count, 0) }
         if count < 0, errno == EAGAIN || errno == EINTR { return nil }
@@ -406,7 +415,7 @@ private struct ListenerLoop {
         case .reading, .writing: break
         }
         close(connection.descriptor)
-        // There is a descriptor again.
+        // A descriptor is free again.
         pausedUntil = nil
     }
 }

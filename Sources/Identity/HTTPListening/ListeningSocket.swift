@@ -1,32 +1,33 @@
 import FoundationEssentials
 import Glibc
 
-/// A socket that listens, for an ``HTTPListener``.
+/// Creates listening sockets for an ``HTTPListener``.
 package enum ListeningSocket {
-    /// Why there is none.
+    /// The reason why there is no socket.
     package struct Failure: Error, CustomStringConvertible {
         /// The cause, without the address.
         package let reason: String
         package let description: String
     }
 
-    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` where it has passed none, or something that does not listen.
+    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` if it has passed none, or one that does
+    /// not listen.
     ///
-    /// - Parameter environment: this process's.
+    /// - Parameter environment: This process's environment.
     package static func passed(environment: [String: String]) -> CInt? {
         guard environment["LISTEN_PID"] == "\(getpid())", let count = environment["LISTEN_FDS"].flatMap(Int.init),
             count > 0
         else { return nil }
-        // SD_LISTEN_FDS_START.
+        // SD_LISTEN_FDS_START (sd_listen_fds(3)).
         let first: CInt = 3
         var (listens, length): (CInt, socklen_t) = (0, socklen_t(MemoryLayout<CInt>.size))
         guard getsockopt(first, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0, listens != 0 else { return nil }
-        // Children have no use for it.
+        // Child processes do not need it.
         _ = fcntl(first, F_SETFD, FD_CLOEXEC)
         return first
     }
 
-    /// Another descriptor for a socket that was passed, for one listener.
+    /// Duplicates a passed socket, for one listener.
     ///
     /// - Throws: ``Failure``.
     package static func duplicate(_ passed: CInt) throws(Failure) -> CInt {
@@ -38,7 +39,8 @@ package enum ListeningSocket {
         return descriptor
     }
 
-    /// Where a socket listens, as `backChannelLogout` has it: `ADDRESS:PORT`, or a path; `nil` for what has no such name.
+    /// The address of a listening socket, in the form of `backChannelLogout`: `ADDRESS:PORT`, or a path; `nil` if it
+    /// has neither.
     package static func name(of descriptor: CInt) -> String? {
         var (storage, length) = (sockaddr_storage(), socklen_t(MemoryLayout<sockaddr_storage>.size))
         let isNamed = withUnsafeMutablePointer(to: &storage) { pointer in
@@ -48,7 +50,7 @@ package enum ListeningSocket {
         return name(CInt(storage.ss_family), withUnsafeBytes(of: storage) { Array($0.prefix(Int(length))) })
     }
 
-    /// - Parameter bytes: an address of this family: ip(7), ipv6(7), unix(7).
+    /// - Parameter bytes: A socket address of this family: ip(7), ipv6(7), unix(7).
     static func name(_ family: CInt, _ bytes: [UInt8]) -> String? {
         switch family {
         case AF_INET where bytes.count >= 8:
@@ -82,7 +84,7 @@ package enum ListeningSocket {
         return try open(six, AF_INET6, "[\(address)]:\(port)")
     }
 
-    /// Listens at a path. What an earlier run has left there is removed.
+    /// Listens at a path. Removes the socket of an earlier run.
     ///
     /// - Throws: ``Failure``.
     package static func open(path: String) throws(Failure) -> CInt {

@@ -1,13 +1,13 @@
 import Glibc
 
-/// A request of a client.
+/// A client's request.
 package struct ReceivedRequest: Sendable, Hashable {
     package let method: String
-    /// The part of the target before its `?`, as it was sent.
+    /// The target before its `?`, as it was sent.
     package let path: String
-    /// The part after it; `nil` without a `?`.
+    /// The target after its `?`; `nil` without one.
     package let query: String?
-    /// By names in lower case; each there once.
+    /// The header fields by lower-case name. Each name is unique.
     package let fields: [String: String]
     package let body: [UInt8]
 
@@ -26,7 +26,7 @@ package struct ReceivedRequest: Sendable, Hashable {
     }
 }
 
-/// The response to a request. No cache keeps a copy, and the connection ends.
+/// A response. It forbids caching and ends the connection.
 package struct ListenerResponse: Sendable, Hashable {
     package let status: Int
     package let fields: [String: String]
@@ -56,7 +56,7 @@ package struct ListenerResponse: Sendable, Hashable {
         }
     }
 
-    /// The response as it is sent.
+    /// The encoded response.
     var bytes: [UInt8] {
         var head = "HTTP/1.1 \(status) \(reason)\r\nContent-Length: \(body.utf8.count)\r\n"
         head += "Cache-Control: no-store\r\nConnection: close\r\n"
@@ -65,7 +65,8 @@ package struct ListenerResponse: Sendable, Hashable {
     }
 }
 
-/// Puts a request together from its bytes as they arrive (RFC 9112), with bounds. It refuses what two readers could understand in two ways.
+/// Parses a request incrementally (RFC 9112), with limits. Rejects requests that two readers could understand
+/// differently.
 package struct RequestParser: Sendable {
     /// In bytes, up to the empty line.
     package static let longestHeader = 8 << 10
@@ -75,7 +76,7 @@ package struct RequestParser: Sendable {
     package enum Progress: Sendable, Hashable {
         case incomplete
         case complete(ReceivedRequest)
-        /// The response has this status.
+        /// To be answered with this status.
         case refused(Int)
     }
 
@@ -84,12 +85,12 @@ package struct RequestParser: Sendable {
     }
 
     private var bytes: [UInt8] = []
-    /// The request without its body, and the length of that.
+    /// The request without its body, and the length of the body.
     private var head: (request: ReceivedRequest, length: Int)?
 
     package init() {}
 
-    /// Takes the next bytes. After any other result than `incomplete` it takes no more.
+    /// Takes the next bytes. Must not be called again after a result other than `incomplete`.
     package mutating func take(_ chunk: some Collection<UInt8>) -> Progress {
         // The end of the header may have begun in the last chunk.
         let searched = max(0, bytes.count - 3)
@@ -117,11 +118,11 @@ package struct RequestParser: Sendable {
         }
     }
 
-    /// - Returns: where the empty line begins that ends the header.
+    /// - Returns: The offset of the empty line that ends the header.
     private func endOfHeader(from start: Int) -> Int? {
         bytes.withUnsafeBytes { bytes in
             var next = start + 3
-            // Strangers send as much as they like: line feeds alone are looked at.
+            // Untrusted input may be long, so memchr looks for line feeds only.
             while next < bytes.count, let found = memchr(bytes.baseAddress! + next, 10, bytes.count - next) {
                 let end = UnsafeRawPointer(found) - bytes.baseAddress!
                 if bytes[end - 1] == 13, bytes[end - 2] == 10, bytes[end - 3] == 13 { return end - 3 }
@@ -140,7 +141,7 @@ package struct RequestParser: Sendable {
         var fields: [String: String] = [:]
         for line in lines {
             let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-            // A folded line begins with a space, which no name has; a second value of one name is ambiguous.
+            // A folded line begins with a space, which no name contains. A repeated name is ambiguous.
             guard parts.count == 2, !parts[0].isEmpty, parts[0].utf8.allSatisfy({ $0 > 32 }),
                 fields.updateValue(trimmed(parts[1]), forKey: parts[0].lowercased()) == nil
             else { throw Refusal(status: 400) }
@@ -156,13 +157,13 @@ package struct RequestParser: Sendable {
         return (request, try length(request))
     }
 
-    /// - Returns: at least one line.
+    /// - Returns: At least one line.
     private static func lines(_ header: ArraySlice<UInt8>) throws(Refusal) -> [Substring] {
         let isText = { (byte: UInt8) in (0x20...0x7E).contains(byte) || byte == 9 }
         var lines: [Substring] = []
         let pieces = header.split(separator: 10, omittingEmptySubsequences: false)
         for (number, piece) in pieces.enumerated() {
-            // Each line feed ends a line together with the carriage return before it, and neither is anywhere else.
+            // Each line ends with CR LF. CR and LF occur nowhere else.
             let isLast = number == pieces.count - 1
             let line = isLast ? piece : piece.dropLast()
             guard isLast || piece.last == 13, line.allSatisfy(isText) else { throw Refusal(status: 400) }

@@ -1,15 +1,14 @@
-/// Base64 with the alphabet for addresses, and without padding (RFC 4648, section 5; RFC 7515, section 2).
+/// Base64 with the URL-safe alphabet and without padding (RFC 4648, section 5; RFC 7515, section 2).
 package enum Base64URL {
     private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    /// The value of each digit by its byte; 0xFF for what is none.
+    /// The value of each digit; 0xFF for other bytes.
     private static let values: [UInt8] = {
         var values = [UInt8](repeating: 0xFF, count: 256)
         for (value, digit) in digits.enumerated() { values[Int(digit)] = UInt8(value) }
         return values
     }()
 
-    /// The text of these bytes.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
         var buffer: UInt32 = 0
@@ -27,7 +26,7 @@ package enum Base64URL {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The bytes of the text; `nil` where it is not the one text that `encode` makes of them: other characters, padding, bits left over.
+    /// Decodes the canonical text of bytes; `nil` for other characters, padding, or trailing bits that are not zero.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         guard text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
@@ -45,7 +44,7 @@ package enum Base64URL {
             }
             buffer &= (1 << UInt32(bits)) - 1
         }
-        // Otherwise one signature had several texts.
+        // Otherwise one signature would have several texts.
         return buffer == 0 ? bytes : nil
     }
 }

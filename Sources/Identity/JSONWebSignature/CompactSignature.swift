@@ -1,7 +1,7 @@
 import StrictJSON
 
-/// An algorithm that signatures are accepted with (RFC 7518, RFC 8037). All others are refused: `none`, those with a shared secret (HS256 …), which
-/// would make a public key a secret, and those that no provider needs.
+/// The accepted signature algorithms (RFC 7518, RFC 8037). Rejected are `none`, algorithms with a shared secret (HS256
+/// …), which would turn a public key into a secret, and algorithms that no provider needs.
 package enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
     /// RSA with PKCS #1 1.5 and SHA-256.
     case rs256 = "RS256"
@@ -13,26 +13,27 @@ package enum SignatureAlgorithm: String, Sendable, Hashable, CaseIterable {
     case edDSA = "EdDSA"
 }
 
-/// A JSON Web Signature in the compact form (RFC 7515, section 3.1) whose payload is a set of claims (RFC 7519). Nothing in it is to be believed
-/// before ``JSONWebKeySet/verify(_:)`` has returned it.
+/// A JSON Web Signature in compact form (RFC 7515, section 3.1) whose payload is a set of claims (RFC 7519). The
+/// content must not be trusted until ``JSONWebKeySet/verify(_:)`` has returned it.
 package struct CompactSignature: Sendable {
     /// In bytes.
     package static let maximumSize = 64 * 1024
 
-    /// Members that would bring a key of the token's own along, that change what is signed, or whose meaning one has to know (RFC 8725).
+    /// Header members that would supply the token's own key, change what is signed, or require an understanding of
+    /// their meaning (RFC 8725).
     private static let refusedMembers = ["crit", "jku", "jwk", "x5u", "b64", "enc", "zip"]
 
     let algorithm: SignatureAlgorithm
     let keyIdentifier: String?
     let type: String?
     let claims: JSONValue
-    /// Header and payload, as they stand in the token.
+    /// The header and the payload as encoded in the token.
     package let signedBytes: [UInt8]
     let signature: [UInt8]
 
-    /// Takes the token apart. Its size is checked before anything is read or copied.
+    /// Parses a token. Its size is checked before anything is read or copied.
     ///
-    /// - Throws: `SignatureError` for what is no signed token, or of a kind that is never accepted.
+    /// - Throws: `SignatureError` if the text is not a signed token, or has a form that is never accepted.
     package init(parsing text: String) throws(SignatureError) {
         guard text.utf8.count <= Self.maximumSize else { throw .tooLarge(limit: Self.maximumSize) }
         let bytes = Array(text.utf8)

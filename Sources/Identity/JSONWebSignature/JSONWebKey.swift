@@ -3,29 +3,30 @@ import StrictJSON
 
 /// A public key of a signer (RFC 7517).
 package struct JSONWebKey: Sendable {
-    /// `kid`, by which tokens name it.
+    /// `kid`, which identifies the key in tokens.
     package let identifier: String?
-    /// What tokens may be signed with it by.
+    /// The algorithms that the key may be used with.
     package let algorithms: Set<SignatureAlgorithm>
     private let key: PublicKey
 
-    /// RSA keys of fewer bits are too weak; ones of more take long to check, and a stranger chose them.
+    /// The sizes of RSA keys in bits. Smaller keys are too weak. Larger keys take long to verify with, and a stranger
+    /// may choose them.
     package static let rsaSizes = 2048...8192
 
-    /// Why a member of a key set is not used.
+    /// The reason why a key of a key set is not used.
     package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
-        /// It is for something else than signatures: another `use`, other `key_ops`, a type that is not among ours.
+        /// The key is not for signatures that this module verifies: another `use`, `key_ops` or type.
         case otherPurpose
-        /// `kty`, `crv` and `alg` do not fit each other.
+        /// `kty`, `crv` and `alg` contradict each other.
         case contradiction
         /// The size or the numbers of the key are not acceptable.
         case weak
-        /// The secret part stands beside it, so that anybody can sign with it.
+        /// The secret half is published, too, so anyone can sign with the key.
         case published
-        /// This member is missing, or is something else than it has to be.
+        /// This member is missing or malformed.
         case malformed(String)
 
-        /// What is wrong, as the end of a sentence about the key.
+        /// The flaw as the end of a sentence about the key.
         package var description: String {
             switch self {
             case .otherPurpose: "is for another purpose"
@@ -38,7 +39,7 @@ package struct JSONWebKey: Sendable {
         }
     }
 
-    /// - Throws: `Flaw` for a key that no token may be checked with.
+    /// - Throws: `Flaw` if the key cannot verify tokens.
     init(_ json: JSONValue) throws(Flaw) {
         guard json.object != nil else { throw .malformed("kty") }
         guard json["use"] == nil || json["use"]?.string == "sig" else { throw .otherPurpose }
@@ -79,7 +80,8 @@ package struct JSONWebKey: Sendable {
         algorithms = [algorithm]
     }
 
-    /// 32 bytes (RFC 7518, section 6.2.1.2). Some providers leave zeros in front out, as one key in 128 has them, and the number is the same without.
+    /// A coordinate of 32 bytes (RFC 7518, section 6.2.1.2). Some providers omit leading zeros, which affects one key
+    /// in 128; the number is the same.
     private static func coordinate(_ json: JSONValue, _ name: String) throws(Flaw) -> [UInt8] {
         let bytes = try bytes(json, name)
         guard (1...32).contains(bytes.count) else { throw .weak }
@@ -88,7 +90,7 @@ package struct JSONWebKey: Sendable {
 
     private static func rsa(_ json: JSONValue) throws(Flaw) -> PublicKey {
         let (modulus, exponent) = (try bytes(json, "n"), try bytes(json, "e"))
-        // Before the library computes with it. A zero in front is no part of the number.
+        // Check the size before the library computes with the number. Leading zeros do not count.
         let digits = modulus.drop { $0 == 0 }
         let size = digits.first.map { digits.count * 8 - $0.leadingZeroBitCount } ?? 0
         guard rsaSizes.contains(size), exponent.count <= 4,
@@ -102,7 +104,6 @@ package struct JSONWebKey: Sendable {
         return bytes
     }
 
-    /// Whether the key made this signature of these bytes.
     func isValid(_ signature: [UInt8], of bytes: [UInt8], by algorithm: SignatureAlgorithm) -> Bool {
         let scheme: PublicKey.Scheme =
             switch algorithm {

@@ -1,22 +1,22 @@
 package import StrictJSON
 
-/// The public keys of a signer, as it publishes them (RFC 7517, section 5).
+/// The published public keys of a signer (RFC 7517, section 5).
 package struct JSONWebKeySet: Sendable {
-    /// In bytes, of the text.
+    /// In bytes of the text.
     package static let maximumSize = 512 * 1024
     package static let maximumCount = 100
 
-    /// The keys that tokens may be checked with.
+    /// The keys that can verify tokens.
     package let keys: [JSONWebKey]
-    /// Why the others are not used, in the order of the text.
+    /// The reasons why the other keys are not used, in the order of the text.
     package let unused: [JSONWebKey.Flaw]
-    /// Why keys that are there by name cannot be used.
+    /// The flaws of unusable keys by key identifier.
     private let unusable: [String: JSONWebKey.Flaw]
 
-    /// Why a text is no key set.
+    /// The reason why a text is not a key set.
     package enum Flaw: Error, Sendable, Hashable, CustomStringConvertible {
         case json(JSONError)
-        /// It has no array `keys`.
+        /// The array `keys` is missing.
         case noKeys
         case tooMany
 
@@ -29,9 +29,9 @@ package struct JSONWebKeySet: Sendable {
         }
     }
 
-    /// The key set with this text. A key that cannot be used does no harm to the others: providers publish some for other purposes.
+    /// Parses a key set. An unusable key does not affect the others, because providers publish some for other purposes.
     ///
-    /// - Throws: `Flaw` for a text that is no key set.
+    /// - Throws: `Flaw` if the text is not a key set.
     package init(parsing bytes: [UInt8]) throws(Flaw) {
         let json: JSONValue
         do throws(JSONError) {
@@ -55,10 +55,11 @@ package struct JSONWebKeySet: Sendable {
         (self.keys, self.unused, self.unusable) = (keys, unused, unusable)
     }
 
-    /// Checks the token's signature with the key that it names; with none named, with the only key that fits its algorithm.
+    /// Verifies the token's signature with the key that the token names. If it names none, uses the only key that fits
+    /// its algorithm.
     ///
-    /// - Returns: what was signed.
-    /// - Throws: `SignatureError`. What it says of the token is the token's own word, and for messages only.
+    /// - Returns: The signed content.
+    /// - Throws: `SignatureError`. It contains unverified parts of the token, for messages only.
     package func verify(_ token: CompactSignature) throws(SignatureError) -> VerifiedToken {
         let (algorithm, identifier) = (token.algorithm, token.keyIdentifier)
         let candidates = keys.filter { key in
@@ -80,12 +81,12 @@ package struct JSONWebKeySet: Sendable {
     }
 }
 
-/// The content of a token whose signature was checked: there is no other way to one.
+/// The content of a token whose signature is verified. Only ``JSONWebKeySet/verify(_:)`` creates it.
 package struct VerifiedToken: Sendable, Hashable {
     /// `typ` of the header.
     package let type: String?
     package let algorithm: SignatureAlgorithm
-    /// An object.
+    /// Always an object.
     package let claims: JSONValue
 
     fileprivate init(type: String?, algorithm: SignatureAlgorithm, claims: JSONValue) {

@@ -1,25 +1,25 @@
 import StrictJSON
 
-/// Why a token's signature is not accepted.
+/// The reason why a token's signature is rejected.
 package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// The token has more bytes than this.
+    /// The token has more bytes than the limit.
     case tooLarge(limit: Int)
-    /// It is no JSON Web Signature in the compact form, for this reason.
+    /// The token is not a JSON Web Signature in compact form, for this reason.
     case malformed(String)
-    /// It is encrypted, or its header says what is never accepted: this member.
+    /// The token is encrypted, or its header has this member, which is never accepted.
     case refusedHeader(String)
-    /// Its algorithm is none of ``SignatureAlgorithm``.
+    /// The algorithm is not a ``SignatureAlgorithm``.
     case refusedAlgorithm(String)
-    /// None of the signer's keys is the one that the token names, or fits its algorithm.
+    /// The signer has no key with this identifier, or none that fits the algorithm.
     case unknownKey(SignatureAlgorithm, identifier: String?)
-    /// The key that the token names is published in a form that cannot be used: which key, and what is wrong.
+    /// The key that the token names has a form that cannot be used. The text has the key and the flaw.
     case unusableKey(SignatureAlgorithm, String)
-    /// Several keys fit, and the token does not say which.
+    /// Several keys fit, and the token does not name one.
     case ambiguousKey(SignatureAlgorithm, identifier: String?)
-    /// The key did not sign this.
+    /// The signature is not valid for the key.
     case wrongSignature(SignatureAlgorithm, identifier: String?)
 
-    /// Whether the signer may have changed its keys since they were read: then they are worth reading again.
+    /// Whether the signer may have changed its keys since they were read, so that reading them again may help.
     package var mayBeNewKey: Bool {
         switch self {
         case .unknownKey, .unusableKey, .ambiguousKey, .wrongSignature: true
@@ -27,7 +27,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
         }
     }
 
-    /// Whether the token could not be taken apart.
+    /// Whether the token could not be parsed.
     package var isUnreadable: Bool {
         switch self {
         case .tooLarge, .malformed: true
@@ -35,7 +35,7 @@ package enum SignatureError: Error, Sendable, Hashable, CustomStringConvertible 
         }
     }
 
-    /// What is wrong, as the end of a sentence about the token: algorithm and key, where it says them.
+    /// The reason as the end of a sentence about the token, with the algorithm and the key if the token names them.
     package var description: String {
         switch self {
         case .tooLarge(let limit): "it has more than \(limit) bytes"

@@ -1,16 +1,15 @@
 package import Cryptography
 package import StrictJSON
 
-/// A key that signs tokens: ECDSA on P-256. Its secret half shows itself in no log.
+/// A key that signs tokens with ECDSA on P-256. Its description hides the secret half.
 package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable {
-    /// Algorithm of all tokens that it signs.
+    /// The algorithm of all its tokens.
     package static let algorithm = SignatureAlgorithm.es256
 
     private let key: P256PrivateKey
-    /// The thumbprint of the public half (RFC 7638), by which tokens name the key.
+    /// The thumbprint of the public half (RFC 7638), which identifies the key in tokens.
     package let identifier: String
 
-    /// A new key.
     package init() { self.init(P256PrivateKey()) }
 
     /// The key with this ``secret``; `nil` if the bytes are not a secret half.
@@ -24,7 +23,7 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
         identifier = Base64URL.encode(Digest.sha256.hash(Array(Self.members(of: key).text.utf8)))
     }
 
-    /// The secret half: 32 bytes, with which tokens are signed as this device's.
+    /// The secret half: 32 bytes, with which tokens of this device are signed.
     package var secret: [UInt8] { key.secret }
 
     /// The public half (RFC 7517), with which tokens are verified.
@@ -45,9 +44,9 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
         ])
     }
 
-    /// The claims as a token in the compact form (RFC 7515, section 3.1).
+    /// Signs the claims, and returns the token in compact form (RFC 7515, section 3.1).
     ///
-    /// - Parameter type: `typ`, so that a token of one kind does not pass for one of another.
+    /// - Parameter type: `typ`, which keeps a token of one kind from passing for another kind.
     /// - Throws: ``CryptographyError`` if the system has no random numbers or no memory.
     package func sign(_ claims: JSONValue, type: String) throws(CryptographyError) -> String {
         let header: JSONValue = .object([
@@ -57,9 +56,8 @@ package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable 
         return content + "." + Base64URL.encode(try key.signature(of: Array(content.utf8)))
     }
 
-    /// The identifier alone.
     package var description: String { "SigningKey(\(identifier))" }
 
-    /// Without the secret half.
+    /// Hides the secret half.
     package var customMirror: Mirror { Mirror(self, children: ["identifier": identifier]) }
 }

@@ -2,18 +2,18 @@ import Cryptography
 import FoundationEssentials
 package import Identity
 
-/// Seals records with AES-256-GCM, each with a random nonce, and binds each to its use as associated data.
+/// Seals records with AES-256-GCM. Each record has a random nonce, and its use as associated data.
 package struct RecordVault: RecordSealer {
     /// The name of the systemd credential with the key (`LoadCredentialEncrypted=`).
     package static let credential = "token-key"
-    /// The shortest key material, in bytes: that of the key itself. It has to be random.
+    /// The shortest key material, in bytes: the length of the key. It has to be random.
     package static let shortestSecret = 32
-    /// The longest file that is read for it.
+    /// The largest credential file that is read, in bytes.
     private static let longestSecret = 4096
 
     private let key: SealingKey
 
-    /// - Throws: ``RecordUnreadable``, where the secret is too short to be a key.
+    /// - Throws: ``RecordUnreadable`` if the secret is too short for a key.
     package init(secret: [UInt8]) throws(RecordUnreadable) {
         guard secret.count >= Self.shortestSecret else {
             throw RecordUnreadable(
@@ -28,7 +28,7 @@ package struct RecordVault: RecordSealer {
         }
     }
 
-    /// The vault with the key that systemd gave to this service; `nil` where it gave none.
+    /// The vault with the key that systemd has passed to this service; `nil` if it has passed none.
     ///
     /// Blocks for the disk.
     ///
@@ -70,7 +70,7 @@ package struct RecordVault: RecordSealer {
 
 // MARK: Bytes
 
-/// Fields one after the other, each with its length before it, so that no two lists of fields have the same bytes.
+/// Concatenates fields, each after its length, so that different lists of fields have different bytes.
 private func joined(_ fields: [[UInt8]]) -> [UInt8] {
     fields.reduce(into: []) { bytes, field in
         withUnsafeBytes(of: UInt32(field.count).littleEndian) { bytes += $0 }
@@ -78,7 +78,7 @@ private func joined(_ fields: [[UInt8]]) -> [UInt8] {
     }
 }
 
-/// - Returns: the fields; `nil` where the bytes are not made of fields.
+/// - Returns: The fields; `nil` if the bytes are malformed.
 private func fields(of bytes: [UInt8]) -> [ArraySlice<UInt8>]? {
     var (rest, fields) = (bytes[...], [ArraySlice<UInt8>]())
     while !rest.isEmpty {
@@ -95,7 +95,7 @@ private func fields(of bytes: [UInt8]) -> [ArraySlice<UInt8>]? {
 extension ProviderRecord {
     fileprivate var bytes: [UInt8] {
         let texts = [person.issuer, person.subject].map { Array($0.utf8) }
-        // An absent session is one field less.
+        // An absent session is a missing last field.
         return joined(texts + [content.withBytes { Array($0) }] + (session.map { [Array($0.utf8)] } ?? []))
     }
 

@@ -1,16 +1,16 @@
 import CSQLite
 import Glibc
 
-/// One connection to a database's file, for one thread at a time. Every call blocks its thread until SQLite has answered.
+/// A connection to a database file, for one thread at a time. Every call blocks its thread until SQLite has finished.
 ///
-/// A statement is prepared once and kept, with its text as the key: the texts are the program's own, and few. Values never stand in the text.
+/// Prepared statements are cached by their text. The texts are constants of the program, and few. They never contain
+/// values.
 package final class SQLiteConnection {
-    /// What the connection is for.
     package enum Access: Sendable {
         case read
-        /// Reading and writing a file that exists.
+        /// Reads and writes an existing file.
         case write
-        /// The same; a missing file is made, which its owner alone may read.
+        /// Reads and writes; creates a missing file with mode 0600.
         case create
 
         fileprivate var flags: CInt {
@@ -23,18 +23,19 @@ package final class SQLiteConnection {
     }
 
     private let handle: OpaquePointer
-    /// Those that no call uses at the moment.
+    /// The cached statements that no call uses at the moment.
     private var statements: [String: SQLiteStatement] = [:]
 
-    /// - Parameter busyTimeout: how long a call waits for another connection before it fails.
+    /// - Parameter busyTimeout: How long a call waits for another connection before it fails.
     package init(path: String, _ access: Access = .write, busyTimeout: Duration = .zero) throws(SQLiteError) {
         var connection: OpaquePointer?
-        // SQLite makes its log's files as this one is. The umask is the whole process's, and not this connection's to change.
+        // SQLite gives the files of its log the mode of this file. The umask belongs to the whole process, so it stays
+        // unchanged.
         if access == .create, mknod(path, S_IFREG | 0o600, 0) == 0 { chmod(path, 0o600) }
-        // Without a mutex of SQLite's own: the owner sees to it that threads take turns.
+        // Without SQLite's own mutex: the owner serialises the calls.
         let result = sqlite3_open_v2(path, &connection, access.flags | SQLITE_OPEN_NOMUTEX, nil)
         guard result == SQLITE_OK, let connection else {
-            // A connection that could not be opened is there all the same, and has the reason.
+            // SQLite returns a connection even if it cannot be opened. It holds the reason, and has to be closed.
             defer { sqlite3_close_v2(connection) }
             throw SQLiteError(connection.map { sqlite3_extended_errcode($0) } ?? result, of: connection)
         }
@@ -45,18 +46,18 @@ package final class SQLiteConnection {
         guard quotes == SQLITE_OK else { throw SQLiteError(quotes, of: connection) }
     }
 
-    /// SQLite keeps the connection until the last statement has ended, which is right after this.
+    /// SQLite keeps the connection until its last statement is finalised, which follows at once.
     deinit { sqlite3_close_v2(handle) }
 
     // MARK: Statements
 
-    /// Runs the statements of a text one after the other, up to the first failure. They are not kept, and their rows are dropped.
+    /// Runs the statements of a script in order, until the first failure. Drops their rows, and does not cache the
+    /// statements.
     package func execute(_ script: String) throws(SQLiteError) {
         let result = sqlite3_exec(handle, script, nil, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }
 
-    /// Runs a statement to its end.
     package func run<each Value: SQLiteBindable>(
         _ sql: String,
         _ values: repeat each Value
@@ -66,7 +67,6 @@ package final class SQLiteConnection {
         while try statement.step() {}
     }
 
-    /// The rows of a query.
     package func rows<each Value: SQLiteBindable, Result>(
         _ sql: String,
         _ values: repeat each Value,
@@ -90,7 +90,7 @@ package final class SQLiteConnection {
         return try statement.step() ? try make(SQLiteRow(statement: statement)) : nil
     }
 
-    /// The first value of the first row; `nil` where there is none, or where it is NULL or of another type.
+    /// The first value of the first row; `nil` if there is no row, or if the value is NULL or of another type.
     package func value<each Value: SQLiteBindable, Result: SQLiteReadable>(
         _ sql: String,
         _ values: repeat each Value
@@ -101,10 +101,10 @@ package final class SQLiteConnection {
         return Result(statement.value(of: 0))
     }
 
-    /// How many rows the last INSERT, UPDATE or DELETE has changed.
+    /// The number of rows that the last INSERT, UPDATE or DELETE has changed.
     package var changedRows: Int { Int(sqlite3_changes64(handle)) }
 
-    /// Takes the statement out of those that are kept: a query within a query of the same text gets another one.
+    /// Takes the statement out of the cache, so that a nested query with the same text gets another statement.
     private func begin<each Value: SQLiteBindable>(
         _ sql: String,
         _ values: repeat each Value
@@ -113,7 +113,7 @@ package final class SQLiteConnection {
         repeat bound.append((each values).sqliteValue)
         let kept = statements.removeValue(forKey: sql)
         let statement = if let kept { kept } else { try SQLiteStatement(sql, on: handle) }
-        // Where this fails, the statement is prepared anew the next time.
+        // If this fails, the statement is prepared again next time.
         try statement.bind(bound)
         return statement
     }
@@ -125,8 +125,8 @@ package final class SQLiteConnection {
 
     // MARK: Transactions
 
-    /// Runs `body` in a transaction that no other connection can write beside. It is on the disk when this returns, and has not happened
-    /// when this throws.
+    /// Runs `body` in a transaction that excludes other writers. The changes are on the disk when this returns. They
+    /// are rolled back when this throws.
     package func write<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try run("BEGIN IMMEDIATE")
         do {
@@ -139,7 +139,7 @@ package final class SQLiteConnection {
         }
     }
 
-    /// Runs `body` in a transaction that sees one state of the file and changes nothing.
+    /// Runs `body` in a read-only transaction, which sees a consistent snapshot.
     package func read<Value>(_ body: (SQLiteConnection) throws -> Value) throws -> Value {
         try run("BEGIN")
         defer { rollBack() }
@@ -147,12 +147,14 @@ package final class SQLiteConnection {
     }
 
     private func rollBack() {
-        // After some failures, a full disk among them, SQLite has done so itself. Where it cannot, the next BEGIN fails, and says so.
+        // After some failures, such as a full disk, SQLite has rolled back already. If this fails, the next BEGIN
+        // reports it.
         guard sqlite3_get_autocommit(handle) == 0 else { return }
         try? run("ROLLBACK")
     }
 
-    /// Has the files of the write-ahead log stay when the last connection ends, for the next one to find on a full disk. The log is empty then.
+    /// Keeps the files of the write-ahead log when the last connection closes, so that they exist on a full disk. The
+    /// log is empty then.
     package func keepLog() throws(SQLiteError) {
         try execute("PRAGMA journal_size_limit = 0")
         var isOn: CInt = 1
@@ -160,7 +162,8 @@ package final class SQLiteConnection {
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }
     }
 
-    /// Copies the write-ahead log into the database's file, and cuts it to nothing: it has the earlier versions of pages.
+    /// Copies the write-ahead log into the database file, and truncates the log, which contains earlier versions of
+    /// pages.
     package func emptyLog() throws(SQLiteError) {
         let result = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)
         guard result == SQLITE_OK else { throw SQLiteError(result, of: handle) }

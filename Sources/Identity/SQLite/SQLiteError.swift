@@ -1,29 +1,28 @@
 import CSQLite
 import Glibc
 
-/// What SQLite answered in place of doing its work.
+/// An error of SQLite.
 package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What a caller can do something about.
+    /// The kinds of errors that a caller can act on.
     package enum Kind: Sendable {
         /// Another connection holds the database.
         case busy
-        /// There is no space for more.
+        /// The disk is full.
         case full
-        /// The file is no database, or its content contradicts itself.
+        /// The file is not a database, or is inconsistent.
         case damaged
-        /// This process may not read or write the file, or its file system takes no writes.
+        /// This process may not read or write the file, or the file system is read-only.
         case notAllowed
         /// The disk has failed.
         case disk
-        /// Any other failure.
         case other
     }
 
     /// The extended result code.
     package let code: CInt
-    /// SQLite's words. They name tables and columns, and never values.
+    /// SQLite's message. It may name tables and columns, but never contains values.
     package let message: String
-    /// The `errno` of a file that could not be opened, read or written; else 0.
+    /// The `errno` of a file operation that failed; otherwise 0.
     package let systemError: CInt
 
     init(code: CInt, message: String, systemError: CInt = 0) {
@@ -32,7 +31,7 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
         self.systemError = systemError
     }
 
-    /// What the connection says about its last call, which gave this code.
+    /// The error of the connection's last call, which returned this code.
     init(_ code: CInt, of connection: OpaquePointer?) {
         let concernsFile = [SQLITE_IOERR, SQLITE_CANTOPEN, SQLITE_FULL].contains(code & 0xFF)
         self.init(
@@ -42,8 +41,8 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
         )
     }
 
-    /// The kind, by the code's first eight bits, and by `errno` where the code says no more than that a file failed: the index of the
-    /// write-ahead log is written through memory, and a full disk shows there as a failure.
+    /// The kind, from the primary result code. For SQLITE_IOERR also from `errno`: SQLite writes the index of the
+    /// write-ahead log through mapped memory, where a full disk appears as an I/O error.
     package var kind: Kind {
         switch code & 0xFF {
         case SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL: .busy
@@ -60,7 +59,7 @@ package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// SQLite's words, and the system's where it has some.
+    /// SQLite's message, and the system's if there is one.
     package var description: String {
         systemError == 0 ? message : "\(message): \(String(cString: strerror(systemError)))"
     }

@@ -1,10 +1,10 @@
 import CSQLite
 
-/// A prepared statement. It ends with the last reference to it, also after its connection.
+/// A prepared statement. Its last reference finalises it, even after the connection is closed.
 final class SQLiteStatement {
     let sql: String
     private let handle: OpaquePointer
-    /// The columns of the result by their names.
+    /// The columns of the result by name.
     private lazy var columns: [String: CInt] = {
         var columns: [String: CInt] = [:]
         for column in 0..<sqlite3_column_count(handle) {
@@ -14,7 +14,7 @@ final class SQLiteStatement {
         return columns
     }()
 
-    /// Prepares the one statement that the text has.
+    /// Prepares the text, which must contain exactly one statement.
     init(_ sql: String, on connection: OpaquePointer) throws(SQLiteError) {
         var statement: OpaquePointer?
         var isOne = false
@@ -34,7 +34,7 @@ final class SQLiteStatement {
 
     deinit { sqlite3_finalize(handle) }
 
-    /// Gives the parameters their values, in the order of their numbers.
+    /// Binds the parameters in order.
     func bind(_ values: [SQLiteValue]) throws(SQLiteError) {
         for (index, value) in values.enumerated() {
             let parameter = CInt(index + 1)
@@ -61,7 +61,7 @@ final class SQLiteStatement {
         }
     }
 
-    /// Goes on to the next row.
+    /// Advances to the next row.
     ///
     /// - Returns: `false` at the end.
     func step() throws(SQLiteError) -> Bool {
@@ -72,9 +72,9 @@ final class SQLiteStatement {
         }
     }
 
-    /// Ends the run. The values are forgotten, because they may be names.
+    /// Ends the run. Clears the values, because they may be names of people.
     func reset() {
-        // What it returns is the failure of the last step, which was thrown.
+        // The result repeats the error of the last step, which was already thrown.
         sqlite3_reset(handle)
         sqlite3_clear_bindings(handle)
     }
@@ -95,7 +95,8 @@ final class SQLiteStatement {
 
     func value(of column: String) -> SQLiteValue { columns[column].map { value(of: $0) } ?? .null }
 
-    /// SQLite's bytes, until the next step. The pointer is asked for before the count, as SQLite's documentation has it.
+    /// SQLite's memory, valid until the next step. SQLite's documentation requires the pointer to be read before the
+    /// count.
     private func bytes(_ start: UnsafeRawPointer?, of column: CInt) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column)))
     }
@@ -105,9 +106,9 @@ final class SQLiteStatement {
 package struct SQLiteRow: ~Copyable {
     let statement: SQLiteStatement
 
-    /// The value of this column; `nil` where it is NULL or of another type, or where there is no such column.
+    /// The value of the column; `nil` if it is NULL or of another type, or if there is no such column.
     package subscript<Value: SQLiteReadable>(_ column: String) -> Value? { Value(statement.value(of: column)) }
 
-    /// The same by the column's place, from 0 on.
+    /// The value of the column at this index, from 0.
     package subscript<Value: SQLiteReadable>(_ column: Int) -> Value? { Value(statement.value(of: CInt(column))) }
 }

@@ -7,14 +7,14 @@ package enum SQLiteValue: Sendable, Hashable {
     case blob([UInt8])
 }
 
-/// What can stand in the place of a question mark. An optional is NULL where it is `nil`.
+/// A value that can be bound to a parameter. A `nil` optional is NULL.
 package protocol SQLiteBindable {
     var sqliteValue: SQLiteValue { get }
 }
 
-/// What can be read from a column, too.
+/// A value that can also be read from a column.
 package protocol SQLiteReadable: SQLiteBindable {
-    /// `nil` where the value is of another type or does not fit: a file may come from anywhere.
+    /// `nil` if the value has another type or does not fit. Files may come from any program.
     init?(_ value: SQLiteValue)
 }
 
@@ -23,7 +23,7 @@ extension Optional: SQLiteBindable where Wrapped: SQLiteBindable {
 }
 
 extension SQLiteReadable where Self: FixedWidthInteger {
-    /// A number beyond SQLite's becomes the nearest that it has.
+    /// A number outside SQLite's range is clamped.
     package var sqliteValue: SQLiteValue { .integer(Int64(clamping: self)) }
 
     package init?(_ value: SQLiteValue) {

@@ -1,9 +1,9 @@
-/// Names and values in the form of a query or of `application/x-www-form-urlencoded`.
+/// The encoding of queries and of `application/x-www-form-urlencoded`.
 package enum FormFields {
-    /// In a request's body.
+    /// The media type of a request's body.
     package static let contentType = "application/x-www-form-urlencoded"
 
-    /// All but letters, digits and `-._~` are encoded, the space too.
+    /// Percent-encodes everything except letters, digits and `-._~`, also spaces.
     package static func encode(_ fields: [(String, String)]) -> String {
         fields.map { encode($0) + "=" + encode($1) }.joined(separator: "&")
     }
@@ -20,9 +20,10 @@ package enum FormFields {
         return String(decoding: encoded, as: UTF8.self)
     }
 
-    /// The fields of a query.
+    /// Decodes the fields of a query.
     ///
-    /// - Returns: `nil` where a name comes twice, an escape is broken, or a value is not UTF-8: no server of an answer that is meant for us writes so.
+    /// - Returns: `nil` if a name is repeated, an escape is malformed, or a value is not UTF-8. No server that follows
+    ///   the protocol sends such a query.
     package static func decode(_ query: String) -> [String: String]? {
         var fields: [String: String] = [:]
         for field in query.utf8.split(separator: UInt8(ascii: "&")) {

@@ -1,8 +1,9 @@
 import FoundationEssentials
 
-/// The address of a server and a resource on it: `https`, or `http` on this machine, where nobody listens between.
+/// The address of a resource on a server: `https`, or `http` for this machine only, because that connection cannot be
+/// intercepted.
 package struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
-    /// As it was written.
+    /// The text as it was given.
     package let text: String
     /// In lower case, without the brackets of an IPv6 address.
     package let host: String
@@ -10,8 +11,8 @@ package struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
     private let origin: String
     private let path: String
 
-    /// - Returns: `nil` where the text is no such address: another scheme, no host, a user's name, a fragment, anything but visible ASCII, or more
-    ///   than 4096 bytes.
+    /// - Returns: `nil` for a malformed address: another scheme, no host, a username, a fragment, characters other than
+    ///   visible ASCII, or more than 4096 bytes.
     package init?(_ text: String) {
         guard text.utf8.count <= 4096, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x5C }),
             let url = URL(string: text, encodingInvalidCharacters: false),
@@ -31,13 +32,12 @@ package struct HTTPAddress: Sendable, Hashable, CustomStringConvertible {
 
     private static func isThisMachine(_ host: String) -> Bool { ["localhost", "127.0.0.1", "::1"].contains(host) }
 
-    /// Scheme, host and path. A query is left out: it may hold codes and tokens.
+    /// Scheme, host and path. The query is left out, because it may contain codes and tokens.
     package var description: String { origin + path }
 
-    /// Whether there is a query.
     package var hasQuery: Bool { text.contains("?") }
 
-    /// The same address with more in its query, which is encoded here.
+    /// Appends fields to the query, and encodes them.
     package func adding(query: [(String, String)]) -> String {
         text + (hasQuery ? "&" : "?") + FormFields.encode(query)
     }

@@ -1,8 +1,8 @@
 extension JSONValue {
-    /// The value that the bytes are the text of, by the grammar of RFC 8259 alone: UTF-8, one value, no member's name twice, no half of a
-    /// surrogate pair, no number beyond a `Double`.
+    /// Parses a JSON text strictly by RFC 8259: UTF-8, one value, no repeated member name, no unpaired surrogate, no
+    /// number beyond the range of `Double`.
     ///
-    /// - Throws: `JSONError`. The size is checked before a byte is read.
+    /// - Throws: `JSONError`. The size is checked before the first byte is read.
     package init(parsing bytes: [UInt8], limits: JSONLimits) throws(JSONError) {
         guard bytes.count <= limits.size else {
             throw JSONError(what: "it has more than \(limits.size) bytes", offset: nil)
@@ -12,7 +12,6 @@ extension JSONValue {
     }
 }
 
-/// Goes through a text, as far as it follows the grammar.
 private struct JSONParser {
     private let bytes: [UInt8]
     private let limits: JSONLimits
@@ -55,7 +54,7 @@ private struct JSONParser {
 
     private static let nothingAfterComma = "nothing after a comma"
 
-    /// One value, and the space around it.
+    /// Parses one value and the white space around it.
     private mutating func value(depth: Int) throws(JSONError) -> JSONValue {
         skipSpace()
         values += 1
@@ -84,14 +83,14 @@ private struct JSONParser {
         repeat {
             skipSpace()
             let start = position
-            // The commonest mistake of people who write JSON has a name of its own.
+            // A trailing comma is the most common mistake of people, so it gets its own message.
             let isAfterComma = !members.isEmpty && next == UInt8(ascii: "}")
             guard take("\"") else { throw flaw(isAfterComma ? Self.nothingAfterComma : "no key") }
             let name = try restOfString()
             skipSpace()
             try expect(":")
             let value = try value(depth: depth)
-            // Two readers of one text could go by different ones of the two.
+            // Two readers of the same text could use different values of a repeated key.
             guard members.updateValue(value, forKey: name) == nil else {
                 throw JSONError(what: "the same key a second time", offset: start, repeatedKey: name)
             }
@@ -145,7 +144,7 @@ private struct JSONParser {
         guard take("u") else { throw flaw("no such escape") }
         let unit = try hexadecimal()
         if let scalar = Unicode.Scalar(unit) { return scalar }
-        // A surrogate: the upper half, and an escape with the lower one.
+        // A surrogate pair: the high half must be followed by an escape with the low half.
         guard unit < 0xDC00, take("\\"), take("u") else { throw flaw("half of a surrogate pair") }
         let low = try hexadecimal()
         guard (0xDC00...0xDFFF).contains(low),
@@ -197,7 +196,7 @@ private struct JSONParser {
             position += word.utf8.count
             return value
         }
-        // One that the end of the text cuts off ends too early.
+        // A word that the end of the text cuts off counts as a text that ends too early.
         if words.contains(where: { $0.0.utf8.starts(with: rest) }) { position = bytes.count }
         throw flaw("invalid value")
     }

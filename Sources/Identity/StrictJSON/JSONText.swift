@@ -1,6 +1,5 @@
 extension JSONValue {
-    /// The one text that this module writes for the value: members in the order of their names, no blanks. It ends up as the same value when it is
-    /// read again.
+    /// The canonical text of the value: members sorted by name, no spaces. Parsing it returns the same value.
     package var text: String {
         var bytes: [UInt8] = []
         write(to: &bytes)
@@ -17,7 +16,7 @@ extension JSONValue {
             }
         case .array(let elements): Self.write("[", "]", elements, to: &bytes) { $0.write(to: &$1) }
         case .string(let text): Self.write(text, to: &bytes)
-        // Up to 2^53 each whole number is itself; others may have a point or an exponent.
+        // Whole numbers up to 2^53 are exact; other numbers may have a fraction or an exponent.
         case .number(let number): bytes += (Int64(exactly: number).map { "\($0)" } ?? "\(number)").utf8
         case .boolean(let value): bytes += (value ? "true" : "false").utf8
         case .null: bytes += "null".utf8
@@ -52,12 +51,12 @@ extension JSONValue {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// A whole number from 0 to 2⁵³ - 1, which every reader of JSON has exactly; otherwise `nil`.
+    /// A whole number from 0 to 2⁵³ - 1, which every JSON reader represents exactly; otherwise `nil`.
     package var wholeNumber: UInt64? {
         guard let number, number < 0x1p53 else { return nil }
         return UInt64(exactly: number)
     }
 
-    /// A whole number; one of 2⁵³ or more loses its last digits.
+    /// A whole number. Numbers above 2⁵³ lose precision.
     package static func number(_ value: some BinaryInteger) -> JSONValue { .number(Double(value)) }
 }

@@ -1,47 +1,42 @@
-/// A value of JSON (RFC 8259).
+/// A JSON value (RFC 8259).
 package indirect enum JSONValue: Sendable, Hashable {
-    /// The members by their names, each of which the text has once.
+    /// The members by name. Names are unique in the text.
     case object([String: JSONValue])
     case array([JSONValue])
     case string(String)
-    /// Never infinite, and never something else than a number.
+    /// Always finite.
     case number(Double)
     case boolean(Bool)
     case null
 }
 
 extension JSONValue {
-    /// The member of this name; `nil` where there is none, or where this is no object.
+    /// The member of this name; `nil` if there is none, or if the value is not an object.
     package subscript(_ name: String) -> JSONValue? {
         guard case .object(let members) = self else { return nil }
         return members[name]
     }
 
-    /// The text of a string; otherwise `nil`.
     package var string: String? {
         guard case .string(let text) = self else { return nil }
         return text
     }
 
-    /// A number; otherwise `nil`.
     package var number: Double? {
         guard case .number(let number) = self else { return nil }
         return number
     }
 
-    /// A truth value; otherwise `nil`.
     package var boolean: Bool? {
         guard case .boolean(let value) = self else { return nil }
         return value
     }
 
-    /// The elements of an array; otherwise `nil`.
     package var array: [JSONValue]? {
         guard case .array(let elements) = self else { return nil }
         return elements
     }
 
-    /// The members of an object; otherwise `nil`.
     package var object: [String: JSONValue]? {
         guard case .object(let members) = self else { return nil }
         return members
@@ -59,7 +54,7 @@ extension JSONValue {
         }
     }
 
-    /// The texts of an array that has nothing but strings; otherwise `nil`.
+    /// The elements of an array of strings; otherwise `nil`.
     package var strings: [String]? {
         guard let elements = array else { return nil }
         let texts = elements.compactMap(\.string)
@@ -67,13 +62,13 @@ extension JSONValue {
     }
 }
 
-/// How much a JSON text may have. What has more is refused before it costs memory.
+/// The limits of a JSON text. A larger text is rejected before it uses memory.
 package struct JSONLimits: Sendable, Hashable {
     /// In bytes.
     package var size: Int
-    /// How deep objects and arrays lie in each other. A value that is neither has depth 0.
+    /// The depth of nested objects and arrays. Any other value has depth 0.
     package var depth: Int
-    /// How many values there are, in all depths: one of two bytes takes some thirty in memory.
+    /// The number of values at all depths. A value of two bytes uses about 30 bytes of memory.
     package var values: Int
 
     package init(size: Int, depth: Int = 16, values: Int = 50_000) {
@@ -83,13 +78,13 @@ package struct JSONLimits: Sendable, Hashable {
     }
 }
 
-/// Why a text is refused.
+/// The reason why a text is rejected.
 package struct JSONError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What keeps it from being accepted, as the part of a sentence before “in line 3”; `nil` where the text ends too early.
+    /// The flaw, as a phrase that continues with a place such as “in line 3”; `nil` if the text ends too early.
     package let what: String?
-    /// Where, in bytes from its beginning; `nil` where it is the text as a whole.
+    /// The offset of the flaw in bytes; `nil` if the flaw concerns the whole text.
     package let offset: Int?
-    /// The key that is there a second time, where that is the reason.
+    /// The key that is repeated, if that is the flaw.
     package var repeatedKey: String?
 
     /// For instance: no “:” at byte 12.
@@ -102,10 +97,10 @@ package struct JSONError: Error, Sendable, Hashable, CustomStringConvertible {
 // MARK: Texts of strangers
 
 extension String {
-    /// A stranger's text for a message: in quotation marks, without invisible characters, and at most 64 characters of it.
+    /// Formats an untrusted text for a message: in quotation marks, at most 64 characters, without invisible ones.
     package var quoted: String { "“" + printable(64) + "”" }
 
-    /// At most so many characters, with a sign in the place of each invisible one.
+    /// The first `count` Unicode scalars, with invisible ones replaced.
     package func printable(_ count: Int) -> String {
         let scalars = unicodeScalars.prefix(count).map { $0.isInvisible ? "\u{FFFD}" : $0 }
         return String(String.UnicodeScalarView(scalars)) + (unicodeScalars.count > count ? "…" : "")
@@ -113,7 +108,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether this is a control or formatting character: a name with one could pass for another, or steer a terminal.
+    /// Whether this is a control or formatting character. It could make a name look like another, or control a
+    /// terminal.
     package var isInvisible: Bool {
         switch properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .privateUse, .surrogate, .unassigned: true
