@@ -3,7 +3,7 @@ import COpenSSL
 /// OpenSSL refused an operation that does not depend on a stranger's input: memory is exhausted, or openssl.cnf
 /// disables the algorithm.
 package struct CryptographyError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// What was attempted, and OpenSSL's reason.
+    /// The failed operation, and OpenSSL's reason.
     package let description: String
 
     init(_ operation: String) { description = "\(operation): \(Self.reasonOfThisThread())" }

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// A key that seals bytes with AES-256-GCM (NIST SP 800-38D). Its last reference wipes its bytes, and no log shows them.
+/// A key that seals bytes with AES-256-GCM (NIST SP 800-38D). Its last reference wipes its bytes. No log shows them.
 ///
 /// Unchecked: the bytes are written in `init`, wiped in `deinit`, and only read in between.
 package final class SealingKey: @unchecked Sendable {

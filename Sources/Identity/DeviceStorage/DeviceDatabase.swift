@@ -8,7 +8,7 @@ import Synchronization
 /// The broker keeps it open while administration commands in other processes write to it. Every call blocks its thread
 /// until SQLite has finished, for a write until the data is on the disk. Calls from several threads are serialised.
 package final class DeviceDatabase: Sendable {
-    /// What to do if there is no database.
+    /// The behaviour if there is no database.
     package enum Opening: Sendable {
         /// Create the directory and the file.
         case createIfMissing

@@ -158,7 +158,7 @@ enum DeviceSchema {
 
     /// The version of the file; 0 if it is empty.
     private static func version(of db: SQLiteConnection) throws -> Int {
-        // Before the first release, GRDB kept the version in a table of its own. Only version 1 existed then.
+        // Before the first release, GRDB kept the version in a separate table. Only version 1 existed then.
         let tables: Int? = try db.value("SELECT count(*) FROM sqlite_master WHERE name = 'grdb_migrations'")
         return try tables == 1 ? 1 : db.value("PRAGMA user_version") ?? 0
     }

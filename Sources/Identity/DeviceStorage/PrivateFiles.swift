@@ -1,6 +1,6 @@
 import Glibc
 
-/// Creates directories and files that only their owner may read, and rejects those that other users can tamper with.
+/// Creates directories and files that only their owner may read, and rejects any that other users can tamper with.
 ///
 /// Files are created and checked by name, never opened: closing any descriptor of a database file drops the locks that
 /// SQLite holds on it elsewhere in this process.

@@ -53,7 +53,7 @@ package struct PasswordHash: Sendable {
     /// The hash, with its cost and salt.
     package let text: String
 
-    /// Hashes `password` with a new salt. Blocks its thread for as long as the cost demands.
+    /// Hashes `password` with a new salt. Blocks its thread for the time that the cost demands.
     ///
     /// - Throws: `PasswordError`: `containsNUL`, `tooLong`; `hashingFailed` if memory is exhausted.
     package init(hashing password: Secret, cost: Cost = .standard) throws(PasswordError) {
@@ -81,7 +81,7 @@ package struct PasswordHash: Sendable {
         )
     }
 
-    /// Whether this is the hash of `password`. Blocks its thread for as long as the hash's own cost demands.
+    /// Whether this is the hash of `password`. Blocks its thread for the time that the hash's cost demands.
     ///
     /// - Throws: `PasswordError`: `containsNUL`, `tooLong`, `malformedHash`, `hashingFailed`.
     package func matches(_ password: Secret) throws(PasswordError) -> Bool {
@@ -116,7 +116,7 @@ package enum PasswordError: Error, Sendable, Hashable, CustomStringConvertible {
     case containsNUL
     /// The password has more than 511 bytes.
     case tooLong
-    /// The stored hash is not one that this program makes.
+    /// The stored hash does not have the form of this program's hashes.
     case malformedHash
     /// The library failed with this `errno`.
     case hashingFailed(CInt, attempted: String)

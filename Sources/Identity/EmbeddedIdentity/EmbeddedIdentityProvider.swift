@@ -8,7 +8,7 @@ import JSONWebSignature
 package import SharedDevice
 import StrictJSON
 
-/// The identity provider of a device without an organisation: the users of its own `UserDirectory`.
+/// The identity provider of a device without an organisation. Its users are in the device's `UserDirectory`.
 ///
 /// The caller cannot tell a wrong password from an unknown username, neither by the response nor by its time.
 package final class EmbeddedIdentityProvider: IdentityProvider {

@@ -10,8 +10,8 @@ import Synchronization
 package final class HTTPListener: Sendable {
     /// The limits of a listener.
     package struct Limits: Sendable {
-        /// The most open connections. If all are in use, a client without a request, or one that has hung up, is
-        /// dropped for the next one.
+        /// The most open connections. If all are in use, the next client displaces a client that has sent no request
+        /// yet or has hung up.
         package var connections = 32
         /// The time limit for receiving a request, and for sending its response.
         package var patience: Duration = .seconds(5)
@@ -55,7 +55,7 @@ package final class HTTPListener: Sendable {
         try self.init(adopting: descriptor, limits, door, handler) { QuietThread.start("http-listener", $0) != nil }
     }
 
-    /// - Parameter start: Runs the listener on a thread of its own, and returns whether that thread was started.
+    /// - Parameter start: Runs the listener on a new thread, and returns whether that thread was started.
     init(
         adopting descriptor: CInt,
         _ limits: Limits,
@@ -276,8 +276,8 @@ private struct ListenerLoop {
         if watched[1].revents != 0 { for _ in 0..<acceptedAtOnce where !accept() { break } }
     }
 
-    /// Whether another connection can be accepted, perhaps in place of one that yields. Abandoned handlers are limited
-    /// to the number of connections, so there are at most twice as many handlers.
+    /// Whether another connection can be accepted, if necessary by dropping another. Abandoned handlers are limited to
+    /// the number of connections, so there are at most twice as many handlers.
     private var isOpen: Bool {
         guard abandoned.count < limits.connections else { return false }
         return connections.count < limits.connections || connections.values.contains { $0.yields != nil }

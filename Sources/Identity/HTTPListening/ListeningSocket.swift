@@ -10,8 +10,8 @@ package enum ListeningSocket {
         package let description: String
     }
 
-    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` if it has passed none, or one that does
-    /// not listen.
+    /// The socket that the service manager has passed (sd_listen_fds(3)); `nil` if it has passed none, or if the socket
+    /// does not listen.
     ///
     /// - Parameter environment: This process's environment.
     package static func passed(environment: [String: String]) -> CInt? {

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Cryptography")
 struct CryptographyTests {
-    @Test("the published vectors are accepted and refused as they say", arguments: try Vector.read())
+    @Test("published test vectors have their expected result", arguments: try Vector.read())
     func vectors(vector: Vector) throws {
         let isValid: Bool
         switch vector.scheme {
@@ -31,7 +31,7 @@ struct CryptographyTests {
         #expect(isValid == vector.isValid)
     }
 
-    @Test("a signature of another length is refused, also with zeros at either end")
+    @Test("a signature of another length is rejected, even if padded with zeros")
     func lengths() throws {
         for vector in try Vector.read() where vector.isValid && vector.scheme != "gcm" {
             let (key, scheme): (PublicKey?, PublicKey.Scheme) =
@@ -50,16 +50,16 @@ struct CryptographyTests {
         }
     }
 
-    @Test("a PSS signature without its leading zero is refused")
+    @Test("a PSS signature without its leading zero is rejected")
     func shortPSS() throws {
-        // Made for this test: OpenSSL alone would accept it.
+        // Made for this test. OpenSSL alone would accept it.
         let vector = try #require(try Vector.read().first { $0.name == "short-PSS" })
         let key = try #require(PublicKey(rsaModulus: vector.key, exponent: vector.exponent))
         #expect(vector.result.first == 0 && key.isValid(vector.result, of: vector.message, by: .rsaPSS))
         #expect(!key.isValid(Array(vector.result.dropFirst()), of: vector.message, by: .rsaPSS))
     }
 
-    @Test("a key verifies by its own schemes only")
+    @Test("a key verifies with its own schemes only")
     func otherSchemes() throws {
         let rsa = try #require(try Vector.read().first { $0.scheme == "rsaPSS" && $0.isValid })
         let key = try #require(PublicKey(rsaModulus: rsa.key, exponent: rsa.exponent))
@@ -74,7 +74,7 @@ struct CryptographyTests {
         }
     }
 
-    @Test("numbers that are not an RSA key are refused: even ones, and exponents below 3")
+    @Test("even RSA numbers and exponents below 3 are rejected")
     func rsaNumbers() throws {
         let modulus = try #require(try Vector.read().first { $0.scheme == "rsaPSS" }).key
         for exponent in [[], [0], [1], [2], [4], [0, 1], [1, 0, 0]] as [[UInt8]] {
@@ -87,7 +87,7 @@ struct CryptographyTests {
         #expect(PublicKey(rsaModulus: [], exponent: [1, 0, 1]) == nil)
     }
 
-    @Test("points that are not on the curve, and other lengths, are no key")
+    @Test("points off the curve and keys of other lengths are rejected")
     func points() {
         let point = P256PrivateKey().publicPoint
         #expect(PublicKey(p256: point) != nil)
@@ -101,7 +101,7 @@ struct CryptographyTests {
         #expect(PublicKey(ed25519: [UInt8](repeating: 1, count: 31)) == nil)
     }
 
-    @Test("a secret half is between zero and the order, and has one public half")
+    @Test("a secret is between zero and the order, and has one public half")
     func secrets() throws {
         // RFC 7515, appendix A.3.
         let secret = bytes("8e9b109e719098bf980487df1f5d77e9cb29606ebed2263b5f57c213df84f4b2")
@@ -120,7 +120,7 @@ struct CryptographyTests {
         }
     }
 
-    @Test("digests are those of FIPS 180")
+    @Test("digests match FIPS 180")
     func digests() {
         let content = Array("abc".utf8)
         #expect(Digest.sha1.hash(content) == bytes("a9993e364706816aba3e25717850c26c9cd0d89d"))
@@ -131,7 +131,7 @@ struct CryptographyTests {
         #expect(Digest.sha256.hash([]).prefix(4) == [0xE3, 0xB0, 0xC4, 0x42])
     }
 
-    @Test("keys are derived as RFC 5869 says (appendices A.1 to A.3)")
+    @Test("key derivation matches RFC 5869 (appendices A.1 to A.3)")
     func derivation() {
         func derive(_ secret: [UInt8], _ salt: [UInt8], _ info: [UInt8], count: Int) -> [UInt8]? {
             let output = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: count)
@@ -174,7 +174,7 @@ struct CryptographyTests {
         #expect(SealingKey([UInt8](repeating: 0, count: 31)) == nil)
     }
 
-    @Test("secrets are compared by all of their bytes")
+    @Test("secrets are compared by all their bytes")
     func comparison() {
         #expect(ConstantTime.areEqual([1, 2, 3], [1, 2, 3]))
         #expect(ConstantTime.areEqual("".utf8, []))
@@ -185,15 +185,15 @@ struct CryptographyTests {
     }
 }
 
-/// A case of `vectors.txt`, whose first lines describe the form.
+/// A case of `vectors.txt`, whose first lines describe the format.
 struct Vector: Sendable, CustomTestStringConvertible {
     let scheme: String
     let name: String
     let isValid: Bool
     let key: [UInt8]
-    /// Of RSA.
+    /// For RSA only.
     let exponent: [UInt8]
-    /// Of sealed bytes.
+    /// For sealed bytes only.
     let context: [UInt8]
     let message: [UInt8]
     /// The signature, or the sealed bytes.
@@ -228,7 +228,7 @@ struct Vector: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// The bytes of hexadecimal digits; none of “-”.
+/// Decodes hexadecimal digits; “-” stands for no bytes.
 func bytes(_ text: some StringProtocol) -> [UInt8] {
     let digits = text.utf8.compactMap { Character(UnicodeScalar($0)).hexDigitValue }
     return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import SQLite
 import Testing
 
-/// A directory of the test's own, with a place for a state directory in it, which does not exist yet.
+/// A temporary directory with the path of a state directory that does not exist yet.
 private final class TestDirectory: Sendable {
     private let temporary: TemporaryDirectory
 
@@ -31,13 +31,12 @@ extension DeviceDatabase {
     }
 }
 
-/// The permission bits of the file at `path`.
 private func mode(of path: String) -> mode_t? {
     var info = stat()
     return lstat(path, &info) == 0 ? info.st_mode & 0o7777 : nil
 }
 
-@Suite("The database's file")
+@Suite("Device database file")
 struct DeviceDatabaseTests {
     private let directory: TestDirectory
 
@@ -60,7 +59,7 @@ struct DeviceDatabaseTests {
 
     private var content: Data { get throws { try Data(contentsOf: URL(fileURLWithPath: directory.databaseFile)) } }
 
-    @Test("only the owner may read the directory and the files in it, the log too")
+    @Test("only the owner may read the directory and its files, including the log")
     func permissions() throws {
         let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
         #expect(mode(of: directory.state) == 0o700)
@@ -68,7 +67,7 @@ struct DeviceDatabaseTests {
         #expect(mode(of: directory.state + "/shared-device.lock") == 0o600)
     }
 
-    @Test("missing parents of the directory are made as private as it")
+    @Test("missing parents of the directory get mode 0700")
     func parents() throws {
         let path = directory.file("a/b/c")
         _ = try DeviceDatabase(directory: path, firstEpoch: 0)
@@ -76,7 +75,7 @@ struct DeviceDatabaseTests {
     }
 
     @Test(
-        "a directory of another user is refused to root, too, and nothing is made in it",
+        "another user's directory is refused even to root, and stays empty",
         .enabled(if: geteuid() == 0, "only root can be two users")
     )
     func ownership() throws {
@@ -86,7 +85,7 @@ struct DeviceDatabaseTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.state).isEmpty)
     }
 
-    @Test("a file that others could read is theirs no more once it was opened")
+    @Test("a file that others can read gets mode 0600 when it is opened")
     func loosePermissions() throws {
         try makeSoundFile()
         chmod(directory.databaseFile, 0o644)
@@ -94,7 +93,7 @@ struct DeviceDatabaseTests {
         #expect(mode(of: directory.databaseFile) == 0o600)
     }
 
-    @Test("a directory that others may write to is refused, and left as it is")
+    @Test("a directory that others may write to is refused and not changed")
     func writableDirectory() throws {
         mkdir(directory.state, 0o700)
         chmod(directory.state, 0o777)
@@ -116,11 +115,11 @@ struct DeviceDatabaseTests {
         #expect(try String(contentsOfFile: directory.file("target"), encoding: .utf8) == "precious")
     }
 
-    @Test("without a database there is none to be had, and none is made")
+    @Test("opening an existing database fails without one, and creates none")
     func notFound() {
         let missing = failure(.existing)
         #expect(missing?.code == .notFound)
-        // The state may be elsewhere.
+        // The message names the place, because the state may be elsewhere.
         let text = missing?.description ?? ""
         #expect(text.contains(directory.state) && text.contains("--state") && text.contains("/var/lib/shared-device"))
         #expect(mode(of: directory.state) == nil)
@@ -129,7 +128,7 @@ struct DeviceDatabaseTests {
         #expect(mode(of: directory.databaseFile) == nil)
     }
 
-    @Test("a directory that cannot be made is an error that names it")
+    @Test("the error for a directory that cannot be created names it")
     func cannotCreate() throws {
         try directory.write("", to: "file")
         let error = try #require(failure(in: directory.file("file/state")))
@@ -137,7 +136,7 @@ struct DeviceDatabaseTests {
         #expect(error.description.contains(directory.file("file")))
     }
 
-    @Test("a file that is no database is refused, and not overwritten")
+    @Test("a file that is not a database is refused and not overwritten")
     func noDatabase() throws {
         mkdir(directory.state, 0o700)
         let text = Data(String(repeating: "this is no database. ", count: 1000).utf8)
@@ -147,7 +146,7 @@ struct DeviceDatabaseTests {
         #expect(try content == text)
     }
 
-    @Test("a database with a page overwritten is refused, and not overwritten")
+    @Test("a database with a damaged page is refused and not overwritten")
     func damagedPage() throws {
         try makeSoundFile()
         var damaged = try content
@@ -159,7 +158,7 @@ struct DeviceDatabaseTests {
         #expect(try content == damaged)
     }
 
-    @Test("a database that contradicts itself, though every page can be read, is refused")
+    @Test("a database with an inconsistent index is refused")
     func contradiction() throws {
         do {
             let database = try DeviceDatabase(directory: directory.state, firstEpoch: 0)
@@ -173,7 +172,7 @@ struct DeviceDatabaseTests {
             }
         }
         var damaged = try content
-        // The index says another name than the row.
+        // The index now has another name than the row.
         let index = try #require(damaged.range(of: Data("ada".utf8), options: .backwards))
         damaged.replaceSubrange(index, with: Data("eve".utf8))
         try damaged.write(to: URL(fileURLWithPath: directory.databaseFile))
@@ -181,7 +180,7 @@ struct DeviceDatabaseTests {
         #expect(try content == damaged)
     }
 
-    @Test("a database that was cut off is refused")
+    @Test("a truncated database is refused")
     func truncated() throws {
         try makeSoundFile()
         truncate(directory.databaseFile, 4096)
@@ -189,7 +188,7 @@ struct DeviceDatabaseTests {
         #expect(try content.count == 4096)
     }
 
-    @Test("a database of before the first release, which had its version in a table, is brought up to date and kept")
+    @Test("a database from before the first release is migrated and kept")
     func versionInTable() throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute(
@@ -211,7 +210,7 @@ struct DeviceDatabaseTests {
         #expect(try file.value("SELECT count(*) FROM sqlite_master WHERE name LIKE 'grdb%'") == 0)
     }
 
-    @Test("a file without tables and with a version is refused", arguments: [1, 9, -1])
+    @Test("a file with a version but without tables is refused", arguments: [1, 9, -1])
     func versionWithoutTables(version: Int) throws {
         try makeSoundFile()
         try Data().write(to: URL(fileURLWithPath: directory.databaseFile))
@@ -219,7 +218,7 @@ struct DeviceDatabaseTests {
         #expect(failure()?.code == .foreignFile)
     }
 
-    @Test("a session with the organisation's provider that an earlier version has kept is there after the upgrade")
+    @Test("a provider session of an earlier version survives the upgrade")
     func earlierSession() throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute(
@@ -241,12 +240,12 @@ struct DeviceDatabaseTests {
         let file = try SQLiteConnection(path: directory.databaseFile, .read)
         #expect(try file.value("PRAGMA user_version") == 9)
         #expect(try file.value("SELECT needs_person FROM provider_session WHERE issuer = 'https://login.example'") == 0)
-        // Whether its last question was answered nobody has written down.
+        // Earlier versions did not record whether the last request had a response.
         #expect(try file.value("SELECT settled FROM provider_session WHERE issuer = 'https://login.example'") == 0)
         #expect(try file.value("SELECT keeps_session FROM provider_end WHERE number = 1") == 0)
     }
 
-    @Test("a newer version's database is refused, and not changed", arguments: [10, -1])
+    @Test("a newer version's database is refused and not changed", arguments: [10, -1])
     func newerVersion(version: Int) throws {
         try makeSoundFile()
         try SQLiteConnection(path: directory.databaseFile).execute("PRAGMA user_version = \(version)")
@@ -257,7 +256,7 @@ struct DeviceDatabaseTests {
         #expect(try content == before)
     }
 
-    @Test("another program's database is refused, and not changed")
+    @Test("another program's database is refused and not changed")
     func foreignFile() throws {
         mkdir(directory.state, 0o700)
         try SQLiteConnection(path: directory.databaseFile, .create).execute("CREATE TABLE recipe (name TEXT)")
@@ -266,7 +265,7 @@ struct DeviceDatabaseTests {
         #expect(try content == before)
     }
 
-    @Test("a database that another process holds locked gives way after the timeout")
+    @Test("a locked database causes a busy error after the timeout")
     func busy() throws {
         try makeSoundFile()
         let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
@@ -281,7 +280,7 @@ struct DeviceDatabaseTests {
         try database.setEpoch(3)
     }
 
-    @Test("many openings of a new database at once all succeed")
+    @Test("many simultaneous openings of a new database all succeed")
     func simultaneousOpenings() async throws {
         let threads = Workers(label: "openings", count: 8, capacity: 8)
         for round in 0..<20 {
@@ -289,7 +288,7 @@ struct DeviceDatabaseTests {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<8 {
                     group.addTask {
-                        // The last of them waits for all others, on a disk that may be busy.
+                        // The last opening waits for all others, on a disk that may be busy.
                         _ = try await threads.run {
                             Result { try DeviceDatabase(directory: path, busyTimeout: .seconds(120), firstEpoch: 0) }
                         }.get()
@@ -301,9 +300,9 @@ struct DeviceDatabaseTests {
     }
 }
 
-@Suite("The state directory's place")
+@Suite("Path of the state directory")
 struct StateDirectoryTests {
-    @Test("the variable comes first, then root's place, then the XDG directory, then the home")
+    @Test("the path comes from the variable, root's default, XDG, then the home directory")
     func precedence() {
         func path(_ environment: [String: String], root: Bool = false) -> String {
             StateDirectory.path(environment: environment, effectiveUser: root ? 0 : 1000, home: "/home/ada")

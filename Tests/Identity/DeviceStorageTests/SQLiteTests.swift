@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import SQLite
 import Testing
 
-@Suite("SQLite, as this project calls it")
+@Suite("SQLite wrapper")
 struct SQLiteTests {
     private let directory: TemporaryDirectory
     private let connection: SQLiteConnection
@@ -20,7 +20,7 @@ struct SQLiteTests {
 
     private var count: Int? { get throws { try connection.value("SELECT count(*) FROM t") } }
 
-    @Test("a value comes back as it went in")
+    @Test("a stored value is read unchanged")
     func values() throws {
         let text = "a\u{0}é"
         try connection.run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", Int64.min, 0.5, text, [0, 255] as [UInt8], true)
@@ -31,7 +31,7 @@ struct SQLiteTests {
         #expect(found == (.min, 0.5, text, [0, 255], true))
     }
 
-    @Test("a file that it makes is its owner's alone, its log too, and the process's umask stays")
+    @Test("a new file and its log have mode 0600, and the umask stays")
     func makesPrivateFiles() throws {
         for name in ["file", "file-wal", "file-shm"] {
             var status = stat()
@@ -44,7 +44,7 @@ struct SQLiteTests {
         #expect(stat(other, &status) == 0 && status.st_mode & 0o777 == 0o644)
     }
 
-    @Test("what is empty is not NULL, and NULL is nothing")
+    @Test("empty values are not NULL, and NULL is nil")
     func emptyValues() throws {
         try connection.run("INSERT INTO t VALUES (?, ?, ?, 1, 2)", "", [] as [UInt8], nil as String?)
         #expect(try connection.value("SELECT a FROM t") == "")
@@ -53,7 +53,7 @@ struct SQLiteTests {
         #expect(try connection.value("SELECT c FROM t") == nil as String?)
     }
 
-    @Test("a value of another type, a number that does not fit and a missing column are nothing, and end no process")
+    @Test("values of other types, overflows and missing columns are nil")
     func otherTypes() throws {
         try connection.run("INSERT INTO t VALUES ('x', -1, x'FF', 2.5, 7)")
         _ = try connection.row("SELECT * FROM t") { row in
@@ -67,7 +67,7 @@ struct SQLiteTests {
         #expect(try connection.value("SELECT a FROM t") == Int64.max)
     }
 
-    @Test("a transaction that fails has changed nothing, whoever failed, and the next one begins")
+    @Test("a failed transaction changes nothing, and the next one begins")
     func rollback() throws {
         struct Failure: Error {}
         #expect(throws: Failure.self) {
@@ -80,7 +80,7 @@ struct SQLiteTests {
         let error = failure {
             try connection.write { db in
                 try db.run("INSERT INTO t (a) VALUES (1)")
-                // SQLite ends the transaction itself.
+                // SQLite rolls back by itself.
                 try db.run("INSERT OR ROLLBACK INTO t (a) VALUES (1)")
             }
         }
@@ -91,7 +91,7 @@ struct SQLiteTests {
         #expect(connection.changedRows == 1)
     }
 
-    @Test("reading sees one state, and changes nothing")
+    @Test("a read transaction sees one snapshot and changes nothing")
     func reading() throws {
         let other = try SQLiteConnection(path: directory.path + "/file")
         try connection.read { db in
@@ -105,7 +105,7 @@ struct SQLiteTests {
         #expect(try count == 1)
     }
 
-    @Test("a query within the rows of the same query is one of its own")
+    @Test("a nested query with the same text has its own statement")
     func nested() throws {
         for number in 1...3 { try connection.run("INSERT INTO t (a) VALUES (?)", number) }
         let sql = "SELECT a FROM t ORDER BY a"
@@ -116,7 +116,7 @@ struct SQLiteTests {
         #expect(pairs.flatMap { $0 } == ["11", "12", "13", "21", "22", "23", "31", "32", "33"])
     }
 
-    @Test("a statement that is kept follows a change of the tables")
+    @Test("a cached statement follows a schema change")
     func schemaChange() throws {
         #expect(try connection.value("SELECT count(*) FROM t") == 0)
         try SQLiteConnection(path: directory.path + "/file")
@@ -124,7 +124,7 @@ struct SQLiteTests {
         #expect(try connection.value("SELECT count(*) FROM t") == 1)
     }
 
-    @Test("a text of several statements is a script: as one statement it is refused, and none of it is done")
+    @Test("several statements are a script, and rejected as one statement")
     func severalStatements() throws {
         let text = "INSERT INTO t (a) VALUES (1); INSERT INTO t (a) VALUES (2)"
         for text in [text, ""] { #expect(failure { try connection.run(text) } != nil) }
@@ -133,12 +133,12 @@ struct SQLiteTests {
         #expect(try count == 2)
     }
 
-    @Test("a word in double quotes is a name, and never a string")
+    @Test("a word in double quotes is a name, never a string")
     func doubleQuotes() throws {
         #expect(failure { try connection.run("INSERT INTO t (a) VALUES (\"oops\")") }?.kind == .other)
     }
 
-    @Test("each failure has its kind, and no value in its words")
+    @Test("each failure has its kind, and its message contains no value")
     func kinds() throws {
         try connection.execute("CREATE UNIQUE INDEX one ON t (a); INSERT INTO t (a) VALUES ('quentin')")
         let taken = failure { try connection.run("INSERT INTO t (a) VALUES (?)", "quentin") }
@@ -166,7 +166,7 @@ struct SQLiteTests {
         #expect(failure { try SQLiteConnection(path: noDatabase).run("CREATE TABLE t (a)") }?.kind == .damaged)
     }
 
-    @Test("the last connection leaves no log behind, also with statements that it kept")
+    @Test("the last connection removes the log, even with cached statements")
     func end() throws {
         let path = directory.path + "/other"
         do {

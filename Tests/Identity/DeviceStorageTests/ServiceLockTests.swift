@@ -5,9 +5,9 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-@Suite("The lock of a broker's state directory")
+@Suite("Lock of a broker's state directory")
 struct ServiceLockTests {
-    @Test("keeps a second broker out, and says whether there is one")
+    @Test("the lock keeps a second broker out, and can be queried")
     func held() throws {
         let directory = try TemporaryDirectory("service-lock")
         #expect(!ServiceLock.isHeld(in: directory.path))
@@ -17,7 +17,7 @@ struct ServiceLockTests {
         withExtendedLifetime(lock) {}
     }
 
-    @Test("a command that asks for a broker keeps none from starting")
+    @Test("a query of the lock does not keep a broker from starting")
     func asked() async throws {
         let directory = try TemporaryDirectory("service-lock")
         let asked = Locked<(path: String, isOver: Bool)>((directory.path, false))
@@ -30,7 +30,7 @@ struct ServiceLockTests {
         }
         defer { asked.withLock { $0.isOver = true } }
         for number in 0..<500 {
-            // Of its own: a process that another test starts at this moment has a copy of the former lock.
+            // A new directory each time: a process that another test starts now inherits the previous lock.
             let path = "\(directory.path)/\(number)"
             try #require(mkdir(path, 0o700) == 0)
             try #require(mknod("\(path)/shared-device-broker.lock", S_IFREG | 0o600, 0) == 0)

@@ -8,9 +8,9 @@ import func NotifyCenterTestKit.onThread
 @testable import DeviceStorage
 
 // S1
-@Suite("Threads of the broker's own, for what blocks")
+@Suite("The broker's own threads for blocking work")
 struct WorkersTests {
-    /// Counts who is inside, and lets them out one by one.
+    /// Counts the jobs inside, and releases them one by one.
     private final class Gate: Sendable {
         private let inside = Locked((now: 0, most: 0))
         private let entered = DispatchSemaphore(value: 0)
@@ -32,7 +32,7 @@ struct WorkersTests {
         func letOneOut() { exit.signal() }
     }
 
-    @Test("at most so many jobs run at once, and all of them run")
+    @Test("the number of running jobs is limited, and all jobs run")
     func width() async throws {
         let workers = Workers(label: "test", count: 2, capacity: 100)
         let gate = Gate()
@@ -46,7 +46,7 @@ struct WorkersTests {
                 }
             }
             await onThread {
-                // Two are in, and stay in until they are let out.
+                // Two jobs are inside until they are released.
                 gate.waitForEntry()
                 gate.waitForEntry()
                 for _ in 0..<20 { gate.letOneOut() }
@@ -57,7 +57,7 @@ struct WorkersTests {
         #expect(gate.most == 2)
     }
 
-    @Test("over the capacity jobs are refused at once, and there is room again afterwards")
+    @Test("jobs over the capacity are refused at once; later ones are accepted")
     func capacity() async throws {
         let workers = Workers(label: "test", count: 1, capacity: 1)
         let gate = Gate()
@@ -67,7 +67,7 @@ struct WorkersTests {
             for _ in 0..<3 {
                 group.addTask { (try? await workers.run { gate.pass() }) != nil }
             }
-            // The refused ones answer first: nothing was let out yet.
+            // The refused jobs return first, because none has been released.
             var results = [await group.next(), await group.next()]
             gate.letOneOut()
             gate.letOneOut()
@@ -80,7 +80,7 @@ struct WorkersTests {
         try await workers.run { gate.pass() }
     }
 
-    @Test("one thread does its jobs in their order")
+    @Test("one thread runs its jobs in order")
     func order() async throws {
         let workers = Workers(label: "test", count: 1, capacity: 1000)
         let done = Locked<[Int]>([])
@@ -92,7 +92,7 @@ struct WorkersTests {
         #expect(done.withLock { $0 } == Array(0..<500))
     }
 
-    @Test("jobs that wait when their owner goes are still done")
+    @Test("queued jobs run even after their owner is released")
     func ownerGone() async throws {
         let done = Locked(0)
         let last = DispatchSemaphore(value: 0)
@@ -110,7 +110,7 @@ struct WorkersTests {
         #expect(done.withLock { $0 } == 200)
     }
 
-    @Test("jobs that all wait keep no thread from tasks")
+    @Test("blocked jobs do not keep tasks from running")
     func tasksGoOn() async throws {
         let workers = Workers(label: "test", count: 64, capacity: 64)
         let gate = Gate()

@@ -41,7 +41,7 @@ struct EmbeddedIdentityProviderTests {
         if case .failure(let error) = result { error.code } else { nil }
     }
 
-    @Test("the right password gives the account, in whatever case the name is written")
+    @Test("the right password returns the account, ignoring the case of the name")
     func rightPassword() async throws {
         let account = try await signIn("ADA@example.com", "correct horse").get()
         #expect(account == ada)
@@ -49,7 +49,7 @@ struct EmbeddedIdentityProviderTests {
         #expect(account.displayName == "Ada")
     }
 
-    @Test("who is disabled or removed, or gets another password, while the password is being checked, is not signed in")
+    @Test("a user who is changed or removed during the password check is not signed in")
     func changedMeanwhile() throws {
         func verdict(_ change: () throws -> Void) -> EmbeddedIdentityProvider.Verdict {
             provider.check(Secret("correct horse"), ofUserNamed: "ada@example.com", hashed: change)
@@ -72,7 +72,7 @@ struct EmbeddedIdentityProviderTests {
         #expect(isWrong(removed))
     }
 
-    @Test("a wrong password and an unknown user get the same answer")
+    @Test("a wrong password and an unknown user get the same response")
     func sameAnswer() async {
         let answers = [
             await signIn("ada@example.com", "wrong horse"), await signIn("nobody@example.com", "wrong horse"),
@@ -83,13 +83,13 @@ struct EmbeddedIdentityProviderTests {
         #expect(answers == Array(repeating: .failure(.invalidGrant), count: answers.count))
     }
 
-    @Test("an unknown user takes the time of a wrong password")
+    @Test("an unknown user takes the same time as a wrong password")
     func sameTime() async throws {
         let directory = UserDirectory(database: try TestDirectory().database)
         try directory.add(username: "ada", password: Secret("correct horse"))
         let provider = try EmbeddedIdentityProvider(directory: directory)
         var (known, unknown) = (Duration.seconds(3600), Duration.seconds(3600))
-        // By turns, and the fastest of each: the other tests want the same cores.
+        // In turns, and the fastest of each, because other tests use the same processors.
         for _ in 0..<4 {
             for name in ["ada", "nobody"] {
                 let start = ContinuousClock.now
@@ -98,12 +98,12 @@ struct EmbeddedIdentityProviderTests {
                 if name == "ada" { known = min(known, time) } else { unknown = min(unknown, time) }
             }
         }
-        // Without a hash the answer comes some hundred times faster.
+        // Without a hash the response is about a hundred times faster.
         #expect(unknown > known / 10, "\(unknown) for an unknown user, \(known) for a known one")
         #expect(known > unknown / 10, "\(unknown) for an unknown user, \(known) for a known one")
     }
 
-    @Test("a disabled user is told so only after the right password")
+    @Test("a disabled user learns of it only with the right password")
     func disabled() async throws {
         try directory.setDisabled(true, forUserNamed: ada.username)
         #expect(code(await signIn(ada.username, "wrong horse")) == .invalidGrant)
@@ -112,13 +112,13 @@ struct EmbeddedIdentityProviderTests {
         #expect(code(await signIn(ada.username, "correct horse")) == nil)
     }
 
-    @Test("without a password the person is asked for")
+    @Test("a missing password is requested")
     func noPassword() async {
         #expect(code(await signIn(ada.username, nil)) == .interactionRequired)
     }
 
     // S1
-    @Test("of a flood of password checks most are refused at once, and tokens are issued meanwhile")
+    @Test("a flood of password checks is limited, and tokens are still issued")
     func flood() async throws {
         let answers = await withTaskGroup(of: IdentityError.Code?.self) { group in
             for _ in 0..<500 { group.addTask { code(await signIn(ada.username, "wrong horse")) } }
@@ -130,20 +130,20 @@ struct EmbeddedIdentityProviderTests {
         #expect(code(await signIn(ada.username, "correct horse")) == nil)
     }
 
-    @Test("a name as long as a book fills no memory, and is nobody's")
+    @Test("a name of a million characters is rejected as an unknown user")
     func hugeName() async {
         let name = String(repeating: "a", count: 1_000_000)
         #expect(code(await signIn(name, "wrong horse")) == .invalidGrant)
     }
 
-    @Test("a database that fails is the provider's failure, not a wrong password")
+    @Test("a database failure is a provider failure, not a wrong password")
     func providerFailure() async throws {
         let damaged = "UPDATE user SET password_hash = '*'"
         try directory.execute(damaged)
         for _ in 0..<10 { #expect(code(await signIn(ada.username, "correct horse")) == .providerFailed) }
     }
 
-    @Test("no token is issued for who was removed or disabled since, whatever the identity says")
+    @Test("a removed or disabled user gets no token")
     func tokensAfterChange() async throws {
         let identity = try await provider.authenticate(
             SignInRequest(username: ada.username, password: Secret("correct horse"))
@@ -160,7 +160,7 @@ struct EmbeddedIdentityProviderTests {
         #expect(removed?.code == .accountUnknown)
     }
 
-    @Test("scopes that OAuth does not allow are refused", arguments: ["", "a b", "a\"", "a\\", "ä", "a\n"])
+    @Test("invalid OAuth scopes are refused", arguments: ["", "a b", "a\"", "a\\", "ä", "a\n"])
     func scopes(scope: String) async {
         let error = await #expect(throws: IdentityError.self) {
             try await provider.issueToken(for: ada, scopes: ["fine", scope])
@@ -170,7 +170,7 @@ struct EmbeddedIdentityProviderTests {
 }
 
 extension UserDirectory {
-    /// What someone who edits the file by hand may do.
+    /// Simulates manual changes to the database file.
     func execute(_ sql: String) throws {
         try database.write("edit the file by hand") { db in try db.execute(sql) }
     }

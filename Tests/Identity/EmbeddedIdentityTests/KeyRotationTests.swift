@@ -12,7 +12,7 @@ import Testing
 @testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
-@Suite("The keys that tokens are signed with, over time")
+@Suite("Rotation of signing keys")
 struct KeyRotationTests {
     private let temporary: TestDirectory
     private let directory: UserDirectory
@@ -26,7 +26,7 @@ struct KeyRotationTests {
         ada = try directory.add(username: "ada", password: Secret("correct horse")).account
     }
 
-    /// Who reads the keys, and the log.
+    /// The services that read the keys, and the log.
     private final class Services: Sendable {
         private let state = Locked((texts: [String](), problems: [String?](), isFull: false))
 
@@ -62,7 +62,7 @@ struct KeyRotationTests {
         try JSONWebKeySet(parsing: Array(#require(text).utf8))
     }
 
-    /// From here on the database takes no new key, as if its disk were full.
+    /// Makes the database reject new keys, as on a full disk.
     private func refuseKeys() throws {
         try directory.execute(
             "CREATE TRIGGER full BEFORE INSERT ON signing_key BEGIN SELECT RAISE(ABORT, 'no space'); END"
@@ -77,9 +77,7 @@ struct KeyRotationTests {
         }
     }
 
-    @Test(
-        "after 30 days a new key signs; the old one is published until its last token has ended, and its secret half is erased"
-    )
+    @Test("after 30 days a new key signs; the old one is published until its tokens end")
     func rotation() async throws {
         let provider = try provider()
         let secret = try #require(try secretKeys().first)
@@ -90,7 +88,7 @@ struct KeyRotationTests {
         clock.advance(by: 1)
         let first = try await token(provider)
         #expect(first.header != last.header)
-        // Services have the new key before they see a token of it.
+        // Services must have the new key before they see a token signed with it.
         #expect(services.texts.count == 2 && services.texts.last == provider.signingKeys)
         for token in [first, last] {
             #expect(try keys(provider.signingKeys).verify(token).claims["sub"]?.string == ada.identifier)
@@ -108,7 +106,7 @@ struct KeyRotationTests {
         #expect(services.problems.isEmpty)
     }
 
-    @Test("a key that is over is taken back from services though nobody asks for a token")
+    @Test("an expired key is withdrawn from services without any token request")
     func quietDevice() throws {
         let keys = try SigningKeys(
             directory: directory,
@@ -123,7 +121,7 @@ struct KeyRotationTests {
         #expect(try services.texts.map { try self.keys($0).keys.count } == [1, 2, 1])
     }
 
-    @Test("a clock that was set back by more than ten minutes makes a new key: one of the future would sign for ever")
+    @Test("setting the clock back by more than ten minutes makes a new key")
     func clockSetBack() async throws {
         let provider = try provider()
         let before = try await token(provider)
@@ -133,7 +131,7 @@ struct KeyRotationTests {
         #expect(try await token(provider).header != before.header)
     }
 
-    @Test("a key that was retired in the future counts as retired just now, also after a restart")
+    @Test("a key with a retirement date in the future counts as retired now")
     func retiredInTheFuture() async throws {
         let first = try provider()
         let old = try await token(first)
@@ -149,9 +147,7 @@ struct KeyRotationTests {
 
     // MARK: What fails
 
-    @Test(
-        "while a key that is due cannot be stored, the old one signs on, also after a restart, and the log has it once"
-    )
+    @Test("while a new key cannot be stored, the old one signs, and the log has it once")
     func fullDisk() async throws {
         let old = try await token(provider())
         try refuseKeys()
@@ -170,7 +166,7 @@ struct KeyRotationTests {
         #expect(try keys(services.texts.last).verify(new).claims["sub"]?.string == ada.identifier)
     }
 
-    @Test("a database that never took a key keeps no provider from starting; tokens are refused by name until it does")
+    @Test("without any stored key the provider starts, but refuses tokens")
     func noKey() async throws {
         try refuseKeys()
         let provider = try provider()
@@ -186,7 +182,7 @@ struct KeyRotationTests {
     }
 
     @Test(
-        "a damaged row counts as no key: another takes its place, and the log has it",
+        "a damaged row is replaced by a new key and logged",
         arguments: [
             "UPDATE signing_key SET secret_key = x'00'", "UPDATE signing_key SET made_at = 'never'",
             "UPDATE signing_key SET secret_key = 7",
@@ -204,7 +200,7 @@ struct KeyRotationTests {
         #expect(try secretKeys().count == 1)
     }
 
-    @Test("on a full disk, too, services are not left with a key that is over")
+    @Test("an expired key is withdrawn from services even on a full disk")
     func overOnFullDisk() async throws {
         let provider = try provider()
         clock.advance(by: 30 * 86_400)
@@ -216,7 +212,7 @@ struct KeyRotationTests {
         #expect(services.problems.count == 1)
     }
 
-    @Test("while services cannot be given the next key, the old one signs on, and it is tried again")
+    @Test("while the next key cannot be published, the old one signs, and it is retried")
     func noFile() async throws {
         let provider = try provider()
         let old = try await token(provider)
@@ -232,7 +228,7 @@ struct KeyRotationTests {
         #expect(services.problems.last == .some(nil))
     }
 
-    @Test("the first key signs though services could not be given it, and they get it later")
+    @Test("the first key signs before it is published; services get it later")
     func noFileAtFirst() async throws {
         services.fill(true)
         let provider = try provider()

@@ -14,7 +14,7 @@ struct PasswordHashTests {
         }
     }
 
-    @Test("the right password matches, and no other", arguments: ["", "correct horse", "pässwörd", "correct horse "])
+    @Test("only the right password matches", arguments: ["", "correct horse", "pässwörd", "correct horse "])
     func matching(password: String) throws {
         let hash = try PasswordHash(hashing: Secret(password), cost: .minimal)
         #expect(try hash.matches(Secret(password)))
@@ -22,13 +22,13 @@ struct PasswordHashTests {
         #expect(try !hash.matches(Secret("Correct horse")))
     }
 
-    @Test("a hash read back from its text matches still")
+    @Test("a stored hash still matches")
     func storage() throws {
         let text = try PasswordHash(hashing: Secret("correct horse"), cost: .minimal).text
         #expect(try PasswordHash(stored: text).matches(Secret("correct horse")))
     }
 
-    @Test("a hash that another implementation of scrypt has made is checked rightly")
+    @Test("a hash of another scrypt implementation is checked correctly")
     func foreignHash() throws {
         let text = "$7$C6..../....SodiumChloride$kBGj9fHznVYFQMEn/qDCfrDevf9YDtcDdKvEqHJLV8D"
         #expect(try PasswordHash(stored: text).matches(Secret("pleaseletmein")))
@@ -44,18 +44,18 @@ struct PasswordHashTests {
     @Test("the standard hash is scrypt with N = 2^14, r = 32 and p = 1, in 64 MiB")
     func standardCost() throws {
         let text = try PasswordHash(hashing: Secret("correct horse")).text
-        // The digits' places are 14, 32 and 1.
+        // The digits encode 14, 32 and 1.
         #expect(text.hasPrefix("$7$CU..../...."))
     }
 
-    @Test("a NUL in a password is refused, and does not end it")
+    @Test("a NUL in a password is refused and does not truncate it")
     func nul() throws {
         #expect(code { try PasswordHash(hashing: Secret("a\0b"), cost: .minimal) } == .containsNUL)
         let hash = try PasswordHash(hashing: Secret("a"), cost: .minimal)
         #expect(code { try hash.matches(Secret("a\0b")) } == .containsNUL)
     }
 
-    @Test("511 bytes are a password, 512 are not")
+    @Test("511 bytes are accepted as a password, 512 are not")
     func length() throws {
         let longest = String(repeating: "ä", count: 255) + "x"
         let hash = try PasswordHash(hashing: Secret(longest), cost: .minimal)
@@ -66,7 +66,7 @@ struct PasswordHashTests {
     }
 
     @Test(
-        "what is no scrypt hash is refused",
+        "malformed hashes are refused",
         arguments: ["", "*0", "$1$salt$hash", "plain", "$7$", "$7$CU..", "$7$\0"]
     )
     func malformed(text: String) {
@@ -74,7 +74,7 @@ struct PasswordHashTests {
         #expect(code == .malformedHash)
     }
 
-    @Test("no password matches the decoy, which costs what a real hash does")
+    @Test("no password matches the decoy, which costs as much as a real hash")
     func decoy() throws {
         let decoy = try PasswordHash.decoy(cost: .minimal)
         #expect(try !decoy.matches(Secret("")))
@@ -84,7 +84,7 @@ struct PasswordHashTests {
         #expect(decoy.text.prefix(14) == real.text.prefix(14))
     }
 
-    @Test("a secret does not show itself")
+    @Test("a secret is hidden in descriptions")
     func hidden() {
         struct Holder { let secret = Secret("correct horse") }
         var dumped = ""

@@ -11,16 +11,16 @@ import Testing
 @testable import EmbeddedDirectory
 @testable import EmbeddedIdentity
 
-/// The example of a service on the device, as another process and with a library of others.
+/// Tests the example service as a separate process with an independent library.
 @Suite(
-    "A service checks tokens by the device's keys",
+    "A service verifies tokens with the device's keys",
     .enabled(if: ResourceServer.canRun, "python3-jwt is not installed")
 )
 struct ResourceServerTests {
     private let temporary = Result { try TemporaryDirectory("resource-server") }
     private let clock = TestClock(Date())
 
-    /// A provider whose keys are in the server's file.
+    /// A provider that publishes its keys to the server's file.
     private func device() throws -> (EmbeddedIdentityProvider, Account, keys: String) {
         let path = try temporary.get().path
         let directory = UserDirectory(database: try DeviceDatabase(directory: path + "/state"), passwordCost: .minimal)
@@ -34,7 +34,7 @@ struct ResourceServerTests {
         return (provider, ada, keys)
     }
 
-    @Test("a good token gets the orders, and says whose; one that permits something else is refused")
+    @Test("a valid token gets its account's orders; one without the scope is refused")
     func good() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
@@ -61,7 +61,7 @@ struct ResourceServerTests {
         }
     }
 
-    @Test("a token that has ended is refused")
+    @Test("an expired token is refused")
     func expired() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
@@ -70,14 +70,14 @@ struct ResourceServerTests {
             try await server.orders(provider.issueToken(for: ada, scopes: ["orders.read"]).value).status == 200
         )
         clock.advance(by: -3600)
-        // The keys stay: what is refused is the token's end, and no unknown key.
+        // The keys are still valid: the service refuses the expiry, not an unknown key.
         let old = try await provider.issueToken(for: ada, scopes: ["orders.read"]).value
         let answer = try await server.orders(old)
         #expect(answer.status == 401 && answer.error == "invalid_token")
         #expect(String(decoding: answer.body, as: UTF8.self).contains("expired"))
     }
 
-    @Test("a token of another key, of none, of a shared secret, and one that was changed are refused")
+    @Test("a forged or changed token is refused")
     func forged() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
@@ -113,7 +113,7 @@ struct ResourceServerTests {
         #expect(try await server.orders(good).status == 200)
     }
 
-    @Test("a header of the wrong types is a refusal, and nothing else")
+    @Test("a header with wrong types is refused")
     func malformed() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
@@ -128,7 +128,7 @@ struct ResourceServerTests {
         }
     }
 
-    @Test("while the keys cannot be read, no token counts, and the answer says that it is the service's trouble")
+    @Test("without readable keys every token gets status 503")
     func noKeys() async throws {
         let (provider, ada, keys) = try device()
         let server = try await ResourceServer(keys: keys)
@@ -145,13 +145,13 @@ struct ResourceServerTests {
     }
 }
 
-/// `Examples/ResourceServer` as another process.
+/// `Examples/ResourceServer` in another process.
 struct ResourceServer {
     private static let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../../../Examples/ResourceServer/orders_service.py").standardized.path
     private let process: ChildProcess
     private let address: HTTPAddress
-    /// What it answers is tested, and not how fast Python starts.
+    /// The test checks responses, not how fast Python starts.
     private let client = HTTPClient(patience: 30)
 
     static var canRun: Bool {
@@ -167,7 +167,6 @@ struct ResourceServer {
         address = try #require(HTTPAddress("http://127.0.0.1:\(port)/orders"))
     }
 
-    /// Asks for the orders with this token.
     func orders(_ token: String?) async throws -> HTTPResponse {
         let fields = token.map { ["Authorization": "Bearer \($0)"] } ?? [:]
         return try await client.send(HTTPRequest(address, fields: fields))
@@ -175,7 +174,7 @@ struct ResourceServer {
 }
 
 extension HTTPResponse {
-    /// OAuth's word in the answer of a service.
+    /// OAuth's error code in the response of a service.
     fileprivate var error: String? {
         let json = try? JSONValue(parsing: body, limits: JSONLimits(size: 65_536))
         return json?["error"]?.string

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import SQLite
 import SharedDevice
 
-/// A device without a user, in a directory of the test's own.
+/// A device without users, in a temporary directory.
 final class TestDirectory: Sendable {
     private let temporary: TemporaryDirectory
     let database: DeviceDatabase
@@ -14,15 +14,14 @@ final class TestDirectory: Sendable {
         database = try DeviceDatabase(directory: temporary.path + "/state", firstEpoch: 0)
     }
 
-    /// The same database, opened again.
     func openAgain() throws -> DeviceDatabase {
         try DeviceDatabase(directory: temporary.path + "/state", firstEpoch: 0)
     }
 
-    /// Whether any file of the database holds this text.
+    /// Whether any file of the database contains the text.
     func contains(_ text: String) throws -> Bool { try contains(bytes: Array(text.utf8)) }
 
-    /// Whether any file of the database holds these bytes.
+    /// Whether any file of the database contains the bytes.
     func contains(bytes: [UInt8]) throws -> Bool {
         try ["", "-wal", "-shm"].contains { suffix in
             let file = URL(fileURLWithPath: database.path + suffix)
@@ -30,7 +29,7 @@ final class TestDirectory: Sendable {
         }
     }
 
-    /// Signs the account in, or nobody, as the broker writes it.
+    /// Signs the account in, or out with `nil`, as the broker does.
     func signIn(_ account: Account?) throws {
         let sql = "UPDATE device SET mode = 'shared', account_identifier = ?, account_username = ?"
         try database.write("sign in") { db in try db.run(sql, account?.identifier, account?.username) }

@@ -50,7 +50,7 @@ struct TokenTests {
         return try #require(json["issuer"]?.string)
     }
 
-    @Test("a token says who, for whom, what and until when, and the published keys prove it")
+    @Test("a token has all its claims, and the published keys verify it")
     func claims() async throws {
         let provider = try provider()
         let issued = try await provider.issueToken(
@@ -76,7 +76,7 @@ struct TokenTests {
     }
 
     @Test(
-        "the audience is the service that the scopes name",
+        "the audience is the service in the scopes",
         arguments: [
             (["https://orders.example/read", "openid"], "https://orders.example"),
             (["api://orders/v1/read", "api://orders/v1/write"], "api://orders/v1"),
@@ -90,7 +90,7 @@ struct TokenTests {
         #expect(claims["aud"]?.string == (try audience ?? issuer(provider)))
     }
 
-    @Test("scopes of two services are refused: each could use the token against the other")
+    @Test("scopes of two services are refused")
     func twoServices() async throws {
         let provider = try provider()
         let error = await #expect(throws: IdentityError.self) {
@@ -100,7 +100,7 @@ struct TokenTests {
         #expect(error?.description.contains("https://a.example, https://b.example") == true)
     }
 
-    @Test("a token counts on after a restart, which keeps issuer and key")
+    @Test("issuer, key and tokens stay valid after a restart")
     func restart() async throws {
         let before = try provider()
         let token = try await token(before)
@@ -109,7 +109,7 @@ struct TokenTests {
         #expect(try check(token, after).claims["sub"]?.string == ada.identifier)
     }
 
-    @Test("no secret half is published, and a key shows none in a log")
+    @Test("the secret half is neither published nor logged")
     func secrecy() throws {
         let published = try #require(provider().signingKeys)
         #expect(!published.contains(#""d""#))
@@ -121,7 +121,7 @@ struct TokenTests {
         #expect(SigningKey(secret: []) == nil)
     }
 
-    @Test("the identifier is the thumbprint of the public half")
+    @Test("the key identifier is the thumbprint of the public half")
     func thumbprint() throws {
         let json = SigningKey().publicKey
         let members = ["crv", "kty", "x", "y"].map { "\"\($0)\":\"\(json[$0]?.string ?? "")\"" }
@@ -130,7 +130,7 @@ struct TokenTests {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock that only the test advances.
 final class TestClock: Sendable {
     private let date: Locked<Date>
 
@@ -141,7 +141,7 @@ final class TestClock: Sendable {
 }
 
 extension CompactSignature {
-    /// Algorithm, type and key, as they are signed.
+    /// The signed header: algorithm, type and key.
     var header: String {
         String(decoding: signedBytes.prefix { $0 != UInt8(ascii: ".") }, as: UTF8.self)
     }

@@ -33,7 +33,7 @@ struct UserDirectoryTests {
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
 
-    @Test("an added user is found by name in any case, and by identifier, with every field")
+    @Test("an added user is found by name and by identifier, ignoring case")
     func add() throws {
         let date = Date(timeIntervalSince1970: 1_800_000_000)
         let added = try directory.add(username: "Ada@Example.com", displayName: "Ada", password: password, at: date)
@@ -42,7 +42,7 @@ struct UserDirectoryTests {
             added, try later.user(named: "ada@example.COM"),
             try later.user(withIdentifier: added.account.identifier.uppercased()),
         ] {
-            // Accounts are equal by their identifiers alone.
+            // Accounts are compared by identifier only.
             let fields = [user?.account.identifier, user?.account.username, user?.account.displayName]
             #expect(fields == [added.account.identifier, "Ada@Example.com", "Ada"])
             #expect(user?.isDisabled == false && user?.createdAt == date)
@@ -51,7 +51,7 @@ struct UserDirectoryTests {
         #expect(try !isPassword("wrong horse", of: "ada@example.com"))
     }
 
-    @Test("identifiers are uid.utid of two lower-case UUIDs, and the directory is one tenant")
+    @Test("identifiers are two lower-case UUIDs; users of a directory share a tenant")
     func identifiers() throws {
         let accounts = try ["ada", "grace"].map { try directory.add(username: $0, password: password).account }
         let uuid = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/
@@ -70,7 +70,7 @@ struct UserDirectoryTests {
         #expect(third.tenantIdentifier == accounts[0].tenantIdentifier)
     }
 
-    @Test("a name is taken once, in whatever case and composition it is written")
+    @Test("a username is unique, ignoring case and Unicode composition")
     func uniqueness() throws {
         try directory.add(username: "Zo\u{E9}", password: password)
         for name in ["Zo\u{E9}", "zo\u{E9}", "ZO\u{C9}", "Zoe\u{301}"] {
@@ -82,7 +82,7 @@ struct UserDirectoryTests {
     }
 
     @Test(
-        "names that are empty, too long, or cannot be seen are refused",
+        "names that are empty, too long or invisible are refused",
         arguments: [
             "", " ", "ada lovelace", "ada\n", "ada\u{200B}", "\u{1B}[2Jada", String(repeating: "a", count: 257),
         ]
@@ -92,7 +92,7 @@ struct UserDirectoryTests {
         #expect(try directory.users().isEmpty)
     }
 
-    @Test("a display name that would steer the terminal is refused", arguments: ["", "A\u{1B}[2J", "A\u{202E}B"])
+    @Test("a display name that would control the terminal is refused", arguments: ["", "A\u{1B}[2J", "A\u{202E}B"])
     func invalidDisplayNames(name: String) {
         #expect(
             code {
@@ -102,7 +102,7 @@ struct UserDirectoryTests {
     }
 
     @Test(
-        "weak passwords are refused, for new users and for a change",
+        "weak passwords are refused for new users and for changes",
         arguments: ["", "seven c", "äääääää", "ada@example.com"]
     )
     func weakPasswords(text: String) throws {
@@ -117,7 +117,7 @@ struct UserDirectoryTests {
         #expect(try isPassword("correct horse", of: name))
     }
 
-    @Test("passwords that crypt would cut short are refused")
+    @Test("passwords that crypt would truncate are refused")
     func unusablePasswords() throws {
         for text in ["correct\0horse", String(repeating: "x", count: 512)] {
             #expect(
@@ -128,13 +128,13 @@ struct UserDirectoryTests {
         }
     }
 
-    @Test("users are listed in the order of their names")
+    @Test("users are listed by name")
     func list() throws {
         for name in ["grace", "Ada", "joan"] { try directory.add(username: name, password: password) }
         #expect(try directory.users().map(\.account.username) == ["Ada", "grace", "joan"])
     }
 
-    @Test("a changed password replaces the old one, whose hash leaves the file")
+    @Test("a changed password replaces the old one, whose hash is erased from the file")
     func setPassword() throws {
         try directory.add(username: "ada", password: password)
         let old = try #require(try directory.credentials(ofUserNamed: "ada")).passwordHash
@@ -156,7 +156,7 @@ struct UserDirectoryTests {
         #expect(try directory.user(named: "ada")?.isDisabled == false)
     }
 
-    @Test("whoever is not there cannot be changed or removed")
+    @Test("an unknown user cannot be changed or removed")
     func unknown() throws {
         try directory.add(username: "ada", password: password)
         let codes = [
@@ -170,7 +170,7 @@ struct UserDirectoryTests {
         #expect(try directory.user(withIdentifier: "nobody.here") == nil)
     }
 
-    @Test("of many users, those who were removed leave no byte in the file")
+    @Test("removed users leave no bytes in the file")
     func removal() throws {
         for number in 0..<120 {
             let name = "\(number.isMultiple(of: 3) ? "leaving" : "staying")-\(number)@example.com"
@@ -185,7 +185,7 @@ struct UserDirectoryTests {
         #expect(temporary.database.remnants == nil)
     }
 
-    @Test("who is signed in cannot be removed until signed out")
+    @Test("a user who is signed in cannot be removed")
     func removalOfSignedIn() throws {
         let account = try directory.add(username: "ada", password: password).account
         try temporary.signIn(account)
@@ -196,7 +196,7 @@ struct UserDirectoryTests {
         #expect(try directory.users().isEmpty)
     }
 
-    @Test("a user's row that makes no sense is an error, not a trap")
+    @Test("a malformed row of a user is an error, not a trap")
     func senselessRow() throws {
         try directory.add(username: "ada", password: password)
         try temporary.database.write("damage a row") { db in

@@ -2,7 +2,7 @@ import HTTPClient
 import NotifyCenterTestKit
 import StrictJSON
 
-/// A running `faulty-server`, for as long as this object lives.
+/// A running `faulty-server`. It ends with this object.
 final class FaultyServer: Sendable {
     private let directory: TemporaryDirectory
     private let process: ChildProcess
@@ -18,13 +18,12 @@ final class FaultyServer: Sendable {
 
     deinit { process.kill() }
 
-    /// The authority that vouches for the listener `good`.
+    /// The certificate of the authority that the listener `good` is signed by.
     var authority: String { directory.path + "/authority.pem" }
 
-    /// A client that trusts it.
+    /// A client that trusts the authority.
     func client(patience: Int = 30) -> HTTPClient { HTTPClient(trustAnchors: authority, patience: patience) }
 
-    /// An address of one of its listeners.
     func address(_ path: String, listener: String = "good", host: String = "localhost") throws -> HTTPAddress {
         guard let port = ports[listener]?.number.map({ Int($0) }),
             let address = HTTPAddress("\(listener == "plain" ? "http" : "https")://\(host):\(port)/\(path)")
@@ -33,5 +32,5 @@ final class FaultyServer: Sendable {
     }
 }
 
-/// The server said something else than it was expected to.
+/// The server's output lacks a listener.
 struct UnknownListener: Error {}

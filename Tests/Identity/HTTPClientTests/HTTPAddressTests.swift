@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Addresses and forms")
 struct HTTPAddressTests {
-    @Test("https everywhere, http on this machine only")
+    @Test("https is allowed everywhere, http on this machine only")
     func accepted() {
         for text in [
             "https://login.example.com", "https://login.example.com:8443/a/b?c=d", "HTTPS://Login.Example.com/",
@@ -20,7 +20,7 @@ struct HTTPAddressTests {
     }
 
     @Test(
-        "what is no such address",
+        "malformed addresses are rejected",
         arguments: [
             "", "login.example.com", "http://login.example.com/", "http://localhost.example.com/", "ftp://localhost/",
             "file:///etc/passwd", "https://", "https:///path", "https://user@example.com/",
@@ -33,7 +33,7 @@ struct HTTPAddressTests {
     )
     func refused(text: String) { #expect(HTTPAddress(text) == nil) }
 
-    @Test("forms are read as they are written, and refused where a name comes twice or an escape is broken")
+    @Test("forms are decoded; repeated names and broken escapes are rejected")
     func forms() {
         let fields = [("state", "a&b=c%"), ("code", "é +/?"), ("empty", "")]
         #expect(FormFields.decode(FormFields.encode(fields)) == Dictionary(uniqueKeysWithValues: fields))

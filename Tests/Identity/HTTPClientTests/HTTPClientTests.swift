@@ -4,9 +4,9 @@ import NotifyCenterTestKit
 import StrictJSON
 import Testing
 
-@Suite("Asking servers that do not behave")
+@Suite("HTTP client against faulty servers")
 struct HTTPClientTests {
-    /// Why the server's answer is not taken; `nil` where it is.
+    /// The reason why the client rejects the response; `nil` if it accepts it.
     private func refusal(
         _ request: HTTPRequest,
         by client: HTTPClient
@@ -23,7 +23,7 @@ struct HTTPClientTests {
         try JSONValue(parsing: response.body, limits: JSONLimits(size: 65_536))
     }
 
-    @Test("an answer arrives with its status, fields and body, by HTTP/1.1 and without cookies from one to the next")
+    @Test("a response has its status, fields and body, over HTTP/1.1 and without cookies")
     func answer() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -41,7 +41,7 @@ struct HTTPClientTests {
         #expect(refused.status == 503 && refused.retryAfter == .seconds(7))
     }
 
-    @Test("a form is posted with its fields; large ones do not wait for the server's leave")
+    @Test("a form is posted with its fields; a large one does not wait for 100 Continue")
     func post() async throws {
         let server = try await FaultyServer()
         let body = FormFields.encode([("code", "a b&c"), ("filler", String(repeating: "x", count: 5000))])
@@ -62,9 +62,7 @@ struct HTTPClientTests {
         #expect(try echo(await server.client().send(empty))["body"]?.string == "")
     }
 
-    @Test(
-        "a form whose connection ends without an answer is not sent again, on a connection that was used before either"
-    )
+    @Test("a form is not sent again if the connection ends without a response")
     func notTwice() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -78,9 +76,7 @@ struct HTTPClientTests {
         #expect(String(decoding: drops.body, as: UTF8.self) == "1")
     }
 
-    @Test(
-        "certificates of strangers, of other hosts and of the past are refused, and so is TLS before 1.2"
-    )
+    @Test("untrusted, foreign and expired certificates and old TLS are rejected")
     func certificates() async throws {
         let server = try await FaultyServer()
         for listener in ["stranger", "elsewhere", "expired", "old"] {
@@ -92,7 +88,7 @@ struct HTTPClientTests {
         }
     }
 
-    @Test("a server that only another authority vouches for is refused, the system's included")
+    @Test("only the configured authority is trusted, not the system's")
     func trustAnchors() async throws {
         let server = try await FaultyServer()
         guard case .untrusted = await refusal(HTTPRequest(try server.address("echo")), by: HTTPClient()) else {
@@ -106,7 +102,7 @@ struct HTTPClientTests {
         }
     }
 
-    @Test("answers of other kinds are refused with the reason")
+    @Test("unusable responses are rejected with the reason")
     func otherAnswers() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -118,11 +114,11 @@ struct HTTPClientTests {
                 continue
             }
         }
-        // Whoever asked for JSON sees what it is.
+        // An HTML page is accepted, with its media type.
         #expect(try await client.send(HTTPRequest(server.address("html"))).mediaType == "text/html")
     }
 
-    @Test("of an answer of 1 GiB no more than the limit is kept, whether its size is announced or not")
+    @Test("a response of 1 GiB ends at the limit, whether or not its size is announced")
     func large() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -146,7 +142,7 @@ struct HTTPClientTests {
         return usage.ru_maxrss
     }
 
-    @Test("a server that answers slowly or never is left after the time limit", arguments: ["slow", "hang"])
+    @Test("a request to a slow or hanging server ends at the time limit", arguments: ["slow", "hang"])
     func slow(path: String) async throws {
         let server = try await FaultyServer()
         let request = HTTPRequest(try server.address(path), limits: HTTPLimits(total: .milliseconds(700)))
@@ -155,7 +151,7 @@ struct HTTPClientTests {
         #expect(ContinuousClock.now - start >= .milliseconds(600))
     }
 
-    @Test("a server that hangs holds up no other question, and a cancelled question ends at once")
+    @Test("a hanging server delays no other request; a cancelled request ends at once")
     func cancellation() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -171,7 +167,7 @@ struct HTTPClientTests {
             group.cancelAll()
             for await reason in group { #expect(reason == .cancelled) }
         }
-        // One that is cancelled before it begins.
+        // A request that is cancelled before it begins.
         let task = Task { [request = hanging[0]] in
             while !Task.isCancelled { await Task.yield() }
             return await refusal(request, by: client)
@@ -180,7 +176,7 @@ struct HTTPClientTests {
         #expect(await task.value == .cancelled)
     }
 
-    @Test("more questions than the limit are refused while the others are under way, and answered after them")
+    @Test("requests over the limit are rejected while the others are in flight")
     func capacity() async throws {
         let server = try await FaultyServer()
         let client = server.client()
@@ -200,7 +196,7 @@ struct HTTPClientTests {
         #expect(try await client.send(HTTPRequest(server.address("html"))).status == 200)
     }
 
-    @Test("where nobody listens, the error names the address without its query, and the remedy")
+    @Test("a refused connection names the address without its query, and the remedy")
     func unreachable() async throws {
         let address = try #require(HTTPAddress("http://127.0.0.1:1/token?code=secret"))
         do throws(HTTPError) {
@@ -216,7 +212,7 @@ struct HTTPClientTests {
         }
     }
 
-    @Test("fields that would begin another line, and bodies that are too large, are not sent")
+    @Test("fields with line breaks and bodies that are too large are not sent")
     func invalidRequests() async throws {
         let address = try #require(HTTPAddress("http://127.0.0.1:1/"))
         let large = [UInt8](repeating: 0x61, count: HTTPLimits.requestSize + 1)

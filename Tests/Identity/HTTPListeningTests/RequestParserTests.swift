@@ -2,7 +2,7 @@ import Testing
 
 @testable import HTTPListening
 
-@Suite("Requests as they arrive")
+@Suite("Incremental parsing of requests")
 struct RequestParserTests {
     private func parse(_ text: String) -> RequestParser.Progress {
         var parser = RequestParser()
@@ -12,7 +12,7 @@ struct RequestParserTests {
     private let post =
         "POST /logout?a=b HTTP/1.1\r\nHost: device\r\nContent-Type:  text/plain \r\nContent-Length: 3\r\n\r\nabc"
 
-    @Test("a request is the same in whatever pieces it arrives, and nothing is taken before it is whole")
+    @Test("a request is the same in any pieces, and incomplete until its last byte")
     func pieces() {
         let whole = ReceivedRequest(
             method: "POST",
@@ -34,7 +34,7 @@ struct RequestParserTests {
     }
 
     @Test(
-        "what could be read in two ways, or is no HTTP, is refused",
+        "ambiguous or malformed requests are rejected",
         arguments: [
             ("\r\n\r\n", 400), ("GET /\r\n\r\n", 400), ("GET / HTTP/2\r\n\r\n", 400), ("GET  / HTTP/1.1\r\n\r\n", 400),
             ("GET http://a/ HTTP/1.1\r\n\r\n", 400), ("GET / HTTP/1.1\r\n a: b\r\n\r\n", 400),
@@ -56,7 +56,7 @@ struct RequestParserTests {
     )
     func refused(text: String, status: Int) { #expect(parse(text) == .refused(status)) }
 
-    @Test("a header that does not end is refused by its size")
+    @Test("an endless header is rejected by its size")
     func endless() {
         var parser = RequestParser()
         for _ in 0..<8 { #expect(parser.take(Array(repeating: UInt8(ascii: "a"), count: 1024)) == .incomplete) }
@@ -64,7 +64,7 @@ struct RequestParserTests {
         #expect(parse("GET /" + String(repeating: "a", count: 9000) + " HTTP/1.1\r\n\r\n") == .refused(431))
     }
 
-    @Test("path and query are taken as they were sent")
+    @Test("path and query stay as they were sent")
     func targets() {
         for (target, path, query) in [
             ("/callback?code=a%20b&state=c?", "/callback", "code=a%20b&state=c?"), ("/callback?", "/callback", ""),
@@ -77,7 +77,7 @@ struct RequestParserTests {
         }
     }
 
-    @Test("a header of 8 KiB is taken, and one byte more is refused")
+    @Test("a header of 8 KiB is accepted, one more byte is rejected")
     func longHeaders() {
         let beginning = "GET /callback?"
         let room = RequestParser.longestHeader - beginning.utf8.count - " HTTP/1.1".utf8.count
@@ -87,7 +87,7 @@ struct RequestParserTests {
         #expect(parse("\(beginning)\(query)a HTTP/1.1\r\n\r\n") == .refused(431))
     }
 
-    @Test("no bytes of a stranger trap")
+    @Test("random bytes do not trap")
     func noise() {
         var random = SystemRandomNumberGenerator()
         for _ in 0..<5000 {

@@ -5,11 +5,11 @@ import JSONWebSignature
 import StrictJSON
 import Testing
 
-@Suite("A token is accepted only with its signer's signature")
+@Suite("Tokens are accepted only with their signer's signature")
 struct JSONWebSignatureTests {
     private let signer = Signer.shared
 
-    @Test("each accepted algorithm verifies, with a key named and without", arguments: SignatureAlgorithm.allCases)
+    @Test("each accepted algorithm verifies, with and without a key identifier", arguments: SignatureAlgorithm.allCases)
     func accepted(algorithm: SignatureAlgorithm) throws {
         let name = algorithm.rawValue
         let keys = try keySet(
@@ -24,7 +24,7 @@ struct JSONWebSignatureTests {
         }
     }
 
-    @Test("each single bit that is flipped makes a token refused", arguments: ["ES256", "EdDSA", "RS256"])
+    @Test("every single flipped bit makes a token invalid", arguments: ["ES256", "EdDSA", "RS256"])
     func bitFlips(algorithm: String) throws {
         let keys = try keySet(signer.key(algorithm).with("kid", "1"))
         let token = Array(try signer.token(alg: algorithm).utf8)
@@ -38,7 +38,7 @@ struct JSONWebSignatureTests {
         }
     }
 
-    @Test("a token that is cut off anywhere is refused")
+    @Test("a truncated token is rejected")
     func truncated() throws {
         let keys = try keySet(signer.key("ES256").with("kid", "1"))
         let token = try signer.token()
@@ -47,27 +47,27 @@ struct JSONWebSignatureTests {
         }
     }
 
-    @Test("a token of 64 KiB is read; one byte more, and 30 MB, are refused by their size alone")
+    @Test("a token of 64 KiB is read; a larger one is rejected by its size alone")
     func sizes() throws {
         let keys = try keySet(signer.key("ES256").with("kid", "1"))
         func token(filler: Int) throws -> String {
             try signer.token(#"{"x":"\#(String(repeating: "a", count: filler))"}"#)
         }
-        // Three bytes of content are four of base64url.
+        // Three bytes of content are four characters in base64url.
         let most = try token(filler: (CompactSignature.maximumSize - (try token(filler: 0)).utf8.count) / 4 * 3 - 3)
         #expect(most.utf8.count > CompactSignature.maximumSize - 8)
         #expect(refusal(of: most, by: keys) == nil)
         let tooLarge = SignatureError.tooLarge(limit: 65_536)
         #expect(refusal(of: String(repeating: "a", count: CompactSignature.maximumSize + 1), by: keys) == tooLarge)
         let huge = String(repeating: "e30.", count: 30_000_000 / 4)
-        // The processor's time, because other tests take the processor away.
+        // Processor time, because other tests use the processors as well.
         let before = threadTime()
         #expect(refusal(of: huge, by: keys) == tooLarge)
         #expect(threadTime() - before < .milliseconds(100))
     }
 
     @Test(
-        "algorithms that are never accepted",
+        "unsupported algorithms are rejected",
         arguments: ["none", "None", "HS256", "HS512", "RS384", "ES384", "es256", ""]
     )
     func refusedAlgorithms(algorithm: String) throws {
@@ -78,7 +78,7 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: "\(header).\(claims).", by: keys) == .refusedAlgorithm(algorithm))
     }
 
-    @Test("an empty signature, other numbers of parts, and padding are no token")
+    @Test("empty signatures, other numbers of parts and padding are rejected")
     func form() throws {
         let keys = try keySet(signer.key("ES256").with("kid", "1"))
         let token = try signer.token()
@@ -96,7 +96,7 @@ struct JSONWebSignatureTests {
     }
 
     @Test(
-        "a header that brings a key, or asks for what we do not know, is refused",
+        "a header with a key or an unknown critical member is rejected",
         arguments: ["crit", "jku", "x5u", "jwk", "b64", "enc", "zip"]
     )
     func header(member: String) throws {
@@ -105,7 +105,7 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: token, by: keys) == .refusedHeader(member))
     }
 
-    @Test("a second alg in the header, or a second sub among the claims, is refused")
+    @Test("repeated members in the header or the claims are rejected")
     func duplicates() throws {
         let keys = try keySet(signer.key("ES256").with("kid", "1"))
         for token in [
@@ -121,7 +121,7 @@ struct JSONWebSignatureTests {
         }
     }
 
-    @Test("a named key is that key or none; without a name there must be one key only that fits")
+    @Test("a named key must exist; without a name exactly one key must fit")
     func keyChoice() throws {
         let (ours, theirs) = (signer.key("ES256"), Signer.stranger.key("ES256"))
         let both = try keySet(ours.with("kid", "1"), theirs.with("kid", "2"))
@@ -130,14 +130,14 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: try signer.token(kid: "3"), by: both) == .unknownKey(.es256, identifier: "3"))
         #expect(refusal(of: try signer.token(kid: nil), by: both) == .ambiguousKey(.es256, identifier: nil))
         #expect(try refusal(of: signer.token(kid: "1"), by: keySet(ours)) == .unknownKey(.es256, identifier: "1"))
-        // The Kelvin sign is “K” to Swift's comparison of texts.
+        // Swift's `==` treats the Kelvin sign and “K” as equal.
         let kelvin = try keySet(ours.with("kid", "\u{212A}"))
         #expect(refusal(of: try signer.token(kid: "K"), by: kelvin) == .unknownKey(.es256, identifier: "K"))
         let twice = try keySet(ours.with("kid", "1"), theirs.with("kid", "1"))
         #expect(refusal(of: try signer.token(kid: "1"), by: twice) == .ambiguousKey(.es256, identifier: "1"))
     }
 
-    @Test("an algorithm that does not fit the key is refused, although the signature is right")
+    @Test("an algorithm that does not fit the key is rejected")
     func algorithmOfKey() throws {
         let onlyPSS = try keySet(signer.key("RS256").with("kid", "1").with("alg", "PS256"))
         #expect(refusal(of: try signer.token(alg: "PS256"), by: onlyPSS) == nil)
@@ -145,17 +145,17 @@ struct JSONWebSignatureTests {
         #expect(refusal(of: try signer.token(alg: "ES256"), by: onlyPSS) == .unknownKey(.es256, identifier: "1"))
     }
 
-    @Test("a point without the zeros in front of its numbers, as some providers give it, is the same point")
+    @Test("a coordinate without its leading zeros is accepted")
     func zerosInFront() throws {
         var signer = signer
-        // One key in 256.
+        // On average one key in 256.
         while signer.p256.publicPoint.first != 0 { signer.p256 = P256PrivateKey() }
         let point = signer.p256.publicPoint
         let key = signer.key("ES256").with("kid", "1").with("x", Base64URL.encode(point[1..<32]))
         #expect(refusal(of: try signer.token(), by: try keySet(key)) == nil)
     }
 
-    @Test("keys that are not for signatures, too weak, contradictory or published whole are not used")
+    @Test("keys that are weak, contradictory, secret or for other purposes are not used")
     func keysThatAreRefused() throws {
         let (rsa, point) = (signer.key("RS256"), signer.key("ES256"))
         let short = Base64URL.encode([UInt8](repeating: 0xFF, count: 128))
@@ -190,7 +190,7 @@ struct JSONWebSignatureTests {
         )
     }
 
-    @Test("a key set that is too large, has too many keys, or is none, is refused")
+    @Test("a key set that is too large, has too many keys or is malformed is rejected")
     func keySets() throws {
         func flaw(_ text: String) -> JSONWebKeySet.Flaw? {
             do throws(JSONWebKeySet.Flaw) {
@@ -209,7 +209,7 @@ struct JSONWebSignatureTests {
     }
 }
 
-/// How long this thread has computed.
+/// The processor time of this thread.
 private func threadTime() -> Duration {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

@@ -3,13 +3,13 @@ import Testing
 
 @testable import StrictJSON
 
-@Suite("JSON from strangers")
+@Suite("Untrusted JSON")
 struct StrictJSONTests {
     private func value(_ text: String, depth: Int = 16, values: Int = 1000) -> JSONValue? {
         try? JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 1 << 20, depth: depth, values: values))
     }
 
-    @Test("values of each kind")
+    @Test("each kind of value is parsed")
     func values() {
         #expect(value(#" { "a" : [1, -2.5e1, true, false, null, "x"] } "#)?["a"]?.array?.count == 6)
         #expect(value(#""\u00e9\ud83d\ude00\n\/""#)?.string == "é😀\n/")
@@ -19,7 +19,7 @@ struct StrictJSONTests {
     }
 
     @Test(
-        "what the grammar does not have is refused",
+        "malformed JSON is rejected",
         arguments: [
             "", "{", "[1,]", "{\"a\":1,}", "{a:1}", "'a'", "01", "1.", ".5", "+1", "1e", "NaN", "Infinity", "1e999",
             "[1] 2",
@@ -30,7 +30,7 @@ struct StrictJSONTests {
     )
     func refused(text: String) { #expect(value(text) == nil) }
 
-    @Test("bytes that are not UTF-8 are refused")
+    @Test("bytes that are not UTF-8 are rejected")
     func encoding() {
         for bytes in [[0xFF], [0x22, 0xC3, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22], [0x22, 0xC0, 0x80, 0x22]] as [[UInt8]]
         {
@@ -38,7 +38,7 @@ struct StrictJSONTests {
         }
     }
 
-    @Test("size, depth and number of values have limits that hold exactly")
+    @Test("the limits of size, depth and number of values are exact")
     func limits() {
         for (text, depth) in [("[[[]]]", 3), (#"{"a":{"b":1}}"#, 2)] {
             #expect(value(text, depth: depth) != nil && value(text, depth: depth - 1) == nil)
@@ -50,7 +50,7 @@ struct StrictJSONTests {
         }
     }
 
-    @Test("base64url has one text for the same bytes")
+    @Test("base64url has exactly one text for given bytes")
     func base64URL() {
         for length in 0..<64 {
             let bytes = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ length) }

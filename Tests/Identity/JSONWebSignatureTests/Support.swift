@@ -3,19 +3,19 @@ import Cryptography
 import JSONWebSignature
 import StrictJSON
 
-/// A signer of tokens with a key of each kind.
+/// A signer of tokens with one key of each kind.
 struct Signer {
     private let rsa = OpenSSLKey(EVP_PKEY_RSA)
     var p256 = P256PrivateKey()
     private let ed25519 = OpenSSLKey(EVP_PKEY_ED25519)
 
-    /// Made once, because an RSA key takes a while.
+    /// Shared, because making an RSA key is slow.
     static let shared = Signer()
     static let stranger = Signer()
 
     // MARK: Keys
 
-    /// The members of the public key for an algorithm, as JSON, without `kid`, `use` and `alg`.
+    /// The JSON members of the public key for an algorithm, without `kid`, `use` and `alg`.
     func key(_ algorithm: String) -> [String: String] {
         switch algorithm {
         case "ES256":
@@ -107,7 +107,6 @@ private final class OpenSSLKey: @unchecked Sendable {
     }
 }
 
-/// The set of these keys.
 func keySet(_ keys: [String: String]...) throws -> JSONWebKeySet {
     let members = keys.map { key in "{" + key.map { #""\#($0)":"\#($1)""# }.joined(separator: ",") + "}" }
     return try JSONWebKeySet(parsing: Array("{\"keys\":[\(members.joined(separator: ","))]}".utf8))
@@ -117,7 +116,7 @@ extension [String: String] {
     func with(_ name: String, _ value: String) -> [String: String] { merging([name: value]) { $1 } }
 }
 
-/// What the check of a token throws; `nil` where it is accepted.
+/// The error of verifying a token; `nil` if it is accepted.
 func refusal(of token: String, by keys: JSONWebKeySet) -> SignatureError? {
     do throws(SignatureError) {
         _ = try keys.verify(CompactSignature(parsing: token))

@@ -6,15 +6,15 @@ import StrictJSON
 import TestProviders
 import Testing
 
-/// Each mistake that the OpenID Foundation's suite for relying parties makes, by its name there, and more.
-@Suite("A provider that makes mistakes signs nobody in")
+/// The faults of the OpenID Foundation's test suite for relying parties, by their names there, and further ones.
+@Suite("A faulty provider signs no person in")
 struct FaultyProviderTests {
     private func client(_ fault: String, clock: TestClock = TestClock()) async throws -> TestClient {
         try await FaultyProvider.shared.value.client(fault, clock: clock)
     }
 
     @Test(
-        "a provider without a mistake signs Ada in, with each algorithm and each permitted form",
+        "a correct provider signs Ada in, with each algorithm and each permitted form",
         arguments: [
             "none", "rs256", "ps256", "eddsa", "kid-absent-single-jwks", "several-audiences-azp", "auth-time-zero",
             "second-description", "second-description-redirect", "second-description-page", "nulls",
@@ -29,7 +29,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "tokens that are signed wrongly",
+        "tokens with a wrong signature are rejected",
         arguments: [
             "idtoken-sig-none", "invalid-sig-rs256", "invalid-sig-ps256", "invalid-sig-es256", "invalid-sig-eddsa",
             "invalid-sig-hs256", "kid-absent-multiple-jwks", "crit", "jku", "encrypted",
@@ -42,7 +42,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "tokens of another sign-in",
+        "tokens of another sign-in are rejected",
         arguments: [
             "nonce-invalid", "missing-nonce", "invalid-athash", "wrong-state",
             "answer-iss-missing",
@@ -55,7 +55,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a token that cannot be used names the claim, and what is wrong with it",
+        "the error for an unusable token names the claim and the flaw",
         arguments: [
             ("missing-aud", "“aud” of its token is missing"), ("missing-iat", "“iat” of its token is missing"),
             ("missing-exp", "“exp” of its token is missing"), ("missing-sub", "“sub” of its token is missing"),
@@ -81,14 +81,14 @@ struct FaultyProviderTests {
         #expect(error.description.contains(flaw), "\(error)")
     }
 
-    @Test("tokens of another time name both clocks", arguments: ["expired", "of-the-future", "not-yet"])
+    @Test("the error for a token's wrong times names both clocks", arguments: ["expired", "of-the-future", "not-yet"])
     func time(fault: String) async throws {
         let error = try #require(try await client(fault).refusal())
         #expect(error.code == .authenticationFailed)
         #expect(error.description.contains("this device's clock says 20"), "\(error)")
     }
 
-    @Test("the sign-in of an earlier person, whose session was left in the browser")
+    @Test("an earlier person's session in the browser signs no person in")
     func earlierPerson() async throws {
         let error = try #require(try await client("earlier-person").refusal())
         #expect(error.code == .authenticationFailed)
@@ -96,7 +96,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a provider that calls itself otherwise is the administrator's to mend, with both names",
+        "the error for another issuer names both issuers, for the administrator",
         arguments: [
             "invalid-iss", "discovery-issuer-mismatch", "answer-iss-wrong", "wrong-iss-unasked",
             "second-description-mismatch",
@@ -109,7 +109,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "descriptions that cannot be used",
+        "unusable metadata is rejected with the right code",
         arguments: [
             ("discovery-html", SignInError.Code.providerUnavailable), ("discovery-unavailable", .providerUnavailable),
             ("discovery-duplicate", .providerUnavailable), ("discovery-large", .providerUnavailable),
@@ -122,7 +122,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "what the pages and the token endpoint answer",
+        "error responses of the pages and the token endpoint have the right codes",
         arguments: [
             ("authorize-error-access-denied", SignInError.Code.userCanceled),
             ("authorize-error-login-required", .interactionRequired),
@@ -141,7 +141,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a redirect, or an endless answer, in place of a sign-in's tokens signs nobody in",
+        "a redirect or an endless response to the code exchange signs no person in",
         arguments: ["exchange-redirect", "exchange-large"]
     )
     func noTokens(fault: String) async throws {
@@ -149,20 +149,20 @@ struct FaultyProviderTests {
         #expect(code == .providerUnavailable || code == .providerMisconfigured, "\(String(describing: code))")
     }
 
-    @Test("a provider that refuses the redirect: the address to register is named")
+    @Test("the error for a refused redirect names the address to register")
     func redirectRefused() async throws {
         let error = try #require(try await client("authorize-error-redirect-uri-mismatch").refusal())
         #expect(error.code == .providerMisconfigured)
         #expect(error.description.hasPrefix("register http://127.0.0.1:8976/callback with https://localhost:"))
     }
 
-    @Test("a wrong client secret is named as such")
+    @Test("a wrong client secret has its own error")
     func clientSecret() async throws {
         let error = try #require(try await FaultyProvider.shared.value.client("none", secret: "wrong").refusal())
         #expect(error.description.hasSuffix("does not know this device's client ID or secret"))
     }
 
-    @Test("a code counts once, and only with its own verifier")
+    @Test("a code is accepted once, and only with its own verifier")
     func codeOnce() async throws {
         let test = try await client("none")
         let redirect = "http://127.0.0.1:8976/callback"
@@ -179,11 +179,11 @@ struct FaultyProviderTests {
         }
     }
 
-    @Test("a sign-in that somebody gives up says nothing of the provider: the next one goes through")
+    @Test("after a cancelled sign-in the next one succeeds")
     func givenUp() async throws {
         let test = try await client("none")
         let task = Task {
-            // The answer must not be quicker.
+            // The task must be cancelled before the response arrives.
             while !Task.isCancelled { await Task.yield() }
             return try await test.client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")
         }
@@ -195,7 +195,7 @@ struct FaultyProviderTests {
 
     // MARK: Keys
 
-    @Test("signing-key-rotation: new keys are read when a token names one, and not more often than once a minute")
+    @Test("signing-key-rotation: keys are read for an unknown key, once a minute at most")
     func keyRotation() async throws {
         let clock = TestClock()
         let test = try await client("signing-key-rotation", clock: clock)
@@ -209,7 +209,7 @@ struct FaultyProviderTests {
     // MARK: Device code
 
     @Test(
-        "a device code that the person refuses, or that expires",
+        "a device code that is denied or expires ends with its own error",
         arguments: [
             ("device-denied", SignInError.Code.userCanceled), ("device-declined", .userCanceled),
             ("device-expired", .loginExpired),
@@ -223,7 +223,7 @@ struct FaultyProviderTests {
         #expect(error?.code == code)
     }
 
-    @Test("without an ID token the provider is asked who it is; one that does not say signs nobody in")
+    @Test("without an ID token, only the userinfo endpoint can identify the person")
     func withoutIDToken() async throws {
         let signedIn = try await client("no-id-token").client.signInByDeviceCode(scopes: ["openid"]) { _ in }
         #expect(signedIn.identity.subject == "ada")
@@ -231,7 +231,7 @@ struct FaultyProviderTests {
         await #expect(throws: SignInError.self) { try await nobody.signInByDeviceCode(scopes: ["openid"]) { _ in } }
     }
 
-    @Test("an ID token that comes only with a refresh is of the person whom the provider named before")
+    @Test("a first ID token in a refresh is accepted for the person from userinfo")
     func laterIDToken() async throws {
         let test = try await client("id-token-later")
         let signedIn = try await test.client.signInByDeviceCode(scopes: ["openid"]) { _ in }
@@ -243,7 +243,7 @@ struct FaultyProviderTests {
         #expect(tokens.idToken != nil)
     }
 
-    @Test("userinfo-invalid-sub: what is said of another person does not count")
+    @Test("userinfo-invalid-sub: claims about another person are rejected")
     func userInfo() async throws {
         let test = try await client("userinfo-invalid-sub")
         let signedIn = try await test.signIn()
@@ -255,7 +255,7 @@ struct FaultyProviderTests {
 
     // MARK: Refresh
 
-    @Test("keys that are away keep a refresh from being sent, so that its token counts afterwards")
+    @Test("a refresh is not sent while the keys are unavailable")
     func keysAway() async throws {
         let clock = TestClock()
         let test = try await client("keys-away", clock: clock)
@@ -277,7 +277,7 @@ struct FaultyProviderTests {
         }
     }
 
-    @Test("null in an answer means that there is nothing")
+    @Test("null in a response counts as a missing member")
     func nulls() async throws {
         let test = try await client("nulls")
         let signedIn = try await test.signIn()
@@ -290,7 +290,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a refresh that answers for another issuer, person or sign-in renews nothing",
+        "a refresh with another issuer, subject or sign-in renews nothing",
         arguments: [
             "refresh-token-invalid-issuer", "refresh-token-invalid-sub", "refresh-token-other-time",
             "refresh-token-other-nonce", "refresh-token-new-party",
@@ -319,7 +319,7 @@ struct FaultyProviderTests {
         )
     }
 
-    @Test("rp-backchannel: a logout token says whose session has ended, by session, person or both")
+    @Test("rp-backchannel: a logout token names its session by session, person or both")
     func logout() async throws {
         let token = try await logoutToken("none")
         #expect(token.subject == "ada" && token.sessionIdentifier == "session-1")
@@ -327,7 +327,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "rp-backchannel: logout tokens that end no session",
+        "rp-backchannel: invalid logout tokens are rejected",
         arguments: [
             "alg-none", "wrong-alg", "no-event", "wrong-event", "with-nonce", "wrong-aud", "wrong-iss", "no-jti",
             "nobody", "old",
@@ -337,7 +337,7 @@ struct FaultyProviderTests {
         await #expect(throws: SignInError.self) { try await logoutToken(fault) }
     }
 
-    @Test("an ID token does not pass for a logout token")
+    @Test("an ID token is rejected as a logout token and as an event token")
     func confusion() async throws {
         let test = try await client("none")
         let text = try #require(try await test.signIn().tokens.idToken)

@@ -6,12 +6,12 @@ import StrictJSON
 import TestProviders
 import Testing
 
-@Suite("Signing in with a browser, as a value")
+@Suite("State machine of the browser sign-in")
 struct AuthorizationCodeFlowTests {
     private let start = ContinuousClock.now
     private let redirect = "http://127.0.0.1:8976/callback"
 
-    /// The fields of the address that the browser begins with.
+    /// The query of the address that the browser opens.
     private func query(_ flow: AuthorizationCodeFlow) throws -> [String: String] {
         let address = try flow.address(scopes: ["openid", "profile"], loginHint: "ada@example.com")
         return try #require(FormFields.decode(String(address.drop { $0 != "?" }.dropFirst())))
@@ -22,7 +22,7 @@ struct AuthorizationCodeFlowTests {
         return error
     }
 
-    @Test("the request has PKCE with S256, a state, a nonce and prompt=login; no two requests share a secret")
+    @Test("the request has PKCE, a state, a nonce and prompt=login; secrets are unique")
     func request() throws {
         let (first, second) = (
             try query(AuthorizationCodeFlow(provider(), redirect: redirect, start: start)),
@@ -42,7 +42,7 @@ struct AuthorizationCodeFlowTests {
         }
     }
 
-    @Test("an answer is exchanged once, with the verifier and the redirect; what comes after it changes nothing")
+    @Test("a code is exchanged once, with verifier and redirect; later events do nothing")
     func exchange() throws {
         var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
         let state = try #require(try query(flow)["state"])
@@ -67,7 +67,7 @@ struct AuthorizationCodeFlowTests {
         #expect(flow.handle(.cancelled, at: start) == nil)
     }
 
-    @Test("answers that are not this sign-in's end it")
+    @Test("a query of another sign-in ends the flow")
     func otherAnswers() throws {
         let long = String(repeating: "a", count: AuthorizationCodeFlow.longestQuery)
         let queries = [
@@ -86,7 +86,7 @@ struct AuthorizationCodeFlowTests {
         }
     }
 
-    @Test("the time for it ends after 600 s, and whoever began it may cancel")
+    @Test("the flow expires after 600 s, and can be cancelled")
     func ends() throws {
         var flow = AuthorizationCodeFlow(try provider(), redirect: redirect, start: start)
         let state = try #require(try query(flow)["state"])
@@ -97,7 +97,7 @@ struct AuthorizationCodeFlowTests {
         #expect(refusal(other.handle(.cancelled, at: start))?.code == .userCanceled)
     }
 
-    @Test("a secret goes into the header, encoded; into the body where the provider takes no other")
+    @Test("the secret is in the header, or in the body if the provider accepts only that")
     func credentials() throws {
         let basic = try provider(secret: "a:b+c d")
         var flow = AuthorizationCodeFlow(basic, redirect: redirect, start: start)
@@ -113,14 +113,14 @@ struct AuthorizationCodeFlowTests {
     }
 }
 
-@Suite("Signing in with a code on another device, as a value")
+@Suite("State machine of the device grant")
 struct DeviceGrantTests {
     private let start = ContinuousClock.now
     private let code = json(
         #"{"device_code":"d","user_code":"AB-12","verification_uri":"https://login.example.com/d","expires_in":1800}"#
     )
 
-    /// A grant whose code is shown, and that waits.
+    /// A grant that has shown its code, and waits.
     private func waiting() throws -> DeviceGrant {
         var grant = DeviceGrant(try provider(), scopes: ["openid"], start: start)
         guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
@@ -132,7 +132,7 @@ struct DeviceGrantTests {
         return grant
     }
 
-    @Test("a client that proves itself in the header names itself in the form, too: some look there alone")
+    @Test("a client that authenticates in the header is named in the form, too")
     func namedClient() throws {
         var grant = DeviceGrant(try provider(secret: "s"), scopes: ["openid"], start: start)
         guard case .send(let request)? = grant.handle(.begin, at: start).first else { throw NoAddress() }
@@ -144,7 +144,7 @@ struct DeviceGrantTests {
         #expect(form(poll)["client_id"] == "device-7" && form(poll)["client_secret"] == nil)
     }
 
-    /// How long it waits after an answer to a poll; `nil` where it ends.
+    /// The pause after the response to a poll; `nil` if the grant ends.
     private func pause(
         _ grant: inout DeviceGrant,
         after answer: Result<HTTPResponse, HTTPError>,
@@ -156,7 +156,7 @@ struct DeviceGrantTests {
         return duration
     }
 
-    @Test("slow_down adds 5 s for good; a time-out doubles the wait, up to 60 s; Retry-After holds for once")
+    @Test("slow_down adds 5 s each time, a timeout doubles the wait, Retry-After counts once")
     func pace() throws {
         var grant = try waiting()
         let pending = oauthError("authorization_pending")
@@ -170,7 +170,7 @@ struct DeviceGrantTests {
         }
     }
 
-    @Test("it ends after 15 minutes, whatever the provider says, and 30 s after the last one who waits for it")
+    @Test("the grant ends after 15 minutes, or 30 s after the last poll of the caller")
     func ends() throws {
         func isOver(at passed: Duration, awaitedAt: Duration) throws -> Bool {
             var grant = try waiting()
@@ -186,7 +186,7 @@ struct DeviceGrantTests {
         #expect(try isOver(at: .seconds(31), awaitedAt: .zero))
     }
 
-    @Test("words of the provider that end it, and certificates that are not trusted")
+    @Test("error responses and untrusted certificates end the grant")
     func refusals() throws {
         for (answer, code) in [
             (oauthError("access_denied"), SignInError.Code.userCanceled), (oauthError("expired_token"), .loginExpired),
@@ -206,7 +206,7 @@ struct DeviceGrantTests {
     }
 
     @Test(
-        "a code that is not complete, or that leads elsewhere than to a web page, is not shown",
+        "an incomplete code, or one without a web address, is not shown",
         arguments: [
             "{}", #"{"device_code":"d","user_code":"AB-12","verification_uri":"javascript:alert(1)","expires_in":10}"#,
             #"{"device_code":"d","user_code":"A\u001b[2J","verification_uri":"https://login.example.com","expires_in":10}"#,
@@ -225,7 +225,7 @@ struct DeviceGrantTests {
     }
 
     @Test(
-        "a code with the members of other providers is shown",
+        "a code with the member names of other providers is shown",
         arguments: [
             #""verification_url":"https://login.example.com/d","expires_in":60"#,
             #""verification_uri":"https://login.example.com/d","expires_in":"60""#,
@@ -245,10 +245,10 @@ struct DeviceGrantTests {
     }
 }
 
-@Suite("Responses that cannot be used")
+@Suite("Unusable responses")
 struct UnusableResponseTests {
     @Test(
-        "a token response names the member",
+        "the error for a token response names the member",
         arguments: [
             (#"{"access_token":"a"}"#, "“token_type” is missing"),
             (#"{"token_type":"bearer"}"#, "“access_token” is missing"),
@@ -271,7 +271,7 @@ struct UnusableResponseTests {
     }
 
     @Test(
-        "the check of a provider reads the device code that it issues",
+        "the provider check parses the issued device code",
         arguments: [
             (#"{"device_code":"d","user_code":"AB","expires_in":60}"#, "“verification_uri” is missing"),
             (
@@ -287,7 +287,7 @@ struct UnusableResponseTests {
         #expect(step.outcome == (flaw == nil ? .works : .fails) && flaw.map(step.text.contains) != false, "\(step)")
     }
 
-    @Test("a description that is not there names the requested address, and is no outage of the network")
+    @Test("the error for missing metadata names the address, and is no network outage")
     func description() throws {
         let issuer = try #require(testIssuer)
         let error = #expect(throws: SignInError.self) { try ProviderDocument(json("", status: 404), of: issuer) }
@@ -296,7 +296,7 @@ struct UnusableResponseTests {
         #expect(error?.description.contains(wanted) == true, "\(String(describing: error))")
     }
 
-    @Test("a logout token may be for other clients, too")
+    @Test("a logout token may be for several clients")
     func logoutAudience() throws {
         let now = Date()
         let issuer = try #require(testIssuer)
@@ -309,7 +309,7 @@ struct UnusableResponseTests {
     }
 }
 
-@Suite("What the answer to a refresh means")
+@Suite("Outcomes of a refresh")
 struct RefreshFlowTests {
     private enum Meaning: Equatable {
         case renewed, sessionOver, reauthentication, misconfigured, scope
@@ -336,7 +336,7 @@ struct RefreshFlowTests {
         return last
     }
 
-    @Test("each answer has its meaning")
+    @Test("each response has its outcome")
     func table() throws {
         for (answer, expected) in [
             (.success(tokens), .renewed),
@@ -346,7 +346,7 @@ struct RefreshFlowTests {
             (oauthError("invalid_client", status: 401), .misconfigured),
             (oauthError("unauthorized_client"), .misconfigured), (.success(json("", status: 403)), .misconfigured),
             (oauthError("invalid_scope"), .scope),
-            // Pages for people, failures, overload and nonsense end no session.
+            // HTML pages, server failures, overload and malformed JSON end no session.
             (.success(json("<html>", status: 401)), .unavailable(mayBeUsed: true)),
             (.success(json("<html>")), .unavailable(mayBeUsed: true)),
             (.success(json("{}")), .unavailable(mayBeUsed: true)),
@@ -360,7 +360,7 @@ struct RefreshFlowTests {
     }
 
     @Test(
-        "scopes that are no text of scopes are no answer: nobody knows what was granted",
+        "malformed scopes make the response unusable",
         arguments: [
             #"["openid"]"#, "7", "true", "{}", #""openid \u00e9""#, #""a\nb""#, #""a\\b""#, #""\u0000""#,
         ]
@@ -370,7 +370,7 @@ struct RefreshFlowTests {
         #expect(try meaning(.success(json(answer))) == .unavailable(mayBeUsed: true))
     }
 
-    @Test("without a scope in the answer, or with null, what was asked for is granted; an empty one grants nothing")
+    @Test("a missing or null scope grants the request; an empty one grants nothing")
     func scopes() throws {
         for (member, granted) in [
             ("", nil), (#","scope":null"#, nil), (#","scope":"""#, []), (#","scope":"b  a""#, ["a", "b"]),
@@ -385,7 +385,7 @@ struct RefreshFlowTests {
         }
     }
 
-    @Test("a lost answer is asked for once more; invalid_grant is then our own reuse, and no end of the session")
+    @Test("a lost response is requested once more; invalid_grant then ends no session")
     func lostAnswer() throws {
         #expect(try meaning(failure(.timedOut)) == .again)
         #expect(try meaning(failure(.brokenOff("cut")), .success(tokens)) == .renewed)
@@ -394,7 +394,7 @@ struct RefreshFlowTests {
         #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
     }
 
-    @Test("who refuses the client or the scopes has not looked at the token: one that may be used up still may")
+    @Test("a refusal of the client or scopes leaves a possible reuse open")
     func lostAnswerAndRefusal() throws {
         for refusal in [
             oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),
@@ -404,11 +404,11 @@ struct RefreshFlowTests {
             #expect(try meaning(refusal, mayBeUsed: true) == .unavailable(mayBeUsed: true))
         }
         #expect(try meaning(failure(.timedOut), oauthError("invalid_scope")) == .unavailable(mayBeUsed: true))
-        // Who asked knows of the loss, and this request alone fails.
+        // The caller knows of the loss, so only this request fails.
         #expect(try meaning(oauthError("invalid_scope"), mayBeUsed: true) == .scope)
     }
 
-    @Test("how long the provider wants to be left alone is passed on")
+    @Test("Retry-After is passed on")
     func later() throws {
         var flow = RefreshFlow(try provider(), token: Secret("r1"))
         let answer = json("", status: 503, fields: ["retry-after": "70"])
@@ -419,7 +419,7 @@ struct RefreshFlowTests {
         #expect(error.retryAfter == .seconds(70))
     }
 
-    @Test("a refresh sends the token, and scopes only where they are asked for")
+    @Test("a refresh sends the token, and scopes only if they are requested")
     func request() throws {
         let plain = RefreshFlow(try provider(), token: Secret("r1")).begin()
         #expect(form(plain) == ["grant_type": "refresh_token", "refresh_token": "r1", "client_id": "device-7"])

@@ -9,14 +9,14 @@ import TestProviders
 import Testing
 
 @Suite(
-    "With glewlwyd, a provider that is not ours",
+    "OpenID Connect client with glewlwyd, an independent provider",
     .enabled(
         if: access(Glewlwyd.program, X_OK) == 0,
         "glewlwyd is not installed: apt-get install --no-install-recommends glewlwyd"
     )
 )
 struct GlewlwydTests {
-    @Test("Ada signs in by a browser with PKCE; her tokens are renewed, and a used one ends the session there")
+    @Test("Ada signs in by browser and refreshes; a reused token ends her session")
     func browser() async throws {
         let glewlwyd = try await Glewlwyd()
         let test = glewlwyd.client()
@@ -41,13 +41,13 @@ struct GlewlwydTests {
         }
     }
 
-    @Test("a device whose clock is hours off signs nobody in, and says so; one that is less than a minute off does")
+    @Test("a clock that is hours off prevents the sign-in; 45 s off do not")
     func wrongClock() async throws {
         let glewlwyd = try await Glewlwyd()
         func client(_ offset: Double) -> OpenIDConnectClient {
             glewlwyd.client(clock: .init(date: { Date() + offset })).client
         }
-        // glewlwyd's ID tokens count for an hour.
+        // glewlwyd's ID tokens are valid for an hour.
         for offset in [-7200.0, 90_000] {
             let error = await #expect(throws: SignInError.self) { try await glewlwyd.signIn(client(offset)) }
             #expect(error?.code == .authenticationFailed, "\(offset)")
@@ -60,13 +60,14 @@ struct GlewlwydTests {
         }
     }
 
-    @Test("a wrong secret, and a provider that was stopped, are told apart, and neither ends a session")
+    @Test("a wrong secret and an outage have different errors, and end no session")
     func failures() async throws {
         let glewlwyd = try await Glewlwyd()
         let test = glewlwyd.client()
         let signedIn = try await glewlwyd.signIn(test.client)
         let token = try #require(signedIn.tokens.refreshToken)
-        // To a refresh with a wrong secret glewlwyd says what it says to a token that is used up: 400, with nothing in it.
+        // Signs in, because glewlwyd responds to a refresh with a wrong secret as to a used token: 400 with an empty
+        // body.
         let refused = await #expect(throws: SignInError.self) {
             try await glewlwyd.signIn(glewlwyd.client(secret: "wrong").client)
         }

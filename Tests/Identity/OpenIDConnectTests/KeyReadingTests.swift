@@ -10,7 +10,6 @@ import Testing
 
 @testable import OpenIDConnect
 
-/// When keys and description are read, by whom, and what follows from a failure.
 @Suite("Reading the provider's keys and description")
 struct KeyReadingTests {
     private func client(_ fault: String, clock: TestClock) async throws -> TestClient {
@@ -21,7 +20,7 @@ struct KeyReadingTests {
         await test.client.refresh(try #require(signedIn.tokens.refreshToken), of: signedIn.identity)
     }
 
-    @Test("a token that comes while the keys are read waits for them, and costs the provider no second request")
+    @Test("a token that arrives during a read of the keys causes no second request")
     func shared() async throws {
         let clock = TestClock()
         let looks = Locked(0)
@@ -53,7 +52,7 @@ struct KeyReadingTests {
         #expect(try await test.page("key-requests") == "2")
     }
 
-    @Test("whoever gives up while the keys are read is not kept waiting, and the others get them")
+    @Test("a cancelled caller stops waiting for the keys; the other callers get them")
     func givenUp() async throws {
         let clock = TestClock()
         let test = try await client("keys-wait.given-up", clock: clock)
@@ -72,18 +71,18 @@ struct KeyReadingTests {
         #expect(try await test.page("key-requests") == "2")
     }
 
-    @Test("a stranger's token makes nobody sign in again: for the provider's own answers keys are read all the same")
+    @Test("a stranger's token does not delay reading keys for the provider's responses")
     func stranger() async throws {
         let clock = TestClock()
         let test = try await client("none.stranger", clock: clock)
         let signedIn = try await test.signIn()
         clock.advance(by: KeyCache.pause)
-        // Signed with a key that is not the provider's: the keys are read, and lack it.
+        // Signed with another provider's key, so the keys are read and do not contain it.
         let foreign = try await client("none.other-keys", clock: clock).page("logout-token")
         await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
         _ = try await test.page("rotate")
-        // Strangers have used their minute up.
+        // Messages have used up their minute.
         await #expect(throws: SignInError.self) { try await test.client.logoutToken(foreign) }
         #expect(try await test.page("key-requests") == "2")
         let outcome = try await refresh(test, signedIn)
@@ -94,7 +93,7 @@ struct KeyReadingTests {
         #expect(try await test.page("key-requests") == "3")
     }
 
-    @Test("each need has a minute of its own, and strangers wait for everybody's")
+    @Test("each need has its own minute; messages wait for the minutes of all needs")
     func pauses() throws {
         let start = ContinuousClock.now
         let text = #"{"alg":"ES256","kid":"1"}"#
@@ -117,7 +116,7 @@ struct KeyReadingTests {
 
     // MARK: Failures
 
-    @Test("a reading that fails before anybody waits for its end has failed for who has begun it")
+    @Test("a read that fails at once has failed for the caller that began it")
     func failsAtOnce() async throws {
         let clock = TestClock()
         let text = #"{"alg":"ES256","kid":"1"}"#
@@ -140,7 +139,7 @@ struct KeyReadingTests {
         }
     }
 
-    @Test("a provider that says how long it wants to be left alone is, and its word is passed on: its description")
+    @Test("Retry-After of the metadata is respected and passed on")
     func descriptionLater() async throws {
         let clock = TestClock()
         let test = try await client("discovery-retry-after", clock: clock)
@@ -153,7 +152,7 @@ struct KeyReadingTests {
         #expect(try await test.refusal() == nil)
     }
 
-    @Test("and its keys")
+    @Test("Retry-After of the keys is respected and passed on")
     func keysLater() async throws {
         let clock = TestClock()
         let test = try await client("keys-retry-after", clock: clock)
@@ -175,7 +174,7 @@ struct KeyReadingTests {
         }
     }
 
-    @Test("when the network is back, what has failed is asked for at once; what has not still has its pause")
+    @Test("a network change lets failed reads retry at once; others keep their pause")
     func networkIsBack() async throws {
         let clock = TestClock()
         let test = try await client("discovery-retry-after.network", clock: clock)

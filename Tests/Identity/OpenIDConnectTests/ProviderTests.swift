@@ -5,7 +5,7 @@ import OpenIDConnect
 import StrictJSON
 import Testing
 
-@Suite("What is known of the provider, and for how long")
+@Suite("Caches of the provider's metadata and keys")
 struct ProviderTests {
     private let start = ContinuousClock.now
     private let outage = SignInError(.providerUnavailable, "down")
@@ -37,7 +37,7 @@ struct ProviderTests {
         )
     }
 
-    @Test("a description counts for the provider's time, but 5 minutes at least and a day at most")
+    @Test("metadata is cached for the provider's time, between 5 minutes and a day")
     func ages() throws {
         let metadata = try provider().metadata
         for (age, expected) in [
@@ -54,9 +54,7 @@ struct ProviderTests {
         #expect(json("", fields: ["cache-control": "max-age=x"]).maximumAge == nil)
     }
 
-    @Test(
-        "an old copy serves 7 days of failure, with an attempt a minute; it does not serve where the provider is another one"
-    )
+    @Test("an old copy serves 7 days of outage, but not a different issuer")
     func failures() throws {
         let metadata = try provider().metadata
         var cache = MetadataCache()
@@ -76,7 +74,7 @@ struct ProviderTests {
         #expect(cache.decision(at: start + .seconds(401)) == .fail(other))
     }
 
-    @Test("keys count for an hour, are read again for an unknown key, and at most once a minute")
+    @Test("keys are valid for an hour, and read for an unknown key once a minute at most")
     func keys() throws {
         let text = #"{"alg":"ES256","kid":"1"}"#
         let token = try CompactSignature(parsing: "\(Base64URL.encode(text.utf8)).e30.AAAA")
@@ -96,7 +94,7 @@ struct ProviderTests {
         #expect(cache.verify(token, at: start + .seconds(3601)) == .unavailable)
     }
 
-    @Test("addresses of the configuration count before the provider's, and stand in for missing ones")
+    @Test("configured addresses replace the provider's and missing ones")
     func overrides() throws {
         let issuer = try #require(testIssuer)
         let token = try #require(HTTPAddress("https://login.example.com/other"))
@@ -115,7 +113,7 @@ struct ProviderTests {
     }
 }
 
-@Suite("Tokens about events")
+@Suite("Security event tokens")
 struct EventTokenTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
     private let issuer = "https://login.example.com/realm"
@@ -130,7 +128,7 @@ struct EventTokenTests {
         )
     }
 
-    @Test("a security event token says what happened, to whom")
+    @Test("a security event token has its event and its subject")
     func events() throws {
         let schemas = "https://schemas.openid.net/secevent/"
         let ada = #""sub_id":{"format":"iss_sub","iss":"\#(issuer)","sub":"ada"}"#
@@ -153,7 +151,7 @@ struct EventTokenTests {
     }
 
     @Test(
-        "what is no security event token",
+        "invalid security event tokens are rejected",
         arguments: [
             (#","events":{"x":{}},"exp":1900000000"#, "secevent+jwt"),
             (#","events":{"x":{}},"sub":"ada""#, "secevent+jwt"),
@@ -165,14 +163,14 @@ struct EventTokenTests {
         #expect(throws: SignInError.self) { try event(claims, type: type) }
     }
 
-    @Test("the type of a token is a media type: other cases and the first part do not matter")
+    @Test("a token's type ignores case and the prefix application/")
     func types() throws {
         for type in ["secevent+jwt", "SecEvent+JWT", "application/secevent+jwt"] {
             #expect(try event(#","events":{"x":{}}"#, type: type).identifier == "j")
         }
     }
 
-    @Test("an identifier counts once in ten minutes, and a thousand are remembered")
+    @Test("an identifier is accepted once in ten minutes, and a thousand are remembered")
     func seen() {
         var seen = SeenIdentifiers()
         let start = ContinuousClock.now

@@ -5,7 +5,7 @@ import OpenIDConnect
 import StrictJSON
 import Testing
 
-@Suite("What a stream of events is asked, and when")
+@Suite("Requests to an event stream and their times")
 struct SignalStreamTests {
     private let start = ContinuousClock.now
     private let token = Secret("t")
@@ -14,7 +14,7 @@ struct SignalStreamTests {
         SignalStream(endpoint: try #require(HTTPAddress("https://login.example.com/poll?a=b")))
     }
 
-    /// A question's body.
+    /// The body of a request.
     private func body(_ request: HTTPRequest) throws -> JSONValue {
         guard case .post(let body, "application/json") = request.method else { throw CancellationError() }
         return try JSONValue(parsing: body, limits: JSONLimits(size: 1 << 20))
@@ -26,7 +26,7 @@ struct SignalStreamTests {
 
     private func at(_ seconds: Double) -> ContinuousClock.Instant { start + .seconds(seconds) }
 
-    @Test("a question waits for events, shows its token in no log, and acknowledges until it has an answer")
+    @Test("a request waits for events, hides its token, and repeats acknowledgements")
     func acknowledges() throws {
         var stream = try stream()
         let first = stream.question(token, at: at(0))
@@ -52,7 +52,7 @@ struct SignalStreamTests {
         #expect(try body(stream.question(token, at: at(51)))["ack"] == nil)
     }
 
-    @Test("a provider that has events without end is asked once a second; one that does not wait, every fifteen")
+    @Test("endless events are polled every second; without long polling every 15 s")
     func pauses() throws {
         var stream = try stream()
         _ = stream.question(token, at: at(0))
@@ -66,9 +66,7 @@ struct SignalStreamTests {
         #expect(stream.rest == .zero)
     }
 
-    @Test(
-        "one that does not answer in time is asked not to wait; where that fails, it is told, and asked ever more rarely"
-    )
+    @Test("after a timeout the stream polls without waiting, and failures back off")
     func hangs() throws {
         var stream = try stream()
         let long = stream.question(token, at: at(0))
@@ -83,7 +81,7 @@ struct SignalStreamTests {
             }
             #expect(text.contains("in time") && stream.rest == .seconds(pause))
         }
-        // After many that were answered at once, one waits again.
+        // After many immediate responses, a request waits again.
         for number in 1...60 {
             _ = stream.question(token, at: at(Double(100 + number)))
             _ = stream.handle(sets(), at: at(Double(100 + number)))
@@ -91,7 +89,7 @@ struct SignalStreamTests {
         #expect(try body(stream.question(token, at: at(500)))["returnImmediately"] == .boolean(false))
     }
 
-    @Test("the network's coming back ends all waiting; Retry-After is heeded, as far as five minutes")
+    @Test("a network change ends all pauses; Retry-After counts up to five minutes")
     func wakes() throws {
         var stream = try stream()
         _ = stream.question(token, at: at(0))
@@ -104,7 +102,7 @@ struct SignalStreamTests {
         #expect(stream.handle(failure(.cancelled), at: at(48)) == .interrupted && stream.rest == .zero)
     }
 
-    @Test("an answer that is no set of tokens is a failure that says what it is")
+    @Test("a response without a set of tokens is a failure with its reason")
     func nonsense() throws {
         let deep = #"{"sets":\#(String(repeating: "[", count: 100) + String(repeating: "]", count: 100))}"#
         for (answer, reason) in [
@@ -122,7 +120,7 @@ struct SignalStreamTests {
         }
     }
 
-    @Test("answers that are too large are asked for in smaller parts; more than was asked for is refused")
+    @Test("after a response that is too large, fewer events are requested")
     func sizes() throws {
         var stream = try stream()
         #expect(try body(stream.question(token, at: at(0)))["maxEvents"] == .number(25))

@@ -9,7 +9,7 @@ import TestProviders
 
 let testIssuer = Issuer("https://login.example.com/realm")
 
-/// A provider that has everything, for flows that nobody carries out.
+/// A provider with all required metadata, for flows whose requests are not sent.
 func provider(_ more: String = "", issuer: Issuer? = testIssuer, secret: String? = nil) throws -> ProviderClient {
     guard let issuer else { throw NoAddress() }
     let address = issuer.text
@@ -38,13 +38,13 @@ func failure(_ reason: HTTPError.Reason) -> Result<HTTPResponse, HTTPError> {
     .failure(HTTPError(reason, attempted: "POST https://login.example.com/token"))
 }
 
-/// The body of a form as its fields.
+/// The fields of a form.
 func form(_ request: HTTPRequest) -> [String: String] {
     guard case .post(let body, _) = request.method else { return [:] }
     return FormFields.decode(String(decoding: body, as: UTF8.self)) ?? [:]
 }
 
-/// Signs claims, and checks them, so that they count as verified.
+/// Signs and verifies claims, to make a verified token.
 func verified(_ claims: String, type: String? = nil) throws -> VerifiedToken {
     let key = P256PrivateKey()
     let point = key.publicPoint

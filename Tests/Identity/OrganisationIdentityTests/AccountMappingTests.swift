@@ -5,7 +5,7 @@ import Testing
 
 @testable import OrganisationIdentity
 
-@Suite("Whose account a sign-in is of")
+@Suite("Accounts of sign-ins")
 struct AccountMappingTests {
     private let issuer = Issuer("https://login.example.com/realm")
     private let tenant = "11111111-2222-3333-4444-555555555555"
@@ -28,7 +28,7 @@ struct AccountMappingTests {
         try account(issuer, claims).identifier
     }
 
-    @Test("without a tenant of its own, both halves come of issuer and subject, as RFC 4122 has it")
+    @Test("without a tenant claim, both UUIDs derive from issuer and subject (RFC 4122)")
     func nameBased() throws {
         #expect(
             try identifier(issuer, ["tid": .string("contoso")])
@@ -36,19 +36,19 @@ struct AccountMappingTests {
         )
     }
 
-    @Test("a tenant's UUID counts, an object's only at Entra")
+    @Test("the tenant claim is used with any provider, the object claim only with Entra")
     func objects() throws {
         let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
         #expect(try identifier(issuer, claims) == "86a521c8-80ca-5720-ae91-57f3496eac09.\(tenant)")
         let entra = Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")
         #expect(try identifier(entra, claims) == "\(object.lowercased()).\(tenant)")
-        // Not Entra's, whatever it calls itself.
+        // Another host that only looks like Entra's.
         let look = Issuer("https://login.microsoftonline.com.example.com/")
         #expect(try identifier(look, claims).hasPrefix("86a521c8"))
     }
 
     @Test(
-        "the name is the first that there is, and never more than a line",
+        "the username is the first available claim, in one printable line",
         arguments: [
             ([("preferred_username", "p"), ("upn", "u"), ("email", "e")], "p"),
             ([("preferred_username", ""), ("upn", "u"), ("email", "e")], "u"),
@@ -62,7 +62,7 @@ struct AccountMappingTests {
         #expect(account.username == name && account.displayName == "Ada")
     }
 
-    @Test("what the provider calls the person makes no other account of theirs")
+    @Test("names from userinfo do not change the account identifier")
     func otherClaims() throws {
         let claims: [String: JSONValue] = ["tid": .string(tenant), "oid": .string(object)]
         for issuer in [issuer, Issuer("https://login.microsoftonline.com/\(tenant)/v2.0")] {

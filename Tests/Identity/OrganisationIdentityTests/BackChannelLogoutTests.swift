@@ -12,7 +12,7 @@ import Testing
 
 @testable import OrganisationIdentity
 
-@Suite("Logout tokens of the provider")
+@Suite("Back-channel logout")
 struct BackChannelLogoutTests {
     private func request(_ token: String) -> ReceivedRequest {
         ReceivedRequest(
@@ -31,11 +31,11 @@ struct BackChannelLogoutTests {
         let asked = Date()
         #expect(await logout.answer(request(try await test.page("logout-token"))).status == 200)
         let date = try #require(events.withLock { $0.first?.date })
-        // The provider's clock counts whole seconds.
+        // The provider's clock has whole seconds.
         #expect((asked.addingTimeInterval(-91)...Date().addingTimeInterval(-90)).contains(date), "\(date)")
     }
 
-    @Test("a logout is reported to its end, also if the provider hangs up meanwhile")
+    @Test("a logout is reported completely even if the provider disconnects")
     func hangUp() async throws {
         let test = try await FaultyProvider.shared.value.client("backchannel-none.hang-up")
         let (gate, opened) = AsyncStream.makeStream(of: Void.self)
@@ -54,14 +54,14 @@ struct BackChannelLogoutTests {
         #expect(!report.withLock { $0.isCancelled })
     }
 
-    @Test("tokens of strangers, however many, do not keep a genuine logout from being accepted")
+    @Test("a flood of strangers' tokens does not block a genuine logout")
     func flood() async throws {
         let faulty = try await FaultyProvider.shared.value
         let test = try faulty.client("backchannel-none.flooded")
         let foreign = try await faulty.client("backchannel-none.other-keys").page("logout-token")
         let events = Locked(0)
         let logout = BackChannelLogout(test.client) { _ in events.withLock { $0 += 1 } }
-        // The provider's keys are read for the first of these.
+        // The first logout makes the provider's keys be read.
         let first = request(try await test.page("logout-token"))
         #expect(await logout.answer(first).status == 200)
         var statuses: Set<Int> = []

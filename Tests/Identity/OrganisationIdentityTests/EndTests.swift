@@ -9,9 +9,8 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// What is ended and revoked, and what is not.
 extension OpenIDConnectProviderTests {
-    @Test("at the end the session comes first, then refresh token, then access tokens; the older ones too")
+    @Test("the session ends first, then the refresh token, then all access tokens")
     func end() async throws {
         let (provider, test) = try await make("end")
         let signIn = try await signIn(provider, test)
@@ -31,7 +30,7 @@ extension OpenIDConnectProviderTests {
         }
     }
 
-    @Test("a provider that lets nobody revoke is not asked again; one that is away is")
+    @Test("a refused revocation is final; an outage is retried")
     func refusedEnd() async throws {
         let (denied, other) = try await make("revoke-denied")
         let record = try await signIn(denied, other).record
@@ -45,7 +44,7 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended").hasSuffix("revoke refresh_token\nrevoke access_token"))
     }
 
-    @Test("a record that is not of this provider, or damaged, ends nothing")
+    @Test("a foreign or damaged record ends nothing")
     func foreignRecords() async throws {
         let (provider, test) = try await make("none")
         let record = try await signIn(provider, test).record
@@ -76,7 +75,7 @@ extension OpenIDConnectProviderTests {
     }
 
     @Test(
-        "a page for the end of sessions that is away keeps no token from being revoked, and is asked again",
+        "an outage of the end_session_endpoint stops no revocation and is retried",
         arguments: ["end-session-cut", "end-session-503", "end-session-429"]
     )
     func endOfSessionAway(fault: String) async throws {
@@ -89,7 +88,7 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended").hasSuffix(allEnded))
     }
 
-    @Test("a redirect, and the end of whoever asks, are not the provider's last word")
+    @Test("a redirect and a cancelled task are not final")
     func notFinal() async throws {
         let (provider, test) = try await make("revoke-redirect")
         let record = try await signIn(provider, test).record
@@ -105,7 +104,7 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended").hasSuffix(allEnded))
     }
 
-    @Test("an end takes 50 s at most, however many tokens there are; a later attempt ends the rest")
+    @Test("an end takes 50 s at most; a later attempt ends the rest")
     func longEnd() async throws {
         let (provider, test) = try await make("none.long-end")
         var record = try await signIn(provider, test).record
@@ -117,7 +116,7 @@ extension OpenIDConnectProviderTests {
             record = next
         }
         func ended() async throws -> Int { try await test.page("ended").split(separator: "\n").count }
-        // Each look at the clock takes 6 s.
+        // Every read of the clock advances it by 6 s.
         let start = ContinuousClock.now
         let passed = Locked(Duration.zero)
         let clock = OpenIDConnectClient.Clock(now: {
@@ -133,12 +132,12 @@ extension OpenIDConnectProviderTests {
         let first = try await ended()
         #expect((1...8).contains(first), "\(first)")
         try await provider.end(record)
-        // The session, the refresh token, ten access tokens.
+        // The session, the refresh token and ten access tokens.
         #expect(try await ended() == first + 12)
     }
 
     @Test(
-        "tokens that come with a refused ID token are ended",
+        "tokens with a rejected ID token are revoked, and their session is ended",
         arguments: ["nonce-invalid.ended", "earlier-person.ended", "invalid-sig-es256.ended", "invalid-aud.ended"]
     )
     func refusedTokens(fault: String) async throws {
@@ -147,7 +146,7 @@ extension OpenIDConnectProviderTests {
         try await eventually("the end of the tokens") { try await test.page("ended") == allEnded }
     }
 
-    @Test("so are those that come by device code; those of a refresh are revoked, and the session goes on")
+    @Test("a rejected device code sign-in ends its session; a rejected refresh does not")
     func otherRefusedTokens() async throws {
         let clock = HeldClock()
         let (byCode, test) = try await make("nonce-invalid.device", clock: clock.clock)
@@ -169,7 +168,7 @@ extension OpenIDConnectProviderTests {
         }
     }
 
-    @Test("where the provider is away, tokens of a person who was refused are revoked later")
+    @Test("tokens of a rejected person are revoked after an outage")
     func refusedWhileAway() async throws {
         let clock = HeldClock()
         let (provider, test) = try await make("revoke-away.later", clock: clock.clock)
@@ -183,7 +182,7 @@ extension OpenIDConnectProviderTests {
         #expect(clock.waits == 1)
     }
 
-    @Test("whoever cancels a sign-in while its answer is checked gets what comes of it, to end it")
+    @Test("a caller that cancels during the check gets the outcome and ends it")
     func cancelledLate() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeCancelledLate() }
     }
@@ -200,7 +199,7 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended") == allEnded)
     }
 
-    @Test("where the person has signed in anew, the tokens of before are revoked, and the provider's session goes on")
+    @Test("with keepsSession only the tokens are revoked")
     func tokensAlone() async throws {
         let (provider, test) = try await make("tokens-alone")
         let record = try await signIn(provider, test).record
@@ -208,7 +207,7 @@ extension OpenIDConnectProviderTests {
         #expect(try await test.page("ended") == "revoke refresh_token\nrevoke access_token")
     }
 
-    @Test("a new refresh token that is too large to keep is revoked, and the person has to sign in again")
+    @Test("a new refresh token that is too large is revoked, and the person signs in again")
     func tooLarge() async throws {
         let (provider, test) = try await make("large-refresh")
         let record = try await signIn(provider, test).record

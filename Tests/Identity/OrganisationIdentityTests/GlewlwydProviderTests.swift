@@ -11,14 +11,14 @@ import Testing
 @testable import OrganisationIdentity
 
 @Suite(
-    "The same with glewlwyd, a provider that is not ours",
+    "Organisation provider with glewlwyd, an independent provider",
     .enabled(
         if: access(Glewlwyd.program, X_OK) == 0,
         "glewlwyd is not installed: apt-get install --no-install-recommends glewlwyd"
     )
 )
 struct GlewlwydProviderTests {
-    @Test("Ada signs in, her record renews, and after the end neither token counts")
+    @Test("Ada signs in, her record renews, and after the end neither token is valid")
     func whole() async throws {
         let glewlwyd = try await Glewlwyd()
         let client = glewlwyd.client().client

@@ -6,7 +6,7 @@ import Testing
 
 @testable import OrganisationIdentity
 
-@Suite("What is kept of sign-ins, and for how long")
+@Suite("Kept sign-ins and pending sign-ins")
 struct KeptSignInTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 
@@ -29,7 +29,7 @@ struct KeptSignInTests {
         return KeptSignIn(identity, try tokens("a day", lifetime: 86_400), scopes: [], now: now)
     }
 
-    @Test("tokens that only checks have asked for are let go before those of apps, and revoked after them")
+    @Test("tokens of checks are dropped before tokens of apps, and revoked after them")
     func tokensOfChecks() throws {
         var kept = try signIn()
         kept.renew(try tokens("app", lifetime: 600), now: now)
@@ -39,11 +39,11 @@ struct KeptSignInTests {
         #expect(kept.accessTokens.map(\.value) == (38..<100).map { "\($0)" } + ["app", "a day"])
         let issuer = try #require(Issuer("https://login.example.com"))
         let again = try #require(KeptSignIn(try kept.record(of: issuer), of: issuer))
-        // They are revoked from the end on.
+        // Tokens are revoked from the end of the list.
         #expect(again.accessTokens.suffix(3).map(\.value) == ["99", "app", "a day"])
     }
 
-    @Test("of too many access tokens those are let go that end first; the one that counts longest is revoked first")
+    @Test("of too many access tokens the first to expire are dropped")
     func accessTokens() throws {
         var kept = try signIn()
         for number in 0..<100 { kept.renew(try tokens("\(number)", lifetime: 60 + Double(number)), now: now) }
@@ -53,7 +53,7 @@ struct KeptSignInTests {
         #expect(kept.accessTokens.map(\.value) == ["late", "a day"])
     }
 
-    @Test("a sign-in that is being completed keeps its place after its time; one that nobody has answered does not")
+    @Test("a sign-in that is being completed does not expire; an unanswered one does")
     func completing() async throws {
         let client = try await FaultyProvider.shared.value.client("none").client
         let flow = try await client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")

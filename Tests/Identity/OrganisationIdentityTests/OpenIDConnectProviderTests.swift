@@ -12,16 +12,16 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// A clock that goes on when the test says so; who waits by it looks again soon.
+/// A clock that only the test advances. A waiting task checks it every 5 ms.
 final class HeldClock: Sendable {
     private let passed = Locked(Duration.zero)
     private let begun = Locked<[Duration]>([])
     private let start = ContinuousClock.now
 
-    /// How long each wait is that has begun.
+    /// The duration of each wait that has begun.
     var waited: [Duration] { begun.withLock { $0 } }
 
-    /// How many waits have begun.
+    /// The number of waits that have begun.
     var waits: Int { waited.count }
 
     func advance(by duration: Duration) { passed.withLock { $0 += duration } }
@@ -38,14 +38,14 @@ final class HeldClock: Sendable {
     }
 }
 
-/// What a provider writes when all of one sign-in has ended there.
+/// The provider's log after a whole sign-in has ended there.
 let allEnded = "end-session\nrevoke refresh_token\nrevoke access_token"
 
-@Suite("The organisation's provider, as the broker asks it")
+@Suite("The organisation's provider")
 struct OpenIDConnectProviderTests {
     let redirect = "http://127.0.0.1:8976/callback"
 
-    /// A provider with a mistake, and a browser beside it.
+    /// A provider with a fault, and a browser.
     func make(
         _ fault: String,
         _ settings: OpenIDConnectProvider.Settings = .init(),
@@ -75,7 +75,7 @@ struct OpenIDConnectProviderTests {
         return try await provider.complete(begun.handle, query: test.browse(address))
     }
 
-    @Test("Ada signs in by browser; account, name, record and token are hers; the record renews")
+    @Test("Ada signs in by browser and gets her account, name, record and token")
     func browser() async throws {
         let (provider, test) = try await make("none")
         let signIn = try await signIn(provider, test)
@@ -91,19 +91,19 @@ struct OpenIDConnectProviderTests {
             return
         }
         #expect(token.value != signIn.token.value && record.person == signIn.record.person)
-        // The first one is used up.
+        // The first token is used up.
         guard case .sessionOver = await provider.renew(signIn.record, scopes: [], mayBeUsed: false) else {
             Issue.record("a used token was taken")
             return
         }
-        // Where it may be our own reuse, only the person can tell.
+        // After a possible reuse of our own, only the person can authenticate.
         guard case .reauthenticationNeeded = await provider.renew(signIn.record, scopes: [], mayBeUsed: true) else {
             Issue.record("our own reuse ended the session")
             return
         }
     }
 
-    @Test("what the ID token does not say of the person, the provider is asked; about somebody else it is not believed")
+    @Test("missing names come from userinfo; claims about another person are rejected")
     func names() async throws {
         let (provider, test) = try await make("names-elsewhere")
         let signIn = try await signIn(provider, test)
@@ -113,14 +113,14 @@ struct OpenIDConnectProviderTests {
         #expect(error?.code == .authenticationFailed)
     }
 
-    @Test("whose account it is does not depend on whether userinfo answers, nor whether anybody signs in")
+    @Test("the account does not depend on whether the userinfo endpoint responds")
     func answersAtTimes() async throws {
         let (provider, test) = try await make("names-elsewhere-at-times")
         let (answered, unanswered) = (try await signIn(provider, test), try await signIn(provider, test))
         #expect(answered.account == unanswered.account)
     }
 
-    @Test("when the person has to sign in again, another one is refused, and that one's tokens are revoked")
+    @Test("reauthentication rejects another person and revokes that person's tokens")
     func anotherPerson() async throws {
         let (provider, test) = try await make("again")
         let ada = try await signIn(provider, test)
@@ -136,21 +136,21 @@ struct OpenIDConnectProviderTests {
         }
     }
 
-    /// Renews as a device does whose wall clock is off by this many seconds.
+    /// Renews with a wall clock that is off by this many seconds.
     private func renew(_ record: ProviderRecord, _ fault: String, offset: Double) async throws -> RenewalOutcome {
         let (provider, _) = try await make(fault, clock: .init(date: { Date() + offset }))
         return await provider.renew(record, scopes: [], mayBeUsed: false)
     }
 
     @Test(
-        "a wrong clock costs nobody the sign-in: it renews, revokes nothing, and takes no ID token that is hours off",
+        "a wrong clock does not end the sign-in; ID tokens with wrong times are dropped",
         arguments: [(-1.0, "none.slow"), (1.0, "none.fast")]
     )
     func wrongClock(direction: Double, fault: String) async throws {
         let (provider, test) = try await make(fault)
         let signIn = try await signIn(provider, test)
         var (record, identity) = (signIn.record, try #require(signIn.token.identity))
-        // With the clock put right in the end, the ID token counts again.
+        // After the clock is corrected, the ID token is accepted again.
         for (offset, isTaken) in [(45.0, true), (7200, false), (7200, false), (0, true)] {
             let outcome = try await renew(record, fault, offset: offset * direction)
             guard case .renewed(let token, let next?) = outcome else {
@@ -164,7 +164,7 @@ struct OpenIDConnectProviderTests {
     }
 
     @Test(
-        "by a wrong clock, too, tokens of another person renew nothing, and are revoked",
+        "even with a wrong clock, another person's tokens are revoked",
         arguments: [(-7200.0, "refresh-token-invalid-sub.slow"), (7200, "refresh-token-invalid-sub.fast")]
     )
     func anotherPersonByWrongClock(offset: Double, fault: String) async throws {
@@ -179,7 +179,7 @@ struct OpenIDConnectProviderTests {
         }
     }
 
-    @Test("a handle counts once, and for nobody who guesses; a redirect elsewhere is refused")
+    @Test("a handle works once and cannot be guessed; other redirects are refused")
     func handles() async throws {
         let (provider, test) = try await make("none")
         let begun = try await provider.begin(SignInStart(.browser, redirect: redirect))
@@ -203,7 +203,7 @@ struct OpenIDConnectProviderTests {
         }
     }
 
-    @Test("eight sign-ins are under way at most; one that was cancelled, and one that is too old, make room")
+    @Test("at most eight sign-ins are pending; cancelled and expired ones make room")
     func capacity() async throws {
         let clock = HeldClock()
         let (provider, _) = try await make("none", clock: clock.clock)
@@ -223,14 +223,14 @@ struct OpenIDConnectProviderTests {
         #expect(late?.code == .loginExpired)
     }
 
-    @Test("by device code, the provider is asked as often as it allows, however often the broker asks")
+    @Test("polls by device code do not increase the requests to the provider")
     func deviceCode() async throws {
         let clock = HeldClock()
         let (provider, _) = try await make("device-patience", clock: clock.clock)
         let begun = try await provider.begin(SignInStart(.deviceCode))
         guard case .deviceCode(let code, let address, let complete?) = begun.prompt else { throw NoAddress() }
         #expect(code == "WDJB-MJHT" && complete.hasPrefix(address) && begun.lifetime == .seconds(900))
-        // After `slow_down`, 10 s.
+        // 10 s after `slow_down`.
         for (index, pause) in [5, 5, 10, 10].enumerated() {
             try await eventually("wait \(index + 1)") { clock.waits == index + 1 }
             #expect(clock.waited.last == .seconds(pause))
@@ -244,11 +244,11 @@ struct OpenIDConnectProviderTests {
             return signIn != nil
         }
         #expect(signIn?.account.username == "ada@example.com")
-        // Told once.
+        // The outcome is returned once.
         await #expect(throws: IdentityError.self) { try await provider.poll(begun.handle) }
     }
 
-    @Test("a sign-in by device code that nobody asks for ends after 30 s")
+    @Test("a sign-in by device code ends 30 s after the caller's last poll")
     func nobodyAsks() async throws {
         let clock = HeldClock()
         let (provider, _) = try await make("device-forever", clock: clock.clock)
@@ -256,7 +256,7 @@ struct OpenIDConnectProviderTests {
         var handles: [String] = []
         for _ in 0..<8 { handles.append(try await provider.begin(start).handle) }
         await #expect(throws: IdentityError.self) { try await provider.begin(start) }
-        // All of them ask the provider each 5 s, the last time after 30 s.
+        // Each grant polls every 5 s, for the last time after 30 s.
         for asked in 1...7 {
             try await eventually("wait \(asked) of all") { clock.waits == 8 * asked }
             #expect(try await provider.poll(handles[0]) == nil)
@@ -269,18 +269,18 @@ struct OpenIDConnectProviderTests {
             return begun == 7
         }
         await #expect(throws: IdentityError.self) { try await provider.begin(start) }
-        // The one that somebody asks for goes on; whoever asks too late is told so.
+        // The grant that is polled goes on; a late poll gets an error.
         #expect(try await provider.poll(handles[0]) == nil)
         let error = await #expect(throws: IdentityError.self) { try await provider.poll(handles[1]) }
         #expect(error?.code == .loginExpired)
     }
 
-    @Test("one that is done, and that nobody fetches, is revoked")
+    @Test("tokens of an uncollected sign-in are revoked")
     func nobodyFetches() async throws {
         let clock = HeldClock()
         let (provider, test) = try await make("device-alone", clock: clock.clock)
         _ = try await provider.begin(SignInStart(.deviceCode))
-        // The provider answers that it is not done, and then that it is; then the result waits.
+        // The provider responds with pending, then with tokens; then the outcome waits.
         for wait in 1...3 {
             try await eventually("wait \(wait)") { clock.waits == wait }
             #expect(try await test.page("ended").isEmpty)

@@ -2,9 +2,9 @@ import Testing
 
 @testable import OrganisationIdentity
 
-@Suite("The rate of requests")
+@Suite("Request rate limit")
 struct RequestRateTests {
-    @Test("ten requests a second are taken, and ten at once after a quiet time")
+    @Test("ten requests a second are allowed, and ten at once after a quiet period")
     func rate() {
         let start = ContinuousClock.now
         var rate = RequestRate(perSecond: 10, at: start)

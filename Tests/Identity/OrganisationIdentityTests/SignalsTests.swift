@@ -11,7 +11,7 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// A receiver of events, with a real transmitter and a broker that keeps what it is told.
+/// A receiver of events, with a real transmitter and a broker that records the events.
 private final class Receiver: Sendable {
     struct Refused: Error {}
 
@@ -23,7 +23,7 @@ private final class Receiver: Sendable {
     let refuses = Locked(false)
     private let endpoint: HTTPAddress
 
-    /// - Parameter fault: what the provider does wrong; each has a provider of its own.
+    /// - Parameter fault: The fault of the provider. Each fault has a separate provider.
     init(_ fault: String) async throws {
         let faulty = try await FaultyProvider.shared.value
         test = try faulty.client(fault, clock: clock)
@@ -46,7 +46,7 @@ private final class Receiver: Sendable {
         }
     }
 
-    /// Puts an event into the stream, and returns its `jti`.
+    /// Adds an event to the stream, and returns its `jti`.
     @discardableResult
     func add(_ query: String) async throws -> String { try await test.page("signals/add?" + query) }
 
@@ -64,7 +64,7 @@ private final class Receiver: Sendable {
         let task = Task { await signals.run() }
         do {
             try await eventually(what, condition)
-            // A stream has one receiver at a time.
+            // A stream has only one receiver at a time.
             task.cancel()
             await task.value
         } catch {
@@ -77,7 +77,7 @@ private final class Receiver: Sendable {
         }
     }
 
-    /// What the broker was told, without its time.
+    /// The broker's events without their dates.
     var told: [ProviderEvent] {
         events.withLock { events in
             events.map { ProviderEvent($0.kind, issuer: $0.issuer, subject: $0.subject, session: $0.session) }
@@ -89,10 +89,10 @@ private final class Receiver: Sendable {
     }
 }
 
-@Suite("Security events of a stream that is asked for them")
+@Suite("Security events of a polled stream")
 struct SignalsTests {
     @Test(
-        "each event leads to what the specification says, and is acknowledged when the broker has it",
+        "each event has its specified effect, and is acknowledged after the broker has it",
         arguments: [
             ("session-revoked", .ended), ("sessions-revoked", .ended), ("account-disabled", .ended),
             ("account-purged", .ended), ("credential-change", .reauthenticate), ("verification", nil),
@@ -108,7 +108,7 @@ struct SignalsTests {
         #expect(receiver.notes.withLock { $0 } == [.works])
     }
 
-    @Test("a session that is named ends alone; an event about more than is known here has the provider asked")
+    @Test("a named session ends alone; an unclear event makes the broker ask the provider")
     func subjects() async throws {
         let receiver = try await Receiver("signals.subjects")
         for query in ["session=session-1", "device=till-7", "device=till-8", "subject=grace"] {
@@ -123,13 +123,13 @@ struct SignalsTests {
                 receiver.event(.ended, "grace"),
             ]
         )
-        // Without a name of its own the device does not know which device is meant.
+        // Without a configured device name, the event may concern this device.
         try await receiver.add("event=session-revoked&device=till-8")
         try await receiver.receive(until: "the acknowledgement") { try await receiver.list("waiting").isEmpty }
         #expect(receiver.told.last == receiver.event(.doubt, "ada"))
     }
 
-    @Test("the device itself: compliant or not, by the name that the configuration has for it")
+    @Test("device compliance is reported for the configured device name")
     func compliance() async throws {
         let receiver = try await Receiver("signals.compliance")
         for query in [
@@ -144,14 +144,14 @@ struct SignalsTests {
     }
 
     @Test(
-        "a token with a mistake ends no session, and the transmitter is told why",
+        "a faulty token ends no session, and the transmitter gets the reason",
         arguments: [
-            // What a stranger has signed.
+            // Signed by a stranger.
             [
                 ("alg-none", "invalid_key"), ("hs256", "invalid_key"), ("spoilt", "invalid_key"),
                 ("stranger", "invalid_key"), ("jku", "invalid_key"), ("no-token", "invalid_key"),
             ],
-            // What the provider has signed.
+            // Signed by the provider.
             [
                 ("no-type", "invalid_request"), ("wrong-type", "invalid_request"), ("logout-type", "invalid_request"),
                 ("wrong-aud", "invalid_audience"), ("no-aud", "invalid_request"), ("wrong-iss", "invalid_issuer"),
@@ -172,14 +172,12 @@ struct SignalsTests {
         try await receiver.receive(until: "the refusals") { [expected] in
             try await Set(receiver.list("errors")) == expected
         }
-        // What the provider has signed and cannot be understood has it asked; what a stranger has signed, nothing.
+        // A rejected token of the provider leads to a question to the provider, a stranger's token does not.
         #expect(receiver.told == (isStrangers ? [] : mistakes.map { _ in receiver.event(.doubt) }))
         #expect(try await receiver.list("acknowledged").isEmpty)
     }
 
-    @Test(
-        "who has signed a refused token, and why it is refused, is told; of many, five a minute and then their number"
-    )
+    @Test("a rejected token is logged with its signer and reason, at most five a minute")
     func refusals() async throws {
         let receiver = try await Receiver("signals.refusals")
         var identifiers: Set<String> = []
@@ -210,7 +208,7 @@ struct SignalsTests {
         #expect(receiver.notes.withLock { $0 }.count { if case .refusedMore = $0 { true } else { false } } == 1)
     }
 
-    @Test("a token for this device and others counts, as the stream's own audience says")
+    @Test("a token for several receivers is accepted if the stream's audience is among them")
     func audience() async throws {
         let receiver = try await Receiver("signals.audience")
         try await receiver.add("event=session-revoked&audience=till-7&fault=several-aud")
@@ -220,7 +218,7 @@ struct SignalsTests {
         #expect(receiver.told == [receiver.event(.ended, "ada")])
     }
 
-    @Test("a token whose acknowledgement was lost comes again, and counts once")
+    @Test("a token whose acknowledgement was lost has its effect once")
     func lostAcknowledgement() async throws {
         let receiver = try await Receiver("signals-forget")
         let identifier = try await receiver.add("event=session-revoked")
@@ -230,7 +228,7 @@ struct SignalsTests {
         #expect(receiver.told == [receiver.event(.ended, "ada")])
     }
 
-    @Test("what the broker does not take stays with the transmitter, and counts when it comes again")
+    @Test("a token that the broker rejects stays with the transmitter, and is retried")
     func brokerRefuses() async throws {
         let receiver = try await Receiver("signals.broker-refuses")
         receiver.refuses.withLock { $0 = true }
@@ -249,7 +247,7 @@ struct SignalsTests {
         #expect(receiver.told == [receiver.event(.ended, "ada")])
     }
 
-    @Test("a token of the provider's new key waits until the keys may be read again, and is not given up")
+    @Test("a token with a new key waits until the keys may be read again")
     func rotation() async throws {
         let receiver = try await Receiver("keys-away.signals")
         try await receiver.add("event=verification")
@@ -287,7 +285,7 @@ struct SignalsTests {
     }
 
     @Test(
-        "a stream that answers nonsense is asked ever more rarely, and an administrator is told once why",
+        "a stream with unusable responses is polled more rarely, and logged once",
         arguments: [
             ("signals-html", "JSON"), ("signals-redirect", "another address"), ("signals-large", "1048576 bytes"),
             ("signals-refuse", "shared-signals-token"),
@@ -307,11 +305,11 @@ struct SignalsTests {
             return
         }
         #expect(text.contains(reason), "\(text)")
-        // Neither the token nor a query is in it.
+        // The message contains no token.
         #expect(!text.contains("given-token"))
     }
 
-    @Test("a stream that does not wait is asked every fifteen seconds")
+    @Test("a stream without long polling is polled every 15 seconds")
     func empty() async throws {
         let receiver = try await Receiver("signals-empty")
         try await receiver.receive(until: "five questions") {
@@ -322,9 +320,7 @@ struct SignalsTests {
         #expect(receiver.notes.withLock { $0 } == [.works])
     }
 
-    @Test(
-        "without a token of an administrator's the device gets one by its client ID; a provider that gives none is told of"
-    )
+    @Test("without an administrator's token the device requests its own")
     func ownToken() async throws {
         let receiver = try await Receiver("signals.own-token")
         for _ in 1...2 {
@@ -343,7 +339,7 @@ struct SignalsTests {
         #expect(try await denied.list("polls") == ["0"])
     }
 
-    @Test("who is woken asks at once, also where a question waits at the transmitter")
+    @Test("a wake-up sends a request at once, even while another one waits")
     func wake() async throws {
         let receiver = try await Receiver("signals.wake")
         let signals = receiver.signals()
@@ -358,7 +354,7 @@ struct SignalsTests {
         #expect(receiver.notes.withLock { $0 }.allSatisfy { $0 == .works })
     }
 
-    @Test("the check says whether the stream answers, with the remedy, and takes no event")
+    @Test("the check reports whether the stream responds, and takes no event")
     func check() async throws {
         let good = try await Receiver("signals.check")
         try await good.add("event=session-revoked")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import RecordVault
 
-@Suite("Records at rest")
+@Suite("Sealed records")
 struct RecordVaultTests {
     private static let record = ProviderRecord(
         person: ProviderRecord.Person(issuer: "https://login.example", subject: "ada"),
@@ -17,7 +17,7 @@ struct RecordVaultTests {
         try RecordVault(secret: Array(repeating: byte, count: 32))
     }
 
-    @Test("a record comes out as it went in, with and without a session of the provider's")
+    @Test("an opened record equals the sealed one, with and without a session identifier")
     func roundTrip() throws {
         for session in ["sid-1", "", nil] {
             let record = ProviderRecord(
@@ -30,7 +30,7 @@ struct RecordVaultTests {
         }
     }
 
-    @Test("the sealed bytes have nothing of the record, and are others each time")
+    @Test("sealed bytes contain nothing of the record, and differ each time")
     func unreadable() throws {
         let sealed = try vault().seal(Self.record, for: Self.use)
         for text in ["refresh-token-of-ada", "ada", "login.example", "sid-1"] {
@@ -54,7 +54,7 @@ struct RecordVaultTests {
         #expect(throws: RecordUnreadable.self) { try vault().open(sealed, for: other) }
     }
 
-    @Test("bytes that were changed, cut off or sealed by another key are an error")
+    @Test("changed, truncated or foreign bytes are an error")
     func damaged() throws {
         let sealed = try vault().seal(Self.record, for: Self.use)
         #expect(throws: RecordUnreadable.self) { try vault(2).open(sealed, for: Self.use) }
@@ -66,7 +66,7 @@ struct RecordVaultTests {
         }
     }
 
-    @Test("the key comes from systemd's credential; a short one is refused, and none is no error")
+    @Test("the key comes from systemd's credential; a short one is refused")
     func credential() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

@@ -126,8 +126,8 @@ final class ProviderKeys: Sendable {
     /// Lets the next attempt start without a pause.
     func forgetFailures() { state.withLock { $0.cache.forgetFailures() } }
 
-    /// Reads the keys in an unstructured task. It goes on if the caller is cancelled, because others may wait for it and
-    /// the next caller needs its result. The time limits of the request end it.
+    /// Reads the keys in an unstructured task. It goes on if the caller is cancelled, because other callers may wait
+    /// for it and the next caller needs its result. The time limits of the request end it.
     private func begin(_ need: KeyNeed, _ read: @escaping Reading) {
         Task { [self] in
             let outcome = await read { [self] in

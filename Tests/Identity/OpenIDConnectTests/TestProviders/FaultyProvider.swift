@@ -5,17 +5,17 @@ import NotifyCenterTestKit
 package import OpenIDConnect
 import StrictJSON
 
-/// A running `faulty-provider`.
 package final class FaultyProvider: Sendable {
-    /// One for all tests: each mistake has its own issuer and state. It ends with this process, which holds its standard input.
+    /// One process for all tests: each fault has its own issuer and state. It ends with the test process, which holds
+    /// its standard input.
     package static let shared = Task { try await FaultyProvider() }
 
-    /// The folder of the programs that play providers, and people in front of them.
+    /// The folder of the programs that act as providers and as people.
     package static let folder = "/" + #filePath.split(separator: "/").dropLast(3).joined(separator: "/") + "/Providers"
 
     private let directory: TemporaryDirectory
     private let process: ChildProcess
-    /// Where it is, at 127.0.0.1.
+    /// The port at 127.0.0.1.
     package let port: UInt16
 
     private init() async throws {
@@ -26,13 +26,13 @@ package final class FaultyProvider: Sendable {
         self.port = port
     }
 
-    /// The file of the authority that vouches for it.
+    /// The file with the certificate of its authority.
     package var trustAnchors: String { directory.path + "/authority.pem" }
 
-    /// The name of the provider that makes this mistake.
+    /// The issuer with this fault.
     package func issuer(_ fault: String) -> String { "https://localhost:\(port)/\(fault)" }
 
-    /// The provider that makes this mistake, as a client sees it.
+    /// A client of the provider with this fault.
     package func client(
         _ fault: String,
         clock: TestClock = TestClock(),
@@ -56,7 +56,7 @@ package struct NoAddress: Error {
     package init() {}
 }
 
-/// A client, and the browser beside it.
+/// A client and a browser.
 package struct TestClient: Sendable {
     package let client: OpenIDConnectClient
     package let http: HTTPClient
@@ -66,7 +66,7 @@ package struct TestClient: Sendable {
         self.http = http
     }
 
-    /// Signs in as a person does with a browser.
+    /// Signs in with the browser.
     package func signIn() async throws -> OpenIDConnectClient.SignedIn {
         let redirect = "http://127.0.0.1:8976/callback"
         let flow = try await client.beginSignIn(redirect: redirect)
@@ -74,12 +74,12 @@ package struct TestClient: Sendable {
         return try await client.completeSignIn(flow, query: query, requestedAt: Date())
     }
 
-    /// The query of the address that the provider sends the browser to.
+    /// The query of the address that the provider redirects the browser to.
     package func browse(_ address: String) async throws -> String {
         String(decoding: try await get(address), as: UTF8.self)
     }
 
-    /// What stands at a path below the issuer.
+    /// The content of a path below the issuer.
     package func page(_ path: String) async throws -> String { try await browse(client.issuer.text + "/" + path) }
 
     private func get(_ text: String) async throws -> [UInt8] {
@@ -87,7 +87,7 @@ package struct TestClient: Sendable {
         return try await http.send(HTTPRequest(address)).body
     }
 
-    /// Why the sign-in fails; `nil` where it does not.
+    /// The error of a sign-in; `nil` if it succeeds.
     package func refusal() async throws -> SignInError? {
         do {
             _ = try await signIn()

@@ -4,7 +4,7 @@ import Identity
 package import NotifyCenterTestKit
 package import OpenIDConnect
 
-/// Debian's glewlwyd with a device's client, and somebody at a browser: Ada.
+/// Debian's glewlwyd with a client for the device, and with Ada at a browser.
 package final class Glewlwyd: Sendable {
     private let directory: TemporaryDirectory
     package let process: ChildProcess
@@ -13,8 +13,8 @@ package final class Glewlwyd: Sendable {
     package static let program = "/usr/bin/glewlwyd"
 
     /// - Parameters:
-    ///   - port: tried first.
-    ///   - options: further options of the harness, which `Providers/glewlwyd --help` lists.
+    ///   - port: The port to try first.
+    ///   - options: Further options of the harness; see `Providers/glewlwyd --help`.
     package init(port: Int? = nil, options: [String] = []) async throws {
         directory = try TemporaryDirectory("glewlwyd")
         let ports = port.map { ["--port", "\($0)"] } ?? []
@@ -34,7 +34,7 @@ package final class Glewlwyd: Sendable {
         )
     }
 
-    /// Tells the harness something, and waits until it is done.
+    /// Runs a command of the harness, and returns its result.
     package func run(_ command: String) async throws -> String {
         let before = answers.count
         try process.write(command)
@@ -45,7 +45,7 @@ package final class Glewlwyd: Sendable {
 
     private var answers: [String] { process.lines.filter { $0.hasPrefix("done") } }
 
-    /// Signs Ada in by her browser.
+    /// Signs Ada in with her browser.
     package func signIn(_ client: OpenIDConnectClient) async throws -> OpenIDConnectClient.SignedIn {
         let flow = try await client.beginSignIn(redirect: "http://127.0.0.1:8976/callback")
         let start = Date()

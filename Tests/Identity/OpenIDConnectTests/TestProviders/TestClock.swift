@@ -2,7 +2,7 @@ import DBusTransport
 package import OpenIDConnect
 import Synchronization
 
-/// A clock that goes on only when somebody waits by it.
+/// A clock that advances only when code waits on it.
 package final class TestClock: Sendable {
     private let passed = Locked(Duration.zero)
     private let waits = Locked<[Duration]>([])
@@ -11,12 +11,12 @@ package final class TestClock: Sendable {
     package init() {}
 
     package var now: ContinuousClock.Instant { start + passed.withLock { $0 } }
-    /// How long was waited each time.
+    /// The duration of each wait.
     package var waited: [Duration] { waits.withLock { $0 } }
 
     package func advance(by duration: Duration) { passed.withLock { $0 += duration } }
 
-    /// The wall clock stays the real one, by which the provider dates its tokens.
+    /// The wall clock is the real one, which the provider uses to date its tokens.
     package var clock: OpenIDConnectClient.Clock {
         OpenIDConnectClient.Clock(
             now: { self.now },
