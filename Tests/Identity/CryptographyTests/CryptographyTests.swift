@@ -74,7 +74,7 @@ struct CryptographyTests {
         }
     }
 
-    @Test("even RSA numbers and exponents below 3 are rejected")
+    @Test("RSA keys with even numbers or with exponents below 3 are rejected")
     func rsaNumbers() throws {
         let modulus = try #require(try Vector.read().first { $0.scheme == "rsaPSS" }).key
         for exponent in [[], [0], [1], [2], [4], [0, 1], [1, 0, 0]] as [[UInt8]] {

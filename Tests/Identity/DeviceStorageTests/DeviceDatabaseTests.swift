@@ -115,7 +115,7 @@ struct DeviceDatabaseTests {
         #expect(try String(contentsOfFile: directory.file("target"), encoding: .utf8) == "precious")
     }
 
-    @Test("opening an existing database fails without one, and creates none")
+    @Test("opening with existing fails without a database, and creates none")
     func notFound() {
         let missing = failure(.existing)
         #expect(missing?.code == .notFound)

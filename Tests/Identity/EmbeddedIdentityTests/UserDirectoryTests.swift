@@ -33,7 +33,7 @@ struct UserDirectoryTests {
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
 
-    @Test("an added user is found by name and by identifier, ignoring case")
+    @Test("an added user is found with all fields by name or identifier, ignoring case")
     func add() throws {
         let date = Date(timeIntervalSince1970: 1_800_000_000)
         let added = try directory.add(username: "Ada@Example.com", displayName: "Ada", password: password, at: date)
@@ -82,7 +82,7 @@ struct UserDirectoryTests {
     }
 
     @Test(
-        "names that are empty, too long or invisible are refused",
+        "a username must not be empty, too long, or have spaces or invisible characters",
         arguments: [
             "", " ", "ada lovelace", "ada\n", "ada\u{200B}", "\u{1B}[2Jada", String(repeating: "a", count: 257),
         ]

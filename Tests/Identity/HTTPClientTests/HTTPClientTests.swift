@@ -176,7 +176,7 @@ struct HTTPClientTests {
         #expect(await task.value == .cancelled)
     }
 
-    @Test("requests over the limit are rejected while the others are in flight")
+    @Test("requests over the limit are rejected, and accepted again after the others end")
     func capacity() async throws {
         let server = try await FaultyServer()
         let client = server.client()

@@ -7,7 +7,7 @@ import TestProviders
 import Testing
 
 /// The faults of the OpenID Foundation's test suite for relying parties, by their names there, and further ones.
-@Suite("A faulty provider signs no person in")
+@Suite("A faulty provider cannot complete a sign-in")
 struct FaultyProviderTests {
     private func client(_ fault: String, clock: TestClock = TestClock()) async throws -> TestClient {
         try await FaultyProvider.shared.value.client(fault, clock: clock)
@@ -88,7 +88,7 @@ struct FaultyProviderTests {
         #expect(error.description.contains("this device's clock says 20"), "\(error)")
     }
 
-    @Test("an earlier person's session in the browser signs no person in")
+    @Test("a session of an earlier person in the browser is rejected")
     func earlierPerson() async throws {
         let error = try #require(try await client("earlier-person").refusal())
         #expect(error.code == .authenticationFailed)
@@ -96,7 +96,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "the error for another issuer names both issuers, for the administrator",
+        "a different issuer is a configuration error that names both issuers",
         arguments: [
             "invalid-iss", "discovery-issuer-mismatch", "answer-iss-wrong", "wrong-iss-unasked",
             "second-description-mismatch",
@@ -141,7 +141,7 @@ struct FaultyProviderTests {
     }
 
     @Test(
-        "a redirect or an endless response to the code exchange signs no person in",
+        "a redirect or an endless response to the code exchange is rejected",
         arguments: ["exchange-redirect", "exchange-large"]
     )
     func noTokens(fault: String) async throws {
@@ -319,7 +319,7 @@ struct FaultyProviderTests {
         )
     }
 
-    @Test("rp-backchannel: a logout token names its session by session, person or both")
+    @Test("rp-backchannel: a logout token names the session, the person or both")
     func logout() async throws {
         let token = try await logoutToken("none")
         #expect(token.subject == "ada" && token.sessionIdentifier == "session-1")

@@ -156,7 +156,7 @@ struct DeviceGrantTests {
         return duration
     }
 
-    @Test("slow_down adds 5 s each time, a timeout doubles the wait, Retry-After counts once")
+    @Test("slow_down adds 5 s to all waits; a timeout doubles them; Retry-After counts once")
     func pace() throws {
         var grant = try waiting()
         let pending = oauthError("authorization_pending")
@@ -394,7 +394,7 @@ struct RefreshFlowTests {
         #expect(try meaning(oauthError("invalid_grant"), mayBeUsed: true) == .reauthentication)
     }
 
-    @Test("a refusal of the client or scopes leaves a possible reuse open")
+    @Test("a refusal of the client or the scopes leaves a possible use of the token open")
     func lostAnswerAndRefusal() throws {
         for refusal in [
             oauthError("invalid_client", status: 401), oauthError("unauthorized_client"),

@@ -10,7 +10,7 @@ import Testing
 
 @testable import OpenIDConnect
 
-@Suite("Reading the provider's keys and description")
+@Suite("Reading the provider's keys and metadata")
 struct KeyReadingTests {
     private func client(_ fault: String, clock: TestClock) async throws -> TestClient {
         try await FaultyProvider.shared.value.client(fault, clock: clock)

@@ -54,7 +54,7 @@ struct ProviderTests {
         #expect(json("", fields: ["cache-control": "max-age=x"]).maximumAge == nil)
     }
 
-    @Test("an old copy serves 7 days of outage, but not a different issuer")
+    @Test("old metadata serves for 7 days of outage, but not if the issuer differs")
     func failures() throws {
         let metadata = try provider().metadata
         var cache = MetadataCache()

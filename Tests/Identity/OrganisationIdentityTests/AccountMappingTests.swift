@@ -28,7 +28,7 @@ struct AccountMappingTests {
         try account(issuer, claims).identifier
     }
 
-    @Test("without a tenant claim, both UUIDs derive from issuer and subject (RFC 4122)")
+    @Test("without a tenant UUID, both UUIDs derive from issuer and subject (RFC 4122)")
     func nameBased() throws {
         #expect(
             try identifier(issuer, ["tid": .string("contoso")])
