@@ -28,7 +28,6 @@ package enum Digest: Sendable {
     }
 }
 
-/// Comparison of secrets.
 package enum ConstantTime {
     /// Returns whether both are the same bytes, in a time that depends on their number only.
     package static func areEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {

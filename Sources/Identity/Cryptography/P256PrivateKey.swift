@@ -13,7 +13,6 @@ package struct P256PrivateKey: Sendable {
     /// The public half: the coordinates of the point, X first, 32 bytes each.
     package let publicPoint: [UInt8]
 
-    /// A new key.
     package init() {
         guard let handle = KeyHandle(owning: notify_center_new_p256_key()), let point = Self.publicPoint(of: handle)
         else {

@@ -10,13 +10,11 @@ import Synchronization
 package final class DeviceDatabase: Sendable {
     /// The behaviour if there is no database.
     package enum Opening: Sendable {
-        /// Create the directory and the file.
         case createIfMissing
         /// Fail with `notFound`.
         case existing
     }
 
-    /// The file's name in the state directory.
     package static let fileName = "shared-device.sqlite"
     package let path: String
 

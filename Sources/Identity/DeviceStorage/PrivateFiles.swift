@@ -129,7 +129,6 @@ package enum PrivateFiles {
 
 /// The default directory of the device's state, for the broker and its administration.
 package enum StateDirectory {
-    /// The variable that names the directory.
     package static let environmentVariable = "SHARED_DEVICE_STATE"
     /// The directory of a broker that runs as a system service.
     package static let ofSystem = "/var/lib/shared-device"

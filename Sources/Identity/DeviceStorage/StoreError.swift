@@ -9,7 +9,6 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
         case noPermission
         /// Other users may write to the directory, or own something in it.
         case insecure
-        /// The directory or the file cannot be created.
         case cannotCreate
         /// The file is not a database, or is inconsistent. It was not changed.
         case damaged
@@ -27,7 +26,6 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     package let code: Code
     /// The failed operation.
     package let attempted: String
-    /// The cause.
     package let message: String
     /// The remedy, if one is known.
     package let remedy: String?

@@ -15,7 +15,6 @@ package final class UserDirectory: Sendable {
     /// The minimum number of characters in a password (NIST SP 800-63B).
     package static let minimumPasswordLength = 8
 
-    /// The cost of new hashes.
     package let passwordCost: PasswordHash.Cost
     package let database: DeviceDatabase
 
@@ -290,7 +289,6 @@ extension UserDirectory {
     }
 }
 
-/// The permissions of a user.
 package enum UserRole: String, Sendable, CaseIterable {
     /// May sign in.
     case user
@@ -298,11 +296,8 @@ package enum UserRole: String, Sendable, CaseIterable {
     case administrator
 }
 
-/// A user of the embedded directory.
 package struct DirectoryUser: Sendable {
-    /// The account after a sign-in.
     package let account: Account
-    /// The user's permissions.
     package let role: UserRole
     /// Whether sign-ins are refused at the moment.
     package let isDisabled: Bool

@@ -8,13 +8,10 @@ package struct UserDirectoryError: Error, Sendable, Hashable, CustomStringConver
     package enum Code: Sendable {
         /// Another user has this name, perhaps in another case.
         case usernameTaken
-        /// No user has this name.
         case unknownUser
-        /// The name is not valid.
         case invalidUsername
         /// The display name contains characters that cannot be displayed.
         case invalidDisplayName
-        /// The tenant contains characters that are not allowed.
         case invalidTenant
         /// The password is empty, too short, or the username.
         case weakPassword

@@ -26,7 +26,6 @@ enum SigningKeySchedule {
 /// The keys of this device's tokens: the current one, and the public halves of retired keys whose tokens may still be
 /// valid. A value, as the database stores it.
 struct SigningKeyRing: Sendable {
-    /// The key that signs.
     struct Current: Sendable {
         let key: SigningKey
         let madeAt: Date

@@ -5,7 +5,7 @@ package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
         case unreachable(String)
         /// The response was not complete in time.
         case timedOut
-        /// The server's certificate is not valid, or it does not support TLS 1.2. In libcurl's words.
+        /// The server has no valid certificate, or does not support TLS 1.2. In libcurl's words.
         case untrusted(String)
         /// The connection ended before the response did, or the response is not HTTP. In libcurl's words.
         case brokenOff(String)
@@ -18,7 +18,6 @@ package struct HTTPError: Error, Sendable, Hashable, CustomStringConvertible {
         case encoded(String)
         /// Too many requests are in flight, or the system grants no thread.
         case busy
-        /// The task was cancelled.
         case cancelled
         /// The request is invalid: a field with characters that are not visible, or a body that is too large.
         case invalidRequest

@@ -4,7 +4,6 @@ package import StrictJSON
 package struct HTTPRequest: Sendable, Hashable, CustomStringConvertible {
     package enum Method: Sendable, Hashable {
         case get
-        /// With this body of this media type.
         case post([UInt8], contentType: String)
 
         /// Whether the server may receive the request twice without harm.
@@ -57,7 +56,6 @@ package struct HTTPLimits: Sendable, Hashable {
     package static let requestSize = 256 * 1024
 }
 
-/// A server's response.
 package struct HTTPResponse: Sendable, Hashable {
     package var status: Int
     /// The header fields by lower-case name; of repeated fields only the last.

@@ -122,7 +122,7 @@ final class Transfer: @unchecked Sendable {
         return max(1, Int(min(seconds, 3600)) * 1000 + Int(attoseconds / 1_000_000_000_000_000))
     }
 
-    // MARK: The answer
+    // MARK: The response
 
     private static let takeBody: CCurl_dataFunction = { data, size, count, context in
         Transfer.from(context).take(data, size * count) { transfer, bytes in
@@ -173,9 +173,8 @@ final class Transfer: @unchecked Sendable {
         fields[line[..<colon].lowercased()] = String(String.UnicodeScalarView(value))
     }
 
-    // MARK: The end
+    // MARK: Completion
 
-    /// Completes the transfer after libcurl has ended it.
     func complete(_ code: CURLcode) {
         if let refusal { return fail(refusal) }
         guard code == CURLE_OK else { return fail(reason(of: code)) }
@@ -190,7 +189,6 @@ final class Transfer: @unchecked Sendable {
         completion(.success(HTTPResponse(status: status, fields: fields, body: body)))
     }
 
-    /// Completes the transfer with a failure.
     func fail(_ reason: HTTPError.Reason) { completion(.failure(HTTPError(reason, attempted: "\(request)"))) }
 
     private func reason(of code: CURLcode) -> HTTPError.Reason {

@@ -8,7 +8,6 @@ import Synchronization
 /// Not FlyingFox 0.25: it imports Foundation, which loads ICU, and limits a request's time but not the number of open
 /// connections.
 package final class HTTPListener: Sendable {
-    /// The limits of a listener.
     package struct Limits: Sendable {
         /// The most open connections. If all are in use, the next client displaces a client that has sent no request
         /// yet or has hung up.
@@ -253,7 +252,6 @@ private struct ListenerLoop {
         }
     }
 
-    /// Waits for the next event, and handles it.
     private mutating func turn() {
         if let end = pausedUntil, end <= .now { pausedUntil = nil }
         let numbers = Array(connections.keys)

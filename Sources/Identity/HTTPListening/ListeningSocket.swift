@@ -1,9 +1,7 @@
 import FoundationEssentials
 import Glibc
 
-/// Creates listening sockets for an ``HTTPListener``.
 package enum ListeningSocket {
-    /// The reason why there is no socket.
     package struct Failure: Error, CustomStringConvertible {
         /// The cause, without the address.
         package let reason: String

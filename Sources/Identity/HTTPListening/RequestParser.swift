@@ -1,6 +1,5 @@
 import Glibc
 
-/// A client's request.
 package struct ReceivedRequest: Sendable, Hashable {
     package let method: String
     /// The target before its `?`, as it was sent.
@@ -56,7 +55,6 @@ package struct ListenerResponse: Sendable, Hashable {
         }
     }
 
-    /// The encoded response.
     var bytes: [UInt8] {
         var head = "HTTP/1.1 \(status) \(reason)\r\nContent-Length: \(body.utf8.count)\r\n"
         head += "Cache-Control: no-store\r\nConnection: close\r\n"

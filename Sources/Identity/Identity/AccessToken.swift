@@ -87,7 +87,6 @@ package struct AccessToken: Sendable, Hashable, CustomStringConvertible, CustomD
 
     package var debugDescription: String { description }
 
-    /// The scopes and the expiry, without the value.
     package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes, "expiresAt": expiresAt]) }
 }
 
@@ -98,7 +97,6 @@ package struct IdentityToken: Sendable, Hashable, CustomStringConvertible, Custo
     /// may not see the ID token.
     package let scopes: Set<String>
 
-    /// The scopes about the person.
     package static let scopesOfPersons: Set = ["openid", "profile", "email", "address", "phone"]
 
     /// - Parameter granted: All scopes granted at the sign-in.
@@ -109,6 +107,5 @@ package struct IdentityToken: Sendable, Hashable, CustomStringConvertible, Custo
 
     /// The scopes, without the text.
     package var description: String { "IdentityToken(\(scopes.sorted().joined(separator: " ")))" }
-    /// The scopes, without the text.
     package var customMirror: Mirror { Mirror(self, children: ["scopes": scopes]) }
 }

@@ -28,7 +28,6 @@ package protocol IdentityProvider: Sendable {
     var signingKeys: String? { get }
 }
 
-/// The credentials of a sign-in.
 package struct SignInRequest: Sendable {
     /// The username; only a hint if the provider authenticates the person on its own page.
     package let username: String
@@ -56,7 +55,6 @@ extension String {
     }
 }
 
-/// The result of an authentication.
 package struct AuthenticatedIdentity: Sendable {
     package let account: Account
     /// Whether the person may join devices to the organisation and make them leave it.
@@ -91,9 +89,7 @@ package struct IdentityError: Error, Sendable, Hashable, CustomStringConvertible
         case providerUnavailable = "provider_unavailable"
         /// The configuration and the provider do not match.
         case providerMisconfigured = "provider_misconfigured"
-        /// The time for the sign-in is over.
         case loginExpired = "login_expired"
-        /// The person cancelled the sign-in.
         case userCanceled = "user_canceled"
         /// The provider's response cannot be trusted.
         case authenticationFailed = "authentication_failed"

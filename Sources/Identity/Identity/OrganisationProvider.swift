@@ -55,7 +55,6 @@ extension OrganisationProvider {
     }
 }
 
-/// The parameters of a sign-in.
 package struct SignInStart: Sendable, Hashable {
     /// How the person reaches the provider's page.
     package enum Method: String, Sendable, Hashable, CaseIterable {
@@ -105,7 +104,6 @@ extension SignInStart {
 /// A pending sign-in, with the prompt for the person.
 package struct BegunSignIn: Sendable, Hashable {
     package enum Prompt: Sendable, Hashable {
-        /// The page's address.
         case browser(address: String)
         /// The code to type in on another device, the page's address, and the same address with the code in it.
         case deviceCode(code: String, address: String, completeAddress: String?)
@@ -193,7 +191,6 @@ package struct ProviderRecord: Sendable, Hashable, CustomStringConvertible, Cust
 
     /// Hides the content.
     package var description: String { "ProviderRecord(hidden)" }
-    /// Hides the content.
     package var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
@@ -262,7 +259,6 @@ package enum RecordUse: Sendable, Hashable {
     case ending(number: UInt64)
 }
 
-/// A sealed record that cannot be made or opened.
 package struct RecordUnreadable: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 

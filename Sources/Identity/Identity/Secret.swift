@@ -56,6 +56,5 @@ package final class Secret: @unchecked Sendable, CustomStringConvertible, Custom
     /// Hides the secret.
     package var description: String { "Secret(hidden)" }
 
-    /// Hides the secret.
     package var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -15,7 +15,6 @@ package struct IdentityFields: Sendable {
         self.values = values
     }
 
-    /// The dictionary as a D-Bus value.
     package var value: DBusValue { .fields(values) }
 
     func text(_ key: String) throws(IdentityError) -> String {
@@ -107,7 +106,7 @@ extension ProviderRecord {
     }
 }
 
-// MARK: Answers
+// MARK: Responses
 
 extension BegunSignIn {
     package var fields: IdentityFields {

@@ -5,7 +5,6 @@ import StrictJSON
 package struct JSONWebKey: Sendable {
     /// `kid`, which identifies the key in tokens.
     package let identifier: String?
-    /// The algorithms that the key may be used with.
     package let algorithms: Set<SignatureAlgorithm>
     private let key: PublicKey
 

@@ -3,7 +3,6 @@ package import StrictJSON
 
 /// A key that signs tokens with ECDSA on P-256. Its description hides the secret half.
 package struct SigningKey: Sendable, CustomStringConvertible, CustomReflectable {
-    /// The algorithm of all its tokens.
     package static let algorithm = SignatureAlgorithm.es256
 
     private let key: P256PrivateKey

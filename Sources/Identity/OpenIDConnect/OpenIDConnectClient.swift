@@ -9,7 +9,6 @@ import Synchronization
 /// Performs the effects of this module's state machines: sends requests, waits, and reads the clocks. It caches the
 /// provider's metadata and keys, and keeps nothing about the people who sign in.
 package final class OpenIDConnectClient: Sendable {
-    /// A completed sign-in.
     package struct SignedIn: Sendable {
         /// The claims of the ID token; if the provider issued none, the claims of the userinfo endpoint.
         package let identity: IDToken
@@ -213,7 +212,6 @@ package final class OpenIDConnectClient: Sendable {
         guard try await keys.prepare(readKeys) else { throw .unreachable(issuer, "its keys could not be read") }
     }
 
-    /// Reads the keys again.
     func fetchKeys() async throws(SignInError) { try await keys.reread(readKeys) }
 
     @Sendable

@@ -14,9 +14,7 @@ package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
         case providerMisconfigured = "provider_misconfigured"
         /// The provider cannot be reached, or does not work at the moment.
         case providerUnavailable = "provider_unavailable"
-        /// The time for the sign-in is over.
         case loginExpired = "login_expired"
-        /// The person cancelled the sign-in.
         case userCanceled = "user_canceled"
         /// The provider refuses the requested scopes.
         case invalidScope = "invalid_scope"
@@ -34,7 +32,7 @@ package struct SignInError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-// MARK: Texts
+// MARK: Messages
 
 extension SignInError {
     static func issuerDiffers(_ found: String, from configured: Issuer) -> SignInError {

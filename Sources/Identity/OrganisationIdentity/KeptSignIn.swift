@@ -27,7 +27,7 @@ struct KeptSignIn: Codable, Sendable {
     var refreshToken: String?
     /// The signed text, which names the session to the provider when it ends.
     var idToken: String?
-    /// A later ID token must agree with this member and the following ones.
+    /// A later ID token must agree with `authorizedParty`, `authenticatedAt` and `nonce`.
     var authorizedParty: String?
     var authenticatedAt: Double?
     var nonce: String?

@@ -187,7 +187,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     /// Ends all pending sign-ins, because their caller has disconnected.
     package func cancelAll() { for handle in pending.withLock({ $0.handles }) { remove(handle) } }
 
-    // MARK: Who has signed in
+    // MARK: Result of a sign-in
 
     private func accept(
         _ signedIn: OpenIDConnectClient.SignedIn,
@@ -288,7 +288,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
         }
     }
 
-    // MARK: The end
+    // MARK: End of the session
 
     package func end(_ record: ProviderRecord, keepsSession: Bool) async throws(IdentityError) {
         guard let kept = KeptSignIn(record, of: issuer) else {

@@ -1,7 +1,6 @@
 import CSQLite
 import Glibc
 
-/// An error of SQLite.
 package struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kinds of errors that a caller can act on.
     package enum Kind: Sendable {

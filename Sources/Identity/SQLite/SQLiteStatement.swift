@@ -4,7 +4,6 @@ import CSQLite
 final class SQLiteStatement {
     let sql: String
     private let handle: OpaquePointer
-    /// The columns of the result by name.
     private lazy var columns: [String: CInt] = {
         var columns: [String: CInt] = [:]
         for column in 0..<sqlite3_column_count(handle) {
@@ -34,7 +33,6 @@ final class SQLiteStatement {
 
     deinit { sqlite3_finalize(handle) }
 
-    /// Binds the parameters in order.
     func bind(_ values: [SQLiteValue]) throws(SQLiteError) {
         for (index, value) in values.enumerated() {
             let parameter = CInt(index + 1)
@@ -81,7 +79,7 @@ final class SQLiteStatement {
 
     private func failure(_ result: CInt) -> SQLiteError { SQLiteError(result, of: sqlite3_db_handle(handle)) }
 
-    // MARK: The row that it stands at
+    // MARK: The current row
 
     func value(of column: CInt) -> SQLiteValue {
         switch sqlite3_column_type(handle, column) {

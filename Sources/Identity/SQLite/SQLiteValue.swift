@@ -1,4 +1,3 @@
-/// A value as SQLite stores it.
 package enum SQLiteValue: Sendable, Hashable {
     case null
     case integer(Int64)

@@ -94,7 +94,7 @@ package struct JSONError: Error, Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-// MARK: Texts of strangers
+// MARK: Untrusted texts
 
 extension String {
     /// Formats an untrusted text for a message: in quotation marks, at most 64 characters, without invisible ones.

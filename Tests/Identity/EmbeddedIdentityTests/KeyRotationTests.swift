@@ -145,7 +145,7 @@ struct KeyRotationTests {
         #expect(try keys(provider.signingKeys).keys.count == 1)
     }
 
-    // MARK: What fails
+    // MARK: Failures
 
     @Test("while a new key cannot be stored, the old one signs, and the log has it once")
     func fullDisk() async throws {

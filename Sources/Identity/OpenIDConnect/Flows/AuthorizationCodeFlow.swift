@@ -120,7 +120,7 @@ package struct AuthorizationCodeFlow: Sendable {
         return .finished(result)
     }
 
-    // MARK: The answer of the browser
+    // MARK: The browser's response
 
     private func code(in query: String) throws(SignInError) -> String {
         guard query.utf8.count <= Self.longestQuery, let fields = FormFields.decode(query), let state = fields["state"],

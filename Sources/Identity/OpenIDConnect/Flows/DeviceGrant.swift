@@ -40,7 +40,6 @@ package struct DeviceGrant: Sendable {
     package enum Effect: Sendable {
         /// The outcome comes back as `answered`.
         case send(HTTPRequest)
-        /// To be shown to the person.
         case show(DeviceCode)
         /// `waited` follows.
         case wait(Duration)

@@ -142,7 +142,8 @@ extension OpenIDConnectClient {
     /// The most discards that may wait for a later attempt. Beyond this, each gets one attempt.
     private static let mostDiscarded = 32
 
-    /// Revokes unused tokens in the background. Retries only while this process lives, because nothing is saved.
+    /// Revokes unused tokens and ends their session in the background. Retries only while this process lives, because
+    /// nothing is saved.
     package func discard(_ tokens: IssuedTokens) {
         Task {
             let mayWait = discarded.withLock { count in

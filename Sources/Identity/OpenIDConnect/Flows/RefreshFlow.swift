@@ -2,11 +2,9 @@ package import HTTPClient
 package import Identity
 import StrictJSON
 
-/// The outcome of a refresh.
 package enum RefreshOutcome: Sendable {
     /// New tokens. A new refresh token must be on the disk before the access token is handed out.
     case renewed(TokenAnswer)
-    /// The provider's session is over.
     case sessionOver
     /// The person has to sign in again; only the same person can complete that sign-in.
     case reauthenticationNeeded
@@ -46,7 +44,6 @@ package struct RefreshFlow: Sendable {
         self.mayBeUsed = mayBeUsed
     }
 
-    /// The first request.
     package func begin() -> HTTPRequest {
         var form = [("grant_type", "refresh_token"), ("refresh_token", token.text)]
         if !scopes.isEmpty { form.append(("scope", scopes.joined(separator: " "))) }

@@ -74,7 +74,7 @@ package struct SignalStream: Sendable {
 
     package init(endpoint: HTTPAddress) { self.endpoint = endpoint }
 
-    // MARK: Asking
+    // MARK: Requests
 
     /// The next request. It acknowledges the tokens settled since the last one.
     ///
@@ -115,7 +115,7 @@ package struct SignalStream: Sendable {
         )
     }
 
-    // MARK: What comes back
+    // MARK: Responses
 
     /// The meaning of the response to the last request.
     package mutating func handle(

@@ -30,7 +30,6 @@ package struct MetadataCache: Sendable {
 
     package init() {}
 
-    /// Decides what to do when the metadata is needed.
     package func decision(at now: ContinuousClock.Instant) -> Decision {
         if let copy, now < copy.staleAt { return .use(copy.metadata) }
         guard let failure, now - failure.at < max(Self.pause, failure.error.retryAfter ?? .zero) else { return .fetch }
@@ -127,7 +126,6 @@ package struct KeyCache: Sendable {
         }
     }
 
-    /// Records the beginning of an attempt.
     package mutating func willFetch(at now: ContinuousClock.Instant, for need: KeyNeed = .message) {
         attempts[need] = now
     }

@@ -14,7 +14,7 @@ package final class BackChannelLogout: Sendable {
     /// - Throws: If the broker has not accepted the event; the provider may retry.
     package typealias Report = @Sendable (ProviderEvent) async throws -> Void
 
-    /// The rate limit, per second, for tokens that make the provider's keys be read or wait for that.
+    /// The rate limit, per second, for tokens that read the provider's keys or wait for that read.
     private static let keyRequestsPerSecond = 10
 
     private static let busy = ListenerResponse(429, fields: ["Retry-After": "1"])
@@ -84,7 +84,7 @@ package final class BackChannelLogout: Sendable {
     }
 
     private func refuse(_ reason: String, _ tally: borrowing Locked<RefusalTally>) -> ListenerResponse {
-        // Any client that reaches the address can cause ten rejections a second.
+        // Any client that reaches the address can cause rejections, so only a few get a log line.
         let (isWritten, counted) = tally.withLock { $0.take(at: .now) }
         if counted > 0 { refused("\(counted) more since the last of these lines") }
         if isWritten { refused(reason) }

@@ -38,7 +38,6 @@ package final class SharedSignals: Sendable {
         case refusedMore(Int)
     }
 
-    /// A token that was rejected.
     package struct RefusedToken: Sendable, Hashable {
         /// The stream's identifier for it. Untrusted text.
         package let identifier: String
@@ -127,7 +126,7 @@ package final class SharedSignals: Sendable {
         }
     }
 
-    // MARK: One question
+    // MARK: One request
 
     private func ask() async {
         let token: Secret
