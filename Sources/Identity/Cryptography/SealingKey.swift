@@ -104,7 +104,7 @@ package final class SealingKey: @unchecked Sendable {
 
 /// The key derivation of RFC 5869 with SHA-256.
 enum HKDF {
-    /// - Returns: whether the output was written.
+    /// - Returns: Whether the output was written.
     static func derive(
         into output: UnsafeMutableBufferPointer<UInt8>,
         secret: [UInt8],

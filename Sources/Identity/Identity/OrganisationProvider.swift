@@ -148,7 +148,7 @@ package enum RenewalOutcome: Sendable {
     case misconfigured(IdentityError)
     /// The provider refuses only these scopes. The session stays.
     case scopeRefused
-    /// The provider could not be asked. The session stays, within its grace period.
+    /// The outcome is unknown. The session stays, within its grace period.
     ///
     /// - Parameter mayBeUsed: Whether the record's token may be used up. The next call has to pass this on.
     case unavailable(IdentityError, mayBeUsed: Bool)

@@ -67,7 +67,7 @@ struct KeptSignIn: Codable, Sendable {
 
     /// Takes over the tokens of a refresh.
     ///
-    /// - Parameter isCheck: whether the refresh was a check of the session, so that no app has requested the token.
+    /// - Parameter isCheck: Whether the refresh was a check of the session, so that no app has requested the token.
     mutating func renew(_ tokens: TokenAnswer, isCheck: Bool = false, now: Date) {
         if let token = tokens.refreshToken { refreshToken = token.text }
         if let token = tokens.idToken { idToken = token }
@@ -90,7 +90,7 @@ struct KeptSignIn: Codable, Sendable {
 
     /// The tokens to revoke at the provider at the end of the session.
     ///
-    /// - Parameter withSession: whether to end the provider's own session, too.
+    /// - Parameter withSession: Whether to end the provider's own session, too.
     func issued(at now: Date, withSession: Bool = true) -> IssuedTokens {
         IssuedTokens(
             idToken: withSession ? idToken : nil,

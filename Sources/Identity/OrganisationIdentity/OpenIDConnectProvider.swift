@@ -39,7 +39,7 @@ package final class OpenIDConnectProvider: OrganisationProvider {
     private let clock: OpenIDConnectClient.Clock
     let pending = Locked(PendingSignIns())
 
-    /// - Parameter clock: the clock of `client`.
+    /// - Parameter clock: The clock of `client`.
     package init(
         _ client: OpenIDConnectClient,
         settings: Settings = Settings(),

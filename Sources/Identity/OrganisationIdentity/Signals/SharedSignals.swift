@@ -229,7 +229,7 @@ package final class SharedSignals: Sendable {
         }
     }
 
-    /// - Returns: the reason if the broker has not accepted all events; `nil` if it has.
+    /// - Returns: The reason if the broker has not accepted all events; `nil` if it has.
     private func told(_ events: [ProviderEvent]) async -> String? {
         for event in events {
             do {
