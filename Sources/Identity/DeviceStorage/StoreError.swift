@@ -5,7 +5,6 @@ package struct StoreError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: Sendable {
         /// The directory has no database, and none was to be created.
         case notFound
-        /// This user may not read or write the database.
         case noPermission
         /// Other users may write to the directory, or own something in it.
         case insecure

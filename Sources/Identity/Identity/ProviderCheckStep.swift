@@ -10,13 +10,10 @@ package struct ProviderCheckStep: Sendable, Hashable {
         case keys
         /// The provider accepts the redirect address.
         case redirect
-        /// The provider issues device codes.
         case deviceCode
         /// The provider knows this client, and its secret if it has one.
         case client
-        /// The provider refreshes tokens.
         case refresh
-        /// The provider revokes tokens.
         case revocation
         /// The provider has a page that ends its own session. The test ends no session, because it has none.
         case endSession

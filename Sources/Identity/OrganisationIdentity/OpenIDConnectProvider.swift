@@ -8,7 +8,6 @@ import Synchronization
 
 /// An organisation's provider that speaks OpenID Connect.
 package final class OpenIDConnectProvider: OrganisationProvider {
-    /// The administrator's settings.
     package struct Settings: Sendable {
         /// Requested at every sign-in.
         package var scopes: [String]

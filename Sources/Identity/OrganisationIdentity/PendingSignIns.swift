@@ -14,7 +14,6 @@ struct BrowserSignIn: Sendable {
 
 /// The pending sign-ins by handle. Pure.
 struct PendingSignIns {
-    /// The highest number of pending sign-ins.
     static let capacity = 8
 
     enum State {
@@ -83,7 +82,6 @@ struct PendingSignIns {
         return signIn
     }
 
-    /// Whether the provider's response is being checked.
     func isCompleting(_ handle: String) -> Bool {
         if case .completing? = entries[handle]?.state { true } else { false }
     }
