@@ -6,7 +6,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Adapters: apps whose programs ask nobody")
+@Suite("Adapters: cleanup for apps whose programs do not call the broker")
 struct AdapterTests {
     private let device = VirtualDevice(.strict)
     private let desk: VirtualDevice.App
@@ -30,7 +30,7 @@ struct AdapterTests {
         device.app("org.example.kiosk", user: user, executable: "/usr/libexec/shared-device-cleanup", unit: unit)
     }
 
-    @Test("an adapter holds data of each session from its sign-in on, in the same transaction, and nobody told it")
+    @Test("an adapter holds each session's data from sign-in, in the same transaction")
     func holdsFromSignIn() throws {
         let session = try device.signIn("ada", by: desk)
         let batch = try #require(device.batches.first { $0.sessions[session] != nil })
@@ -46,7 +46,7 @@ struct AdapterTests {
     func debtSurvives() throws {
         let session = try device.signIn("ada", by: desk)
         device.restart()
-        // The process that signed her in is gone with the power.
+        // The power cut also ended the process that signed her in.
         device.quit(desk)
         let again = device.app("org.example.desk")
         try device.signOut(by: again)
@@ -58,9 +58,7 @@ struct AdapterTests {
         #expect(device.heldFor.isEmpty)
     }
 
-    @Test(
-        "neither another unit nor another user is the adapter, nor the app's own command, which runs in the adapter's unit"
-    )
+    @Test("only the adapter's unit, run by root, is accepted as the adapter")
     func strangers() throws {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
@@ -73,7 +71,7 @@ struct AdapterTests {
         #expect(device.state.ledger.debtors.contains(kiosk))
     }
 
-    @Test("a manifest that comes during a session counts from then on, also for the session that is open")
+    @Test("a manifest that arrives during a session applies to the open session")
     func manifestDuringSession() throws {
         device.use()
         let session = try device.signIn("ada", by: desk)
@@ -84,7 +82,7 @@ struct AdapterTests {
         #expect(device.state.ledger.debtors.contains(kiosk))
     }
 
-    @Test("an adapter that lists keep out holds nothing")
+    @Test("an adapter that the app lists exclude holds no data")
     func keptOut() throws {
         device.configure { $0.lists.blocked = ["org.example.kiosk"] }
         device.use(try Self.manifest(#", "sharedDeviceModeSupported": false"#))
@@ -92,7 +90,7 @@ struct AdapterTests {
         #expect(device.state.ledger.parts[session]?[kiosk] == nil)
     }
 
-    @Test("a sign-in that comes to nothing leaves no debt")
+    @Test("a sign-in that fails leaves no pending cleanup")
     func signInToNothing() throws {
         device.diskMode = .fails("full")
         device.send(desk, VirtualDevice.signIn("ada"))

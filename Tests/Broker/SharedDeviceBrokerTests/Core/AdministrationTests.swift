@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What administrators and operators see, and who they are")
+@Suite("What administrators and operators see, and how they are authorised")
 struct AdministrationTests {
     private let device = VirtualDevice()
 
@@ -33,7 +33,7 @@ struct AdministrationTests {
 
     // MARK: Rights (CO-2)
 
-    @Test("FL-8, CO-2: an operator sees the device and signs out, and waives, joins and configures nothing")
+    @Test("FL-8, CO-2: operators read and sign out, but do not waive, join or leave")
     func operators() throws {
         device.configure { $0.operators = [1001] }
         let (person, stranger) = (device.app("desk", user: 1001), device.app("desk", user: 1002))
@@ -54,7 +54,7 @@ struct AdministrationTests {
         device.expectRefused(device.send(person, Self.status), .notPermitted)
     }
 
-    @Test("only an administrator has the broker forget an account, which signs out whoever uses it")
+    @Test("only an administrator may have an account forgotten, which also signs it out")
     func forgottenAccount() throws {
         device.configure { $0.operators = [1001] }
         let desk = device.app("desk", user: 1001)
@@ -69,7 +69,7 @@ struct AdministrationTests {
         #expect(device.disk.sessions[session]?.account == nil)
     }
 
-    @Test("a new configuration refuses what its former operators wait to see, and nobody else's questions")
+    @Test("a new configuration refuses the pending requests of former operators only")
     func formerOperators() throws {
         device.configure { $0.operators = [1001, 1002] }
         let (former, present, root) = (
@@ -83,7 +83,7 @@ struct AdministrationTests {
         ]
         let theirs = calls.map { device.send(former, $0) }
         device.holdsProvider = true
-        // This one's log is being read.
+        // The log is being read for this request.
         let reading = device.send(former, log(after: last, patience: .seconds(50)))
         let others = [present, root].map { device.send($0, log(after: last, patience: .seconds(50))) }
         device.configure { $0.operators = [1002] }
@@ -92,7 +92,7 @@ struct AdministrationTests {
         for request in others { #expect(device.refusal(request) == nil) }
     }
 
-    @Test("who leaves or joins the operators' group counts at the next call, a minute later at most")
+    @Test("a change of the operators' group takes effect within a minute")
     func changedGroup() throws {
         device.members = ["%helpdesk": [1001]]
         device.configure { ($0.operatorNames, $0.operators) = (["%helpdesk"], [1001]) }
@@ -105,7 +105,7 @@ struct AdministrationTests {
         device.expectRefused(device.send(former, Self.status), .notPermitted)
         try device.ask(new, Self.status)
         #expect(device.lookUps == 1)
-        // Root does not wait for the system's databases.
+        // A call by root does not wait for the group look-up.
         device.advance(by: .seconds(61))
         device.holdsProvider = true
         let waiting = device.send(new, Self.status)
@@ -115,7 +115,7 @@ struct AdministrationTests {
         _ = try device.answer(waiting)
     }
 
-    @Test("a sign-out that waits for the disk is answered, though its operator is one no more")
+    @Test("a sign-out that waits for the disk is answered after its operator lost the role")
     func formerOperatorsSignOut() throws {
         device.configure { $0.operators = [1001] }
         try device.signIn("ada", by: device.app("a"))
@@ -127,7 +127,7 @@ struct AdministrationTests {
         _ = try device.answer(request)
     }
 
-    @Test("whom polkit permits one thing may do that and nothing else, and root is not asked about")
+    @Test("a polkit permission covers one action, and root needs no polkit check")
     func polkit() throws {
         let person = device.app("desk", user: 1001)
         device.permitted = [.waive]
@@ -144,7 +144,7 @@ struct AdministrationTests {
         #expect(device.polkitQuestions.count == 5)
     }
 
-    @Test("one user's questions to polkit are bounded, and nothing is done for a caller who has left")
+    @Test("each user's polkit checks are limited, and a disconnected caller's are dropped")
     func polkitThatHangs() throws {
         try device.signIn("ada", by: device.app("a"))
         device.holdsProvider = true
@@ -161,7 +161,7 @@ struct AdministrationTests {
 
     // MARK: GetStatus (CO-1)
 
-    @Test("the status says who is signed in since when, the policy, and what each app holds and owes")
+    @Test("the status names the account, its sign-in time, the policy and each app's data")
     func content() throws {
         device.use(AppManifest(identifier: "org.example.idle", identity: .init(executable: "/usr/bin/idle")))
         device.configure { $0.cleanup = CleanupPolicy(.strict, timeout: .seconds(90)) }
@@ -188,7 +188,7 @@ struct AdministrationTests {
         #expect(report.session == first && report.owing.map(\.identifier) == [key])
     }
 
-    @Test("a question about the status waits for a change, and for its time")
+    @Test("a status request waits for a change or for its patience")
     func longPoll() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         _ = try device.session(for: desk)
@@ -206,7 +206,7 @@ struct AdministrationTests {
         #expect(try device.answer(second)["revision"]?.unsignedValue == now)
     }
 
-    @Test("the time that polkit takes uses up nobody's patience")
+    @Test("time spent on a polkit check does not count against the patience")
     func patienceAfterPolkit() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         device.permitted = [.status]
@@ -221,7 +221,7 @@ struct AdministrationTests {
         #expect(try device.answer(request)["revision"]?.unsignedValue == known)
     }
 
-    @Test("a sign-in that is cancelled while it is written moves the epoch, and who waits for the status hears of it")
+    @Test("cancelling a sign-in during its write moves the epoch and answers status polls")
     func cancelledSignIn() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))
@@ -235,7 +235,7 @@ struct AdministrationTests {
 
     // MARK: GetLog (CO-1, CO-6)
 
-    @Test("the log comes in pages, newest or oldest first, and names no person")
+    @Test("the log is read in pages, in either order, and names no person")
     func pages() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         for _ in 0..<5 {
@@ -254,7 +254,7 @@ struct AdministrationTests {
         #expect(!all.contains { "\($0)".contains("ada") })
     }
 
-    @Test("a question about the log waits for entries that are on the disk, and for its time")
+    @Test("a log request waits for committed entries or for its patience")
     func logPoll() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))
@@ -269,7 +269,7 @@ struct AdministrationTests {
         #expect(entries(try device.answer(second)).isEmpty)
     }
 
-    @Test("what is written while the log is read is not missed")
+    @Test("entries written while the log is being read are not missed")
     func writtenMeanwhile() throws {
         let (desk, root) = (device.app("desk"), device.administrator)
         device.advance(by: .seconds(1))

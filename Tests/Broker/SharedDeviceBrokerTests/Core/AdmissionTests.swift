@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What one caller, one user and all of them may have the broker do")
+@Suite("Limits per connection, per user and for all callers")
 struct AdmissionTests {
     private let device = VirtualDevice()
 
@@ -19,7 +19,7 @@ struct AdmissionTests {
     // MARK: Passwords
 
     // S5
-    @Test("whoever guesses a name's password locks out nobody else's callers")
+    @Test("guessing passwords locks out the guesser's user only")
     func lockout() throws {
         let (guesser, honest) = (device.app("a", user: 65534), device.app("desk"))
         for _ in 0..<100 { device.send(guesser, signIn("ada", "wrong")) }
@@ -29,7 +29,7 @@ struct AdmissionTests {
     }
 
     // S5
-    @Test("one password tried with many names is slowed down, too, and by that user alone")
+    @Test("trying one password with many names is throttled, for that user only")
     func spraying() throws {
         let (sprayer, honest) = (device.app("a", user: 65534), device.app("desk"))
         for number in 0..<500 { device.send(sprayer, signIn("user\(number)", "wrong")) }
@@ -37,7 +37,7 @@ struct AdmissionTests {
         try device.signIn("ada", by: honest)
     }
 
-    @Test("a name written otherwise is the same one to the throttle, and a right password starts the count anew")
+    @Test("the throttle ignores a name's case, and a correct password resets its count")
     func throttle() throws {
         let desk = device.app("desk")
         for number in 0..<5 { device.send(desk, signIn(number.isMultiple(of: 2) ? "ada" : "ADA", "wrong")) }
@@ -49,7 +49,7 @@ struct AdmissionTests {
         try device.signIn("ada", by: desk)
     }
 
-    @Test("names as long as books fill no memory: all of them are one name")
+    @Test("all overlong names share one throttle entry")
     func hugeNames() {
         let desk = device.app("desk")
         for number in 0..<20 { device.send(desk, signIn(String(repeating: "a", count: 2000 + number), "wrong")) }
@@ -57,7 +57,7 @@ struct AdmissionTests {
     }
 
     // S5
-    @Test("whoever may not sign in learns from no answer whether a password is right", arguments: ["right", "wrong"])
+    @Test("a caller that may not sign in never learns if a password is right", arguments: ["right", "wrong"])
     func oracle(password: String) {
         device.configure { $0.requiresEnrolment = true }
         let app = device.app("a", user: 65534)
@@ -75,7 +75,7 @@ struct AdmissionTests {
     }
 
     // S1
-    @Test("a few password checks of one user wait at a time; the others are refused, and other users' go on")
+    @Test("password checks in flight are limited per user")
     func checksAtOnce() {
         device.holdsProvider = true
         let flooder = device.app("a", user: 65534)
@@ -87,7 +87,7 @@ struct AdmissionTests {
         #expect(device.refusal(honest) == nil)
     }
 
-    @Test("whoever hangs up before the verdict does not try for nothing")
+    @Test("a caller that disconnects before the verdict still uses up an attempt")
     func hangingUp() {
         device.holdsProvider = true
         for number in 0..<100 {
@@ -111,7 +111,7 @@ struct AdmissionTests {
         )
     }
 
-    @Test("an app that ends while the right password is checked locks nobody out, and signs nobody in")
+    @Test("disconnecting during a correct password check neither locks out nor signs in")
     func killed() throws {
         for _ in 0..<20 {
             device.holdsProvider = true
@@ -129,7 +129,7 @@ struct AdmissionTests {
     // MARK: Configuration
 
     // S7
-    @Test("a device that never had a valid configuration lets nobody in, whatever the password, and says why")
+    @Test("a device that never had a valid configuration refuses sign-ins and says why")
     func neverConfigured() throws {
         let program = AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app"))
         device.use(program)
@@ -150,11 +150,11 @@ struct AdmissionTests {
         let checks = device.passwordChecks
         device.expectRefused(device.send(app, VirtualDevice.signIn("ada")), .neverConfigured)
         device.expectPasswordChecks(checks)
-        // Whom the lists keep out is unknown, so that a manifest is needed.
+        // Without a configuration the app lists are unknown, so an app needs a manifest.
         device.expectRefused(device.send(device.app("other"), .currentAccount), code: .appNotEligible)
     }
 
-    @Test("a configuration that changes while a sign-in is written counts for it")
+    @Test("a configuration that changes during a sign-in's write applies to the sign-in")
     func configuredMeanwhile() {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
@@ -166,7 +166,7 @@ struct AdmissionTests {
         device.expectSignedOutOnDisk()
     }
 
-    @Test("a sign-in whose caller has stopped waiting signs nobody in when the disk comes back", arguments: [19, 25])
+    @Test("a sign-in whose caller gave up signs nobody in when the disk recovers", arguments: [19, 25])
     func callerHasGivenUp(seconds: Int) throws {
         let desk = device.app("desk")
         device.diskMode = .holds
@@ -180,7 +180,7 @@ struct AdmissionTests {
         try device.signIn("grace", by: desk)
     }
 
-    @Test("a sign-in whose caller has stopped waiting signs nobody in when the provider answers")
+    @Test("a sign-in whose caller gave up signs nobody in when the provider responds")
     func callerHasGivenUpAtProvider() {
         device.holdsProvider = true
         let request = device.send(device.app("desk"), signIn("ada", label: "x"))
@@ -193,7 +193,7 @@ struct AdmissionTests {
     // MARK: Cancelling
 
     // S12
-    @Test("a cancellation is heeded for the caller's own sign-in alone, however many others cancel")
+    @Test("a caller can cancel only its own sign-in")
     func cancel() throws {
         let (desk, other) = (device.app("desk"), device.app("other"))
         device.holdsProvider = true
@@ -207,7 +207,7 @@ struct AdmissionTests {
     }
 
     // S12
-    @Test("a cancellation that comes after the sign-in signs out again, and never a later session")
+    @Test("a late cancellation signs out its own session, never a later one")
     func cancelLate() throws {
         let (desk, other) = (device.app("desk"), device.app("other"))
         try device.ask(desk, signIn("ada", label: "x"))
@@ -221,7 +221,7 @@ struct AdmissionTests {
         device.expectSignedIn()
     }
 
-    @Test("a sign-in that waits for a round, or for the disk, can be cancelled")
+    @Test("a sign-in that waits for a cleanup round or for the disk can be cancelled")
     func cancelWaiting() throws {
         device.configure { $0.cleanup = .strict }
         let desk = device.app("desk")
@@ -243,7 +243,7 @@ struct AdmissionTests {
 
     // MARK: Names
 
-    @Test("a connection that makes up names is refused at some point, and goes on by those that it has")
+    @Test("a connection has a limited number of names, and keeps those that it has")
     func names() throws {
         var app = device.app("app0")
         for number in 0..<BrokerState.namesOfConnection {
@@ -257,7 +257,7 @@ struct AdmissionTests {
     }
 
     // S14
-    @Test("one user's made-up apps fill no session; the others' are still given the account")
+    @Test("one user's made-up apps do not use up the other users' places in a session")
     func appsOfUser() throws {
         try device.signIn("ada", by: device.app("desk"))
         let answers = (0..<300).map { device.send(device.app("app\($0)", user: 65534), .currentAccount) }
@@ -267,7 +267,7 @@ struct AdmissionTests {
     }
 
     // S14
-    @Test("whom nobody has cleaned up after for a month is named to nobody any more, in memory and on the disk")
+    @Test("a name is forgotten after a month without cleanup, in memory and on the disk")
     func oldNames() throws {
         let (desk, a) = (device.app("desk"), device.app("a"))
         let session = try device.signIn("ada", by: desk)
@@ -282,7 +282,7 @@ struct AdmissionTests {
     // MARK: Tokens
 
     // S15
-    @Test("each app has tokens of its own, though their scopes are the same")
+    @Test("apps have separate tokens even for equal scopes")
     func ownTokens() throws {
         let (desk, a) = (device.app("desk"), device.app("a"))
         try device.signIn("ada", by: desk)
@@ -292,7 +292,7 @@ struct AdmissionTests {
     }
 
     // S15
-    @Test("an account that was disabled gets no tokens after a few seconds, though some are kept")
+    @Test("a disabled account gets no token after a few seconds, cached or not")
     func disabledAccount() throws {
         let desk = device.app("desk")
         try device.signIn("ada", by: desk)
@@ -306,7 +306,7 @@ struct AdmissionTests {
     // MARK: The log
 
     // S2
-    @Test("refusals beyond the limit are one entry, when the minute is over; names are cut, and stay on one line")
+    @Test("excess refusals become one entry a minute, with long names cut to one line")
     func refusals() {
         let app = device.app("a\n" + String(repeating: "b", count: 9999))
         for _ in 0..<500 { device.send(app, .signOut(identifier: "ada.t", session: nil)) }
@@ -318,7 +318,7 @@ struct AdmissionTests {
     }
 
     // S2
-    @Test("a program that reports again and again, asks or reconnects adds a bounded number of entries a minute")
+    @Test("repeated reports, requests and reconnects add a bounded number of entries")
     func reports() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)
@@ -341,7 +341,7 @@ struct AdmissionTests {
     }
 
     // S2
-    @Test("a program that owes a cleanup for ever adds so many entries to its round, and the last one says so")
+    @Test("an app that keeps owing a cleanup has a limited number of entries in its round")
     func reportsForEver() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)
@@ -359,7 +359,7 @@ struct AdmissionTests {
         let entries = device.disk.log.filter { $0.app == app && [.begun, .failed].contains($0.event) }
         #expect(entries.count <= BrokerState.entriesOfPart)
         #expect(entries.last?.detail?.hasPrefix("again; the last entry of this app in this session") == true)
-        // What settles the duty is entered all the same.
+        // An entry that settles the duty is logged beyond the limit.
         for one in [a, desk] { device.send(one, .report(.finished, session: session, detail: nil)) }
         device.advance(by: .seconds(1))
         #expect(device.disk.entries(.finished).contains { $0.app == app })
@@ -367,7 +367,7 @@ struct AdmissionTests {
     }
 
     // S2
-    @Test("a disk that fails for long lets no list grow without end")
+    @Test("a disk that fails for long does not let the pending log grow without bound")
     func failingDisk() {
         device.diskMode = .fails("no space")
         for number in 0..<6000 {
@@ -381,7 +381,7 @@ struct AdmissionTests {
         #expect(device.notes.count { $0 == "not on the disk yet" } == 1)
     }
 
-    @Test("a request of a connection that never arrived is refused")
+    @Test("a request from an unknown connection is refused")
     func stranger() {
         let request = device.send(VirtualDevice.App(connection: ":9.9", name: nil), signIn("ada"))
         device.expectRefused(request, .requestAbandoned)

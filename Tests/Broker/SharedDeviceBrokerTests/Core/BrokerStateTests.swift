@@ -7,13 +7,13 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Every change of the device goes one way: decided, announced, and on the disk before anybody relies on it")
+@Suite("A change is decided, announced and committed before anything relies on it")
 struct BrokerStateTests {
     private let device = VirtualDevice()
 
     // MARK: The disk comes first
 
-    @Test("a sign-in is announced, and answered with the account, only after the disk has the session")
+    @Test("a sign-in is announced and answered only after its session is committed")
     func signInAfterCommit() throws {
         let desk = device.app("desk")
         device.diskMode = .holds
@@ -31,7 +31,7 @@ struct BrokerStateTests {
         #expect(device.disk.part("desk", of: device.disk.device.epoch) != nil, "whoever signs in holds the data, too")
     }
 
-    @Test("a sign-in whose session the disk does not take leaves nobody signed in")
+    @Test("a sign-in whose session cannot be committed leaves the device signed out")
     func failedCommit() throws {
         let desk = device.app("desk")
         let announced = device.announcements
@@ -47,7 +47,7 @@ struct BrokerStateTests {
         #expect(try device.signIn("grace", by: desk) == device.disk.device.epoch)
     }
 
-    @Test("an app is given the account only after the disk has it that the app may hold its data")
+    @Test("an app gets the account only after its hold on the data is committed")
     func heldBeforeAnswer() throws {
         let session = try device.signIn("ada", by: device.app("desk"))
         device.diskMode = .holds
@@ -58,7 +58,7 @@ struct BrokerStateTests {
         let token = device.send(b, device.acquireToken(for: "ada"))
         device.expectUnanswered(account)
         device.expectUnanswered(token)
-        // The first batch has “a”; “b” comes with the next.
+        // The first batch contains "a"; "b" follows in the next one.
         device.finishWriting()
         #expect(device.disk.part("a", of: session) != nil)
         #expect(try SessionAnswer(device.answer(account)).session.account?.username == "ada")
@@ -66,11 +66,11 @@ struct BrokerStateTests {
         device.finishWriting()
         #expect(device.disk.part("b", of: session) != nil)
         #expect(try device.answer(token)["token"] != nil)
-        // From here on the app is answered at once.
+        // The hold is committed now, so later requests are answered at once.
         try device.expectAccount("ada", for: a)
     }
 
-    @Test("a disk that does not take the hold keeps the account from the app, which gets it when the disk does again")
+    @Test("an app whose hold cannot be committed gets the account once the disk recovers")
     func diskRefusesHold() throws {
         let session = try device.signIn("ada", by: device.app("desk"))
         device.diskMode = .fails("no space")
@@ -86,7 +86,7 @@ struct BrokerStateTests {
         #expect(device.disk.part("a", of: session) != nil)
     }
 
-    @Test("a receipt is answered only after the disk has it")
+    @Test("a receipt is answered only after it is committed")
     func receiptAfterCommit() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)
@@ -94,7 +94,7 @@ struct BrokerStateTests {
         device.diskMode = .holds
         let receipt = device.send(desk, .report(.finished, session: session, detail: nil))
         device.expectUnanswered(receipt)
-        // So is one that comes again meanwhile.
+        // A repeated receipt waits for the same commit.
         let again = device.send(desk, .report(.finished, session: session, detail: nil))
         device.expectUnanswered(again)
         device.finishWriting()
@@ -103,7 +103,7 @@ struct BrokerStateTests {
         _ = try device.answer(again)
     }
 
-    @Test("a receipt that the disk does not take is refused, and taken with the app's next attempt")
+    @Test("a receipt that cannot be committed is refused and accepted on retry")
     func failedReceipt() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)
@@ -116,14 +116,14 @@ struct BrokerStateTests {
         device.expectPart("desk", of: session, .finished)
     }
 
-    @Test("many apps that ask while the disk is busy share one transaction")
+    @Test("requests that arrive while the disk is busy share one transaction")
     func groupCommit() throws {
         let session = try device.signIn("ada", by: device.app("desk"))
         device.advance(by: .seconds(1))
         device.diskMode = .holds
         let before = device.batches.count
         let requests = (0..<100).map { device.send(device.app("app \($0)"), .currentAccount) }
-        // A name with a blank is none.
+        // A name that contains a space is invalid.
         #expect(requests.allSatisfy { device.refusal($0)?.code == .appNotEligible })
         let asked = (0..<100).map { device.send(device.app("app\($0)"), .currentAccount) }
         device.finishWriting()
@@ -133,7 +133,7 @@ struct BrokerStateTests {
         #expect(device.disk.parts[session]?.count == 101)
     }
 
-    @Test("whoever is signed in by the state has a session, though the ledger has none")
+    @Test("a signed-in account without a ledger entry gets a session")
     func stateWithoutSession() throws {
         device.disk.device = DeviceState(mode: .shared, account: .ada, epoch: 2)
         device.restart()
@@ -145,7 +145,7 @@ struct BrokerStateTests {
 
     // MARK: Changes
 
-    @Test("every way to lose the account announces once: by an app, an administrator, the end of shared mode, a logout")
+    @Test("every way to end a session announces it exactly once")
     func everyPath() throws {
         let desk = device.app("desk")
         let administrator = device.administrator
@@ -172,7 +172,7 @@ struct BrokerStateTests {
         }
     }
 
-    @Test("only a change of the mode announces the mode, too")
+    @Test("only a change of the mode announces the mode")
     func modeAnnouncements() throws {
         let before = device.modeAnnouncements
         try device.signIn("ada", by: device.app("desk"))
@@ -193,7 +193,7 @@ struct BrokerStateTests {
         #expect(device.state.device == state)
     }
 
-    @Test("an administrator's sign-out that names a session ends that one alone")
+    @Test("an administrator's sign-out that names a session ends only that session")
     func namedSession() throws {
         try device.signIn("ada", by: device.app("desk"))
         let session = device.state.device.epoch
@@ -209,7 +209,7 @@ struct BrokerStateTests {
         device.expectSignedOut()
     }
 
-    @Test("a restart keeps the account, and asks the provider for tokens anew")
+    @Test("a restart keeps the account and asks the provider for new tokens")
     func restart() throws {
         let desk = device.app("desk")
         try device.signIn("ada", by: desk)
@@ -226,7 +226,7 @@ struct BrokerStateTests {
     // MARK: Races
 
     // E18
-    @Test("of two sign-ins at once one wins, and the other is told")
+    @Test("of two concurrent sign-ins one succeeds and the other is refused")
     func racingSignIns() throws {
         device.holdsProvider = true
         let requests = ["ada", "grace"].map { device.send(device.app($0), VirtualDevice.signIn($0)) }
@@ -236,7 +236,7 @@ struct BrokerStateTests {
         device.expectPerson("ada")
     }
 
-    @Test("while one sign-in is written to the disk, another is told to try again")
+    @Test("a sign-in during another one's write is told to try again")
     func signInWhileWriting() throws {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
@@ -246,7 +246,7 @@ struct BrokerStateTests {
         _ = try device.answer(first)
     }
 
-    @Test("a session that was abandoned on its way to the disk leaves nothing of itself to the next one")
+    @Test("a session abandoned during its write leaves nothing to the next session")
     func abandonedOnTheWay() throws {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
@@ -267,7 +267,7 @@ struct BrokerStateTests {
     }
 
     // E14
-    @Test("a token that is under way when its session ends is not handed out, even if the same person is back")
+    @Test("a token in flight when its session ends is discarded, even if the user returns")
     func tokenAcrossSignOut() throws {
         let desk = device.app("desk")
         try device.signIn("ada", by: desk)
@@ -282,7 +282,7 @@ struct BrokerStateTests {
     }
 
     // E14
-    @Test("an app that asks for a token while the account is signed out gets none, and nobody new holds the session")
+    @Test("a token requested during a sign-out is refused and adds no holder")
     func tokenDuringSignOut() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)
@@ -296,7 +296,7 @@ struct BrokerStateTests {
         try device.expectOwed([], by: late)
     }
 
-    @Test("apps that ask while somebody signs out hear of the account only if they are in its round")
+    @Test("an app that asks during a sign-out learns the account only if it owes a cleanup")
     func askDuringSignOut() throws {
         let desk = device.app("desk")
         let session = try device.signIn("ada", by: desk)

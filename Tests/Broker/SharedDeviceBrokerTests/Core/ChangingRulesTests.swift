@@ -7,9 +7,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Rules and clock change while a request waits")
+@Suite("Policies and the clock change while a request waits")
 struct ChangingRulesTests {
-    @Test("a policy that becomes strict while a sign-in is being written holds it up, where somebody owes a cleanup")
+    @Test("a policy that becomes strict during a sign-in's write enforces pending cleanups")
     func policyBecomesStrict() throws {
         let device = VirtualDevice(.advisory)
         let (desk, other) = (device.app("desk"), device.app("other"))
@@ -24,7 +24,7 @@ struct ChangingRulesTests {
         device.expectSignedOut()
     }
 
-    @Test("a policy that becomes strict while the provider makes a token keeps it back from an app that owes a cleanup")
+    @Test("a policy that becomes strict during a token request refuses an app in debt")
     func tokenUnderWay() throws {
         let device = VirtualDevice(.advisory)
         let (desk, other) = (device.app("desk"), device.app("other"))
@@ -43,7 +43,7 @@ struct ChangingRulesTests {
         device.expectRefused(request, code: .cleanupRequired)
     }
 
-    @Test("whom the own directory has checked does not sign in where the organisation's provider decides by now")
+    @Test("a password checked by the old directory does not sign in at the new provider")
     func anotherDirectory() throws {
         let device = VirtualDevice(.advisory)
         let desk = device.app("desk")
@@ -56,7 +56,7 @@ struct ChangingRulesTests {
     }
 
     @Test(
-        "nor does whose session is still being written, whichever of the two has checked the person",
+        "a change of the provider during a sign-in's write refuses the sign-in",
         arguments: [true, false]
     )
     func anotherDirectoryMeanwhile(isPage: Bool) throws {
@@ -77,7 +77,7 @@ struct ChangingRulesTests {
         device.expectSignedOutOnDisk()
     }
 
-    @Test("an administrator of the own directory joins no device whose people another provider knows by now")
+    @Test("an administrator cannot join the device after its provider has changed")
     func joining() throws {
         let device = VirtualDevice()
         device.administrators = ["admin@contoso"]
@@ -91,7 +91,7 @@ struct ChangingRulesTests {
         #expect(device.state.membership == nil)
     }
 
-    @Test("an app that a new configuration keeps out is not given the account for which it waits")
+    @Test("an app blocked by a new configuration is refused the account it waits for")
     func appIsKeptOut() throws {
         let device = VirtualDevice(.advisory)
         let (desk, stranger) = (device.app("desk"), device.app("stranger"))
@@ -104,7 +104,7 @@ struct ChangingRulesTests {
         device.expectRefused(question, code: .appNotEligible)
     }
 
-    @Test("an app that a new configuration keeps out signs nobody in with the request that it made before")
+    @Test("an app blocked by a new configuration is refused the sign-in it waits for")
     func signInIsKeptOut() throws {
         let device = VirtualDevice(.advisory)
         let stranger = device.app("stranger")
@@ -117,7 +117,7 @@ struct ChangingRulesTests {
         device.expectSignedOut()
     }
 
-    @Test("a session that a jump of the clock ends as it begins gives nobody its account")
+    @Test("a session that a clock jump ends at its start gives out no account")
     func clockJumps() throws {
         let device = VirtualDevice(.advisory)
         device.configure { $0.schedule.inactivity = .seconds(900) }

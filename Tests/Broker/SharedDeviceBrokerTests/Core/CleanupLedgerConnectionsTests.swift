@@ -7,7 +7,7 @@ import Testing
 // S8
 @Suite("The cleanup ledger: several processes of an app, and several users")
 struct CleanupLedgerConnectionsTests {
-    /// A ledger in which session 2 was Ada's and is over; app “a” was given her account on these connections.
+    /// A ledger in which Ada's session 2 has ended. App "a" was given her account on these connections.
     private func ended(_ connections: String...) -> CleanupLedger {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -16,7 +16,7 @@ struct CleanupLedgerConnectionsTests {
         return ledger
     }
 
-    @Test("the end of a connection costs no look at the debts of others", .timeLimit(.minutes(1)))
+    @Test("the end of a connection does not scan other connections' debts", .timeLimit(.minutes(1)))
     func manyDebts() {
         var ledger = CleanupLedger()
         let (rounds, apps) = (300 as UInt64, 100)
@@ -37,7 +37,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.owed(by: Participant(app: "7", user: 1000)).map(\.mark) == Array(1...rounds))
     }
 
-    /// Reports on this connection that app “a” has cleaned up, and expects this to come of it.
+    /// Reports on this connection that app "a" has cleaned up, and expects this effect.
     private func finish(
         _ ledger: inout CleanupLedger,
         on connection: String?,
@@ -49,7 +49,7 @@ struct CleanupLedgerConnectionsTests {
         if let expected { #expect(effect == expected, sourceLocation: sourceLocation) }
     }
 
-    /// Expects that app “a” has come so far.
+    /// Expects this progress of app "a".
     private func expect(
         _ progress: CleanupReport.Progress,
         in ledger: CleanupLedger,
@@ -58,7 +58,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.parts[2]?["a"]?.progress == progress, sourceLocation: sourceLocation)
     }
 
-    @Test("each process that was given the account has to report; what one has done the others still owe")
+    @Test("each process that was given the account must report")
     func eachReports() {
         var ledger = ended(":1", ":2")
         #expect(ledger.owed(by: "a", on: ":1").map(\.isShared) == [true], "the second one may store something still")
@@ -67,13 +67,13 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.parts[2]?["a"]?.finishedAt == nil && ledger.owed(by: "a", on: ":1").isEmpty)
         #expect(ledger.owed(by: "a", on: ":2") == [OwedSession(epoch: 2, account: .ada)])
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
-        // A receipt that comes again says nothing new.
+        // A repeated receipt changes nothing.
         finish(&ledger, on: ":1", expecting: CleanupLedger.Effect.none)
         finish(&ledger, on: ":2", expecting: .completed)
         expect(.finished, in: ledger)
     }
 
-    @Test("a process that was not given the account does not settle it for those that were")
+    @Test("a receipt from a process without the account does not settle other processes'")
     func stranger() {
         var ledger = ended(":1")
         finish(&ledger, on: ":9", expecting: .recorded)
@@ -83,9 +83,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", expecting: .completed)
     }
 
-    @Test(
-        "a process that ends without a report leaves the whole cleanup owed, because it may have stored something since the other's"
-    )
+    @Test("a process that ends without a report leaves the whole cleanup owed")
     func connectionEnded() {
         var ledger = ended(":1", ":2")
         finish(&ledger, on: ":1")
@@ -96,20 +94,20 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", mark: 1, expecting: .completed)
     }
 
-    @Test("a receipt that was on its way when another process ended does not count: its sender has to look again")
+    @Test("a receipt sent before another process ended does not count")
     func receiptOnItsWay() {
         var ledger = ended(":1", ":2")
         _ = ledger.connectionEnded(":2", mark: 1)
         finish(&ledger, on: ":1")
         expect(.owed, in: ledger)
-        // A question of another part of that process does not change when its cleanup began.
+        // A request from another part of that process does not change when its cleanup began.
         ledger.ask("a", on: ":1")
         finish(&ledger, on: ":1")
         expect(.owed, in: ledger)
         finish(&ledger, on: ":1", mark: 1, expecting: .completed)
     }
 
-    @Test("a second process that ends during a cleanup has it done once more, as the first has")
+    @Test("each process that ends during a cleanup makes the cleanup repeat")
     func secondEnd() {
         var ledger = ended(":1", ":2", ":3")
         _ = ledger.connectionEnded(":2", mark: 1)
@@ -121,7 +119,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", mark: 2, expecting: .completed)
     }
 
-    @Test("what one process has reported stays so when it leaves, and the ledger forgets its connection")
+    @Test("a receipt stays valid when its process leaves, and the connection is forgotten")
     func reportedAndLeft() {
         var ledger = ended(":1", ":2", ":3")
         _ = ledger.connectionEnded(":3", mark: 1)
@@ -131,7 +129,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":2", mark: 1, expecting: .completed)
     }
 
-    @Test("where a process had ended before a start of the broker, each process that asks has to report")
+    @Test("if a process ended before a broker restart, each process that asks must report")
     func restarted() {
         let before = ended(":1", ":2")
         var ledger = CleanupLedger(
@@ -147,9 +145,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":2", mark: 1, expecting: .completed)
     }
 
-    @Test(
-        "after a start of the broker, each process that was given the account has to report still, unless it has ended"
-    )
+    @Test("after a broker restart, each running process with the account must report")
     func restartedKnowing() {
         let before = ended(":1", ":2", ":3")
         var ledger = CleanupLedger(sessions: before.sessions, parts: before.parts)
@@ -162,7 +158,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", mark: 2, expecting: .completed)
     }
 
-    @Test("the end of all processes settles nothing where none has reported: the data is on the disk")
+    @Test("the end of all processes settles nothing without a receipt")
     func allEnd() {
         var ledger = ended(":1", ":2")
         for connection in [":1", ":2", ":3"] {
@@ -171,12 +167,12 @@ struct CleanupLedgerConnectionsTests {
         }
         #expect(ledger.sessions[2]?.outcome == .open)
         expect(.owed, in: ledger)
-        // One process that starts later does it for all.
+        // One process that starts later can clean up for all of them.
         ledger.ask("a", on: ":4")
         finish(&ledger, on: ":4", mark: 2, expecting: .completed)
     }
 
-    @Test("the end of a process in an open session takes nothing from the list")
+    @Test("the end of a process in an open session keeps its app in the ledger")
     func endInOpenSession() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -187,7 +183,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
     }
 
-    @Test("an administrator's waiver settles it for all processes")
+    @Test("an administrator's waiver settles the cleanup for all processes")
     func waiver() {
         var ledger = ended(":1", ":2")
         let effect = ledger.report(.waived, of: 2, by: "a", on: nil, detail: "was removed", at: .at(20))
@@ -195,7 +191,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.owed(by: "a", on: ":1").isEmpty)
     }
 
-    @Test("an app that two users run has two duties, and neither user's receipt settles the other's")
+    @Test("each user of an app owes a separate cleanup")
     func users() {
         let (ada, grace) = (Participant(app: "a", user: 1), Participant(app: "a", user: 2))
         var ledger = CleanupLedger()
@@ -210,7 +206,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(second == .completed)
     }
 
-    @Test("a rename takes the processes along")
+    @Test("a rename moves the app's connections too")
     func rename() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -224,7 +220,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":2", expecting: .completed)
     }
 
-    @Test("what changes is named for the disk, and what could not be written is named again")
+    @Test("changes are reported for the disk, and again after a failed write")
     func changes() {
         var ledger = ended(":1")
         let changes = ledger.takeChanges()
@@ -235,7 +231,7 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.changes == changes)
     }
 
-    @Test("a further process of an app is written down before it is given the account, and once")
+    @Test("another process of an app is recorded once, before it gets the account")
     func furtherProcess() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// Numbers that a seed repeats (SplitMix64).
+/// A random number generator with a seed (SplitMix64).
 struct SeededGenerator: RandomNumberGenerator {
     var state: UInt64
 
@@ -17,14 +17,14 @@ struct SeededGenerator: RandomNumberGenerator {
     }
 }
 
-@Suite("The cleanup ledger, whatever happens in whatever order")
+@Suite("Invariants of the cleanup ledger under random sequences of steps")
 struct CleanupLedgerPropertyTests {
     private enum Step {
         case begin, end
         case hold(Participant, String)
         case tell(Participant)
         case ask(Participant, String)
-        /// Under the present mark, or one of before.
+        /// A report under the current mark or, with `isBehind`, under the previous one.
         case report(CleanupReport.Progress, Participant, UInt64, String?, isBehind: Bool)
         case disconnected(String)
         case gone(Participant)
@@ -48,7 +48,7 @@ struct CleanupLedgerPropertyTests {
         case 2..<4: .end
         case 4..<8: .hold(one, connection)
         case 8..<10: .tell(one)
-        // The administrator's waiver is of no process; an app's report is no waiver.
+        // A waiver comes from the administrator, not from a process. An app cannot report a waiver.
         case 10..<16:
             .report(
                 progress,
@@ -66,7 +66,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// How far a duty is, as it may only grow: a cleanup that failed may be begun again.
+    /// The progress of a duty as a rank that never falls. A failed cleanup may begin again, so both have the same rank.
     private func rank(_ progress: CleanupReport.Progress) -> Int {
         switch progress {
         case .owed: 0
@@ -76,13 +76,13 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    @Test("a duty goes only by a receipt or a waiver, and what the ledger says of itself agrees", arguments: 0..<20)
+    @Test("only a receipt or a waiver settles a duty, and the ledger stays consistent", arguments: 0..<20)
     func invariants(seed: Int) {
         var generator = SeededGenerator(state: UInt64(seed))
         var ledger = CleanupLedger()
         var number: UInt64 = 0
         var isOpen = false
-        // What a disk has that takes each change.
+        // The contents of a disk that accepts each change.
         var stored = (sessions: ledger.sessions, parts: ledger.parts)
         for turn in 0..<300 {
             let before = ledger
@@ -133,7 +133,7 @@ struct CleanupLedgerPropertyTests {
     ) {
         for number in changes.sessions {
             stored.sessions[number] = ledger.sessions[number]
-            // The store removes a session with its parts.
+            // The store removes a session together with its parts.
             if ledger.sessions[number] == nil { stored.parts[number] = nil }
         }
         for (number, participants) in changes.parts {
@@ -143,7 +143,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// Whether both are the same but for what is in memory only.
+    /// Whether both are equal apart from the state that is kept in memory only.
     private func hasSame(_ stored: Parts, _ parts: Parts) -> Bool {
         func strip(_ parts: Parts) -> Parts {
             parts.mapValues { parts in
@@ -174,7 +174,7 @@ struct CleanupLedgerPropertyTests {
                 }
                 let new = ledger.parts[number]?[app]
                 guard let progress = old.progress else {
-                    // Open: it stays until the session ends.
+                    // The session is open, so the holder stays until it ends.
                     if new == nil { Issue.record("a holder was forgotten; \(context)") }
                     continue
                 }
@@ -195,7 +195,7 @@ struct CleanupLedgerPropertyTests {
                     continue
                 }
                 if case .gone(app) = step { continue }
-                // A process has ended that had not reported, and others have to look again.
+                // A process ended without a report, so the other processes must check again.
                 if case .disconnected(let connection) = step, old.connections.contains(connection) { continue }
                 if case .report(.finished, app, number, _, isBehind: true) = step { continue }
                 if rank(next) < rank(progress) { Issue.record("progress went back; \(context)") }
@@ -203,8 +203,8 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// Whether this step may settle the duty: a waiver, or the receipt of the last process that was given the account, if it knew of
-    /// each one that ended before.
+    /// Whether this step may settle the duty: a waiver, or the receipt of the last process with the account. The
+    /// receipt must have the current mark, which shows that its sender knew of each process that ended before.
     private func maySettle(_ old: CleanupLedger.Part, _ step: Step, _ app: Participant, _ number: UInt64) -> Bool {
         switch step {
         case .report(.waived, app, number, nil, _): true
@@ -236,7 +236,7 @@ struct CleanupLedgerPropertyTests {
             && ledger.debtors == Set(participants.filter { !ledger.owed(by: $0).isEmpty })
             && ledger.parts.filter { !$0.value.isEmpty }.keys.allSatisfy { ledger.sessions[$0] != nil }
             && ledger.awaited.isSubset(of: ledger.debtors)
-            // Whoever owes as an app owes on some connection, and whoever owes on a connection owes as an app.
+            // An app owes a session exactly if at least one connection owes it.
             && participants.allSatisfy { app in
                 let all = Set(ledger.owed(by: app).map(\.epoch))
                 let each = (connections + [":new"]).map { Set(ledger.owed(by: app, on: $0).map(\.epoch)) }
