@@ -5,22 +5,23 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension Participant: ExpressibleByStringLiteral {
-    /// The app of this name, run by user 1000.
+    /// The app with this name, run by user 1000.
     public init(stringLiteral app: String) { self.init(app: app, user: 1000) }
 }
 
 extension Moment {
-    /// So many seconds after the start of a test, by both clocks. Halves are exact, so that times come back from the disk as they went.
+    /// The moment this many seconds after the start of a test, on both clocks. Halves of seconds are exact, so times
+    /// are unchanged after a round trip through the store.
     static func at(_ seconds: Double) -> Moment {
         Moment(wall: Date(timeIntervalSince1970: 1_000_000.5 + seconds), uptime: .seconds(5000 + seconds))
     }
 }
 
-@Suite("The cleanup ledger: who holds whose data, and what becomes of it")
+@Suite("The cleanup ledger: holders of data, and their duties after a sign-out")
 struct CleanupLedgerTests {
     typealias Progress = CleanupReport.Progress
 
-    /// A ledger in which session 2 was Ada's and is over, with these apps.
+    /// A ledger in which Ada's session 2 has ended, with these apps as holders.
     private func ended(_ apps: Participant...) -> CleanupLedger {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -29,7 +30,7 @@ struct CleanupLedgerTests {
         return ledger
     }
 
-    /// The app's part at this progress.
+    /// A ledger in which the app's duty has this progress.
     private func ledger(_ progress: Progress, app: Participant = "a") -> CleanupLedger {
         var ledger = ended(app, "other")
         if progress != .owed { _ = ledger.tell(app, at: .at(11)) }
@@ -69,11 +70,11 @@ struct CleanupLedgerTests {
 
     // MARK: Sessions
 
-    @Test("an app enters an open session's list once; never one that is over or unknown")
+    @Test("an app is listed once in an open session, and never in an ended or unknown one")
     func hold() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
-        // The second time, and in a session that is unknown.
+        // The second call repeats the hold; the third names an unknown session.
         let inTime = [2, 2, 3].map { ledger.hold($0, by: "a", on: nil) }
         #expect(ledger.owed(by: "a").isEmpty, "nothing is owed while the session is open")
         #expect(ledger.report(of: 2) == nil)
@@ -82,7 +83,7 @@ struct CleanupLedgerTests {
         #expect(inTime == [true, false, false] && !late && ledger.parts[2]?.keys.sorted() == ["a"])
     }
 
-    @Test("a session that ends leaves each of its apps with a duty, in its report and in what each owes")
+    @Test("the end of a session gives each of its apps a duty")
     func end() {
         let ledger = ended("b", "a")
         #expect(ledger.openRounds.map(\.number) == [2])
@@ -95,14 +96,14 @@ struct CleanupLedgerTests {
         #expect(report?.apps.map(\.progress) == [.owed, .owed] && report?.apps.map(\.isRunning) == [false, true])
     }
 
-    @Test("a session that no app was told of is complete at once, and its name is gone")
+    @Test("a session that no app was told of completes at once and drops its account name")
     func endWithoutApps() {
         let ledger = ended()
         #expect(ledger.report(of: 2)?.isComplete == true && ledger.sessions[2]?.account == nil)
         #expect(ledger.openRounds.isEmpty)
     }
 
-    @Test("ending a session again, or one that never was, changes nothing")
+    @Test("ending a session twice, or an unknown session, changes nothing")
     func endTwice() {
         var ledger = ledger(.begun)
         let before = ledger
@@ -113,7 +114,7 @@ struct CleanupLedgerTests {
 
     // MARK: Steps
 
-    @Test("who asks is told of all that it owes, once")
+    @Test("an app that asks is told once of all cleanups that it owes")
     func tell() {
         var ledger = ended("a")
         ledger.begin(4, account: .grace, at: .at(20))
@@ -130,7 +131,7 @@ struct CleanupLedgerTests {
     }
 
     @Test(
-        "a report moves a duty from wherever it is, but never one that is settled",
+        "a report changes any duty except a settled one",
         arguments: Progress.allCases,
         [Progress.begun, .failed, .finished, .waived]
     )
@@ -150,12 +151,12 @@ struct CleanupLedgerTests {
             part?.begunAt == (before == .begun ? Moment.at(12).wall : reported == .begun ? Moment.at(20).wall : nil)
         )
         #expect(part?.finishedAt == (reported == .begun ? nil : Moment.at(20).wall))
-        // Who reports knows of the sign-out; for whom somebody else speaks may not.
+        // The reporting app knows of the sign-out. A waiver comes from the administrator, so the app may not know.
         #expect((part?.toldAt != nil) == (before != .owed || reported != .waived))
     }
 
     @Test(
-        "a report that comes again, or of what only the broker says, changes nothing",
+        "a repeated report, or a report of a state that only the broker sets, is ignored",
         arguments: [(Progress.begun, Progress.begun), (.failed, .failed), (.begun, .owed), (.begun, .told)]
     )
     func noNews(before: Progress, reported: Progress) {
@@ -165,7 +166,7 @@ struct CleanupLedgerTests {
         #expect(ledger == unchanged)
     }
 
-    @Test("a report of who has no duty, or of a session that is open or unknown, changes nothing")
+    @Test("a report without a duty, or for an open or unknown session, changes nothing")
     func reportWithoutDuty() {
         var ledger = ended("a")
         ledger.begin(4, account: .grace, at: .at(20))
@@ -178,7 +179,7 @@ struct CleanupLedgerTests {
     }
 
     @Test(
-        "the last receipt, or waiver, completes the round and erases the name",
+        "the last receipt or waiver completes the round and erases the account name",
         arguments: [Progress.finished, .waived]
     )
     func completion(_ last: Progress) {
@@ -193,7 +194,7 @@ struct CleanupLedgerTests {
         #expect(ledger.debtors.isEmpty && ledger.openRounds.isEmpty && ledger.awaited.isEmpty)
     }
 
-    @Test("an app that ends before its receipt owes all of it again", arguments: Progress.allCases)
+    @Test("an app that ends before its receipt owes the whole cleanup again", arguments: Progress.allCases)
     func processEnded(_ before: Progress) {
         var ledger = ledger(before)
         let other = ledger.parts[2]?["other"]
@@ -208,7 +209,7 @@ struct CleanupLedgerTests {
     // MARK: Expiry
 
     // S19
-    @Test("a round expires when its time is over, by the clock that never jumps; its duties stay")
+    @Test("a round expires by the monotonic clock, and its duties stay")
     func expire() {
         for (uptime, jump, isLate) in [
             (19.9, 0, false), (20, 0, true), (500, 0, true), (19.9, 1000, false), (19.9, -1000, false),
@@ -224,9 +225,7 @@ struct CleanupLedgerTests {
         }
     }
 
-    @Test(
-        "a round that has expired, or is complete, does not expire; one that has expired is completed by the last receipt"
-    )
+    @Test("only an open round expires, and the last receipt completes an expired one")
     func expireTwice() {
         var ledger = ended("a")
         _ = ledger.expire(timeout: .seconds(1), at: .at(100))
@@ -237,7 +236,7 @@ struct CleanupLedgerTests {
         #expect(ledger.sessions[2]?.outcome == .complete)
     }
 
-    @Test("a session that is open does not expire")
+    @Test("an open session does not expire")
     func openSessionDoesNotExpire() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -247,7 +246,7 @@ struct CleanupLedgerTests {
     // MARK: Names and memory
 
     @Test(
-        "where two names turn out to be one app, the duty that is not settled stays",
+        "when two names prove to be one app, the unsettled duty is kept",
         arguments: Progress.allCases,
         Progress.allCases
     )
@@ -264,7 +263,7 @@ struct CleanupLedgerTests {
         if new.isSettled == false { #expect(progress(ledger, "new") == new) }
     }
 
-    @Test("a rename takes along what an open session has, and nothing where there is nothing")
+    @Test("a rename moves an open session's hold, and ignores unknown names")
     func renameInOpenSession() {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -277,7 +276,7 @@ struct CleanupLedgerTests {
         #expect(ledger.owed(by: "new").map(\.epoch) == [2] && ledger.owed(by: "old").isEmpty)
     }
 
-    @Test("pruning forgets the oldest complete rounds, never one that somebody still owes")
+    @Test("pruning removes the oldest complete rounds and keeps unfinished ones")
     func prune() {
         var ledger = CleanupLedger()
         for epoch: UInt64 in 1...6 {
@@ -291,7 +290,7 @@ struct CleanupLedgerTests {
         #expect(ledger.sessions.keys.sorted() == [2, 5, 6, 7] && ledger.parts.keys.sorted() == [2, 5, 6])
     }
 
-    @Test("rounds that an app never completes go on in later ones of the same account, and no debt is lost")
+    @Test("unfinished rounds are folded into later ones of the same account")
     func fold() {
         var ledger = CleanupLedger()
         for epoch: UInt64 in 1...100 {
@@ -315,7 +314,7 @@ struct CleanupLedgerTests {
         #expect(ledger.unfinished.isEmpty)
     }
 
-    @Test("a receipt for a later round does not stand for what was moved there since")
+    @Test("an earlier receipt for a round does not cover duties folded into it later")
     func foldedAfterReceipt() {
         var ledger = CleanupLedger()
         for (epoch, connection): (UInt64, String) in [(1, "d"), (2, "c")] {
@@ -335,7 +334,7 @@ struct CleanupLedgerTests {
     }
 
     // S14
-    @Test("pruning forgets the name of an account whose data an app never deleted; the duty stays, and is a cleanup")
+    @Test("pruning erases the name of an old account but keeps the cleanup owed")
     func pruneNames() {
         var ledger = ended("a")
         ledger.begin(4, account: .grace, at: .at(20))
@@ -345,14 +344,15 @@ struct CleanupLedgerTests {
         #expect(ledger.sessions[2]?.account == nil)
         let owed = ledger.owed(by: "a")
         #expect(owed.map(\.account?.identifier) == ["forgotten.2"])
-        // An app that was not running in the session, such as an adapter, has no record of it. It must not report what it has not done.
+        // An app that was not running in the session, such as an adapter, has no record of it. It must not send a
+        // receipt for a cleanup that it has not done.
         var record = SessionRecord()
         record.reconcile(owed: owed)
         #expect(record.mayHoldData.map(\.epoch) == [2] && record.receiptsDue.isEmpty)
         #expect(ledger.sessions[4]?.account == .grace, "an open session keeps its name")
     }
 
-    @Test("times in a report do not go below zero when the clock was set back")
+    @Test("times in a report are never negative when the clock was set back")
     func clockSetBack() {
         var ledger = ended("a")
         _ = ledger.report(.finished, of: 2, by: "a", on: nil, detail: nil, at: .at(-100))

@@ -7,9 +7,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What the cleanup policy makes of the ledger: who signs in, and who hears of it")
+@Suite("How each cleanup policy treats sign-ins and apps that owe a cleanup")
 struct CleanupPolicyTests {
-    /// Ada was signed in by the desk, and app “a” was told of her; now she is signed out.
+    /// Ada was signed in by the desk, app "a" was told of her, and she has signed out.
     private struct Scene {
         let device: VirtualDevice
         let desk: VirtualDevice.App
@@ -32,7 +32,7 @@ struct CleanupPolicyTests {
 
     // MARK: Advisory
 
-    @Test("an advisory policy lets the next user in; what is owed stays on record and is told each time")
+    @Test("an advisory policy admits the next user and keeps reporting what is owed")
     func advisory() throws {
         let scene = try Scene(.advisory)
         try scene.device.signIn("grace", by: scene.desk)
@@ -46,7 +46,7 @@ struct CleanupPolicyTests {
 
     // MARK: Strict
 
-    @Test("under a strict policy nobody signs in while a manifest may be of an app that would not be cleaned up")
+    @Test("a strict policy refuses sign-ins while a manifest cannot be read")
     func unknownManifest() throws {
         let device = VirtualDevice(.strict)
         let desk = device.app("desk")
@@ -61,7 +61,7 @@ struct CleanupPolicyTests {
         try device.signIn("ada", by: desk)
     }
 
-    @Test("under a strict policy nobody signs in while anybody owes a cleanup, and the refusal names who does")
+    @Test("a strict policy refuses sign-ins while a cleanup is owed, and names the apps")
     func strictRefusal() throws {
         let scene = try Scene(.strict)
         let device = scene.device
@@ -78,7 +78,7 @@ struct CleanupPolicyTests {
         #expect(device.heldFor.isEmpty)
     }
 
-    @Test("a sign-in that is patient goes on with the last receipt")
+    @Test("a sign-in with patience proceeds on the last receipt")
     func strictPatience() throws {
         let scene = try Scene(.strict)
         let device = scene.device
@@ -91,7 +91,7 @@ struct CleanupPolicyTests {
         device.expectPerson("grace")
     }
 
-    @Test("a sign-in that is patient is refused when its time is over")
+    @Test("a sign-in with patience is refused when its patience ends")
     func patienceEnds() throws {
         let scene = try Scene(.strict)
         let waiting = scene.device.send(scene.desk, VirtualDevice.signIn("grace", patience: .seconds(60)))
@@ -101,7 +101,7 @@ struct CleanupPolicyTests {
         scene.device.expectRefused(waiting, code: .cleanupPending)
     }
 
-    @Test("a round that opens while the password is looked at is in the way, too")
+    @Test("a round that opens during the password check blocks the sign-in")
     func roundDuringSignIn() throws {
         let device = VirtualDevice(.strict)
         let (desk, a) = (device.app("desk"), device.app("a"))
@@ -115,7 +115,7 @@ struct CleanupPolicyTests {
         device.expectRefused(late, .cleanupPending([VirtualDevice.key("desk")]))
     }
 
-    @Test("when the time is over the next user gets in, but not to the app that still owes")
+    @Test("after the timeout the next user signs in, but not to an app that still owes")
     func quarantine() throws {
         let scene = try Scene(Self.halfMinute)
         let (device, session) = (scene.device, scene.session)
@@ -137,14 +137,14 @@ struct CleanupPolicyTests {
         #expect(device.disk.entries(.completed, of: session).count == 1)
     }
 
-    @Test("an app that owes a cleanup signs nobody in, when its round has expired")
+    @Test("an app that owes a cleanup cannot sign in after its round has expired")
     func quarantinedSignIn() throws {
         let scene = try Scene(Self.halfMinute)
         scene.device.advance(by: .seconds(31))
         scene.device.expectRefused(scene.device.send(scene.a, VirtualDevice.signIn("grace")), .cleanupRequired)
     }
 
-    @Test("a policy that waits without end waits for what expired under another one, too")
+    @Test("an unlimited strict policy also waits for rounds that have expired")
     func stricterPolicy() throws {
         let scene = try Scene(Self.halfMinute)
         let device = scene.device
@@ -158,7 +158,7 @@ struct CleanupPolicyTests {
     }
 
     // S19
-    @Test("a round expires by itself, neither earlier nor later where somebody sets the clock")
+    @Test("a round expires on time even if the clock is set")
     func expiry() throws {
         for jump in [0.0, 100_000, -100_000] {
             let scene = try Scene(Self.halfMinute)
@@ -177,7 +177,7 @@ struct CleanupPolicyTests {
     }
 
     // S19
-    @Test("a restart makes no round wait longer, nor, where the clock was set back, shorter than from the restart on")
+    @Test("a restart does not extend a round, nor shorten it if the clock was set back")
     func expiryAcrossRestart() throws {
         let scene = try Scene(Self.halfMinute)
         scene.device.advance(by: .seconds(20))
@@ -200,7 +200,7 @@ struct CleanupPolicyTests {
     // MARK: Several processes, several users
 
     // S8
-    @Test("another user's receipt, or another process's, settles nothing of an app that still has the account")
+    @Test("a receipt of another user or process does not settle an app with the account")
     func oneReceiptIsNotAll() throws {
         let device = VirtualDevice(.strict)
         device.use(AppManifest(identifier: "org.example.app", identity: .init(executable: "/usr/bin/app")))

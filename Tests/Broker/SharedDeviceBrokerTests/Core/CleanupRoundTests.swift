@@ -7,7 +7,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Rounds of cleanup: receipts, waivers, processes that end, and who waits for them")
+@Suite("Cleanup rounds: receipts, waivers, reminders and polling")
 struct CleanupRoundTests {
     private let device = VirtualDevice()
     private let desk: VirtualDevice.App
@@ -18,7 +18,7 @@ struct CleanupRoundTests {
         a = device.app("a")
     }
 
-    /// Ada was signed in by the desk, and app “a” was told of her; now she is signed out. Returns her session.
+    /// Has the desk sign Ada in, tells app "a" of her and signs her out. Returns her session.
     private func adaWasHere() throws -> UInt64 {
         let session = try device.signIn("ada", by: desk)
         _ = try device.session(for: a)
@@ -30,7 +30,7 @@ struct CleanupRoundTests {
         .round(session: session, after: after, awaitsEnd: false, patience: patience)
     }
 
-    @Test("an administrator's word settles what an app owes, in one session or all, with the reason in the log")
+    @Test("an administrator's waiver settles one session or all, with the reason in the log")
     func waive() throws {
         let administrator = device.administrator
         let sessions = [try adaWasHere(), try adaWasHere()]
@@ -54,7 +54,7 @@ struct CleanupRoundTests {
         device.expectRefused(device.send(a, call), .notPermitted)
     }
 
-    @Test("a receipt that comes again, or for nothing, is taken and changes nothing")
+    @Test("a repeated or unneeded receipt is accepted and changes nothing")
     func receiptTwice() throws {
         let session = try adaWasHere()
         for _ in 0..<3 { try device.report(.finished, of: session, by: a) }
@@ -66,7 +66,7 @@ struct CleanupRoundTests {
         #expect(apps == [VirtualDevice.key("a"), VirtualDevice.key("desk")])
     }
 
-    @Test("that a cleanup has begun is answered without the disk, which has it soon")
+    @Test("a report that a cleanup has begun is answered before it is committed")
     func begun() throws {
         let session = try adaWasHere()
         device.advance(by: .seconds(1))
@@ -78,7 +78,7 @@ struct CleanupRoundTests {
         device.expectPart("a", of: session, .begun)
     }
 
-    @Test("an app whose last process ends before its receipt owes all of it again")
+    @Test("an app whose last process ends before its receipt owes everything again")
     func interrupted() throws {
         let session = try adaWasHere()
         try device.report(.begun, of: session, by: a)
@@ -89,7 +89,7 @@ struct CleanupRoundTests {
         try device.expectOwed([session], by: device.app("a"))
     }
 
-    @Test("what apps owe is there after a restart, and they are told to ask")
+    @Test("owed cleanups survive a restart, and apps are told to ask")
     func restart() throws {
         let session = try adaWasHere()
         try device.report(.finished, of: session, by: desk)
@@ -100,7 +100,7 @@ struct CleanupRoundTests {
         try device.expectOwed([], by: device.app("desk"))
     }
 
-    @Test("an app that runs and has not begun is reminded, at growing intervals, until it begins")
+    @Test("a running app that has not begun is reminded at growing intervals")
     func reminders() throws {
         let session = try adaWasHere()
         try device.report(.finished, of: session, by: desk)
@@ -111,7 +111,7 @@ struct CleanupRoundTests {
         device.expectAnnouncements(announced + 2)
         device.advance(by: .seconds(3600))
         #expect((announced + 50...announced + 70).contains(device.announcements), "about once a minute")
-        // What it was told may have been the answer to a question that leads to no cleanup.
+        // The app may have been told by a response that does not start its cleanup, so reminders go on.
         var last = device.announcements
         _ = try device.owed(by: a)
         device.advance(by: .seconds(120))
@@ -122,7 +122,7 @@ struct CleanupRoundTests {
         device.expectAnnouncements(last)
     }
 
-    @Test("a process that has cleaned up, and owes it again because another one of its app has ended, is reminded")
+    @Test("a process whose cleanup is owed again after another one's end is reminded")
     func reminderAfterAnothersEnd() throws {
         let other = device.app("a")
         let session = try device.signIn("ada", by: desk)
@@ -143,7 +143,7 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
-    @Test("no app puts off the reminder of all others by processes that end again and again")
+    @Test("an app whose processes keep ending does not delay the other apps' reminders")
     func reminderIsNotPutOff() throws {
         let others = (0..<4).map { _ in device.app("a") }
         let session = try device.signIn("ada", by: desk)
@@ -159,19 +159,19 @@ struct CleanupRoundTests {
         #expect(device.announcements >= announced + 2)
     }
 
-    @Test("whoever sends a receipt that does not count is told so and nothing else, and owes the cleanup when it asks")
+    @Test("a receipt that does not count is refused, and the cleanup is owed on asking")
     func refusedReceipt() throws {
         let (second, third, late) = (device.app("a"), device.app("a"), device.app("a"))
         let session = try device.signIn("ada", by: desk)
         for app in [a, second, third] { _ = try device.session(for: app) }
         try device.signOut(by: desk)
         try device.report(.finished, of: session, by: desk)
-        // It was not given the account, and begins all the same.
+        // This process was not given the account, but it also begins the cleanup.
         try device.expectOwed([session], by: late)
         device.quit(second)
         try device.expectOwed([session], by: third)
         try device.report(.finished, of: session, by: third)
-        // An answer that named no debt would have it clean up and report without end.
+        // A response that named a debt would make it clean up and report in an endless loop.
         let receipt = Request.Call.report(.finished, session: session, detail: nil)
         for _ in 0..<2 { #expect(try device.ask(late, receipt) == ["again": .boolean(true)]) }
         let entries = device.journal.filter { $0.detail?.contains("does not count") == true }
@@ -181,7 +181,7 @@ struct CleanupRoundTests {
         #expect(try device.round(session, by: desk)?.isComplete == true)
     }
 
-    @Test("CO-1: whoever waits for a round hears of each change, and at the end that it is complete")
+    @Test("CO-1: a poll of a round returns at each change and at its completion")
     func waitForRound() throws {
         let session = try adaWasHere()
         let first = try device.ask(desk, round())
@@ -198,7 +198,7 @@ struct CleanupRoundTests {
         #expect(try device.ask(desk, round(999)).isEmpty)
     }
 
-    @Test("CO-1: whoever waits for a round that does not change is answered when its time is over")
+    @Test("CO-1: a poll of an unchanged round returns when its patience ends")
     func waitInVain() throws {
         let session = try adaWasHere()
         let revision = try device.ask(desk, round())["revision"]?.unsignedValue
@@ -209,7 +209,7 @@ struct CleanupRoundTests {
         _ = try device.answer(waiting)
     }
 
-    @Test("the log has each step, in order and once")
+    @Test("the log has each step once and in order")
     func log() throws {
         let session = try adaWasHere()
         try device.finish(desk)
@@ -227,7 +227,7 @@ struct CleanupRoundTests {
         #expect(device.journal.count == device.disk.log.count)
     }
 
-    @Test("an app that may no longer take part can still settle what it owes, and hears of nobody else")
+    @Test("an app that is no longer eligible can still settle its debt, and sees no account")
     func debtorOfOldRules() throws {
         let session = try adaWasHere()
         device.use(AppManifest(identifier: "org.example.new", identity: .init(executable: "/usr/bin/new")))
@@ -242,7 +242,7 @@ struct CleanupRoundTests {
         device.expectRefused(device.send(a, .currentAccount), code: .appNotEligible)
     }
 
-    @Test("an app that gets a manifest takes what it owes along")
+    @Test("an app that gets a manifest keeps its debt")
     func newManifest() throws {
         let early = device.app("org.example.app")
         let session = try device.signIn("ada", by: early)

@@ -31,26 +31,26 @@ struct DeviceStateTests {
         refusal { () throws(Refusal) in try state.signingOut(identifier, session: session) }
     }
 
-    @Test("on an idle shared device a sign-in is accepted")
+    @Test("a sign-in is accepted on an idle shared device")
     func signIn() throws {
         let new = try idle.signingIn(.ada, rules)
         #expect(new == DeviceState(mode: .shared, account: .ada, epoch: 8))
     }
 
-    @Test("nobody signs in on a personal device, or while an account is signed in")
+    @Test("a sign-in is refused on a personal device and while an account is signed in")
     func refusedSignIns() {
         let refusals = [signIn(.grace, in: active), signIn(.ada, in: active), signIn(.ada, in: personal)]
         #expect(refusals == ["account_already_signed_in", "account_already_signed_in", "not_shared_device"])
     }
 
-    @Test("the current account is signed out, by name or without, in whatever case its id is written")
+    @Test("a sign-out may name the current account, in any case, or no account")
     func signOut() throws {
         for identifier in [nil, Account.ada.identifier, Account.ada.identifier.uppercased()] {
             #expect(try active.signingOut(identifier) == DeviceState(mode: .shared, account: nil, epoch: 8))
         }
     }
 
-    @Test("signing out an account that is not the current one is refused, and so is a session that is over")
+    @Test("a sign-out that names another account or an ended session is refused")
     func mismatch() {
         let refusals = [
             signOut(Account.grace.identifier, in: active), signOut(Account.ada.identifier, session: 5, in: active),
@@ -59,7 +59,7 @@ struct DeviceStateTests {
         #expect(refusals == ["current_account_mismatch", "current_account_mismatch", nil])
     }
 
-    @Test("signing out when nobody is signed in is refused")
+    @Test("a sign-out without a signed-in account is refused")
     func signOutOfNobody() {
         let refusals = [
             signOut(nil, in: idle), signOut(Account.ada.identifier, in: idle), signOut(nil, in: personal),
@@ -67,14 +67,14 @@ struct DeviceStateTests {
         #expect(refusals.allSatisfy { $0 == "no_current_account" })
     }
 
-    @Test("a change of the mode signs out, and never in; the same mode is no change")
+    @Test("a change of the mode signs out, and an equal mode changes nothing")
     func modes() {
         #expect(active.under(.personal, rules) == DeviceState(mode: .personal, account: nil, epoch: 8))
         #expect(personal.under(.shared, rules) == DeviceState(mode: .shared, account: nil, epoch: 8))
         #expect(active.under(.shared, rules) == nil && personal.under(.personal, rules) == nil)
     }
 
-    @Test("whatever happens in whatever order, every change is one epoch and a personal device has no account")
+    @Test("each change adds one epoch, and a personal device never has an account")
     func invariants() {
         let changes: [(DeviceState) throws -> DeviceState?] = [
             { try $0.signingIn(.ada, SignInRules()) }, { try $0.signingIn(.grace, SignInRules()) },
@@ -98,7 +98,7 @@ struct DeviceStateTests {
         #expect(reached.count == 4, "not every state was reached: \(reached)")
     }
 
-    @Test("a refusal tells what helps and names nobody")
+    @Test("a refusal offers a remedy and names no person")
     func refusalTexts() {
         let refusals: [Refusal] = [
             .noCurrentAccount, .currentAccountMismatch, .accountAlreadySignedIn, .signInUnderWay, .notSharedDevice,
@@ -112,7 +112,7 @@ struct DeviceStateTests {
         }
     }
 
-    @Test("a refusal calls apps as the administrator's commands do: by short names")
+    @Test("a refusal calls apps by the short names of the administrator's commands")
     func refusedFor() {
         let keys = ["org.example.notes (/usr/bin/notes, uid 1000)", "org.example.till"]
         let text = Refusal.cleanupPending(keys).description
@@ -120,7 +120,7 @@ struct DeviceStateTests {
     }
 }
 
-@Suite("Who may sign in on a device of an organisation")
+@Suite("Who may sign in on an organisation's device")
 struct SignInRulesTests {
     private let idle = DeviceState(mode: .shared, account: nil, epoch: 7)
     private let active = DeviceState(mode: .shared, account: .ada, epoch: 7)
@@ -134,14 +134,14 @@ struct SignInRulesTests {
         }
     }
 
-    @Test("where joining is required, nobody signs in before it")
+    @Test("a sign-in is refused until the device is joined, if joining is required")
     func joinRequired() {
         let rules = [SignInRules(requiresJoin: true), SignInRules(requiresJoin: true, isJoined: true), SignInRules()]
         #expect(rules.map { signIn(.ada, $0) } == ["workplace_join_required", nil, nil])
     }
 
     // E19
-    @Test("users of another tenant are refused; the case of a tenant does not matter")
+    @Test("users of another tenant are refused, and tenants ignore case")
     func tenants() {
         let other = SignInRules(isJoined: true, tenantIdentifier: "contoso")
         #expect(signIn(.ada, other) == "brt_tenant_mismatch")
@@ -150,7 +150,7 @@ struct SignInRulesTests {
         #expect(signIn(Account(identifier: "ada", username: "ada"), own) == "brt_tenant_mismatch")
     }
 
-    @Test("rules that allow the signed-in account change nothing; others sign it out, in one step")
+    @Test("new rules sign out the account in one step unless they allow it")
     func rulesChanged() {
         #expect(active.under(.shared, SignInRules()) == nil)
         #expect(idle.under(.shared, SignInRules(requiresJoin: true)) == nil)
@@ -170,7 +170,7 @@ struct MembershipTests {
         Request.Credentials(username: name, password: Secret("right"))
     }
 
-    @Test("an organisation's administrator joins the device; from then on only its users sign in")
+    @Test("after an organisation's administrator joins the device only its users sign in")
     func join() throws {
         let (administrator, desk) = (device.administrator, device.app("desk"))
         #expect(try device.ask(administrator, .join(credentials("boss@contoso")))["tenant"]?.stringValue == "contoso")
@@ -182,7 +182,7 @@ struct MembershipTests {
         #expect(device.state.membership?.tenantIdentifier == "contoso")
     }
 
-    @Test("only the device's administrators ask, and only the organisation's have it done")
+    @Test("joining needs administrators of the device and of the organisation")
     func rights() {
         let (administrator, app) = (device.administrator, device.app("desk"))
         device.expectRefused(device.send(app, .join(credentials("boss@contoso"))), .notPermitted)
@@ -196,7 +196,7 @@ struct MembershipTests {
         #expect(device.state.membership == nil)
     }
 
-    @Test("joining signs out whoever is another organisation's, and leaving whoever is signed in")
+    @Test("joining signs out another organisation's user, and leaving signs out any user")
     func signsOut() throws {
         let (administrator, desk) = (device.administrator, device.app("desk"))
         try device.signIn("eve@fabrikam", by: desk)
@@ -210,7 +210,7 @@ struct MembershipTests {
         #expect(device.disk.membership == nil && device.disk.device == device.state.device)
     }
 
-    @Test("a device that its configuration gives to one organisation joins no other")
+    @Test("a device that its configuration assigns to a tenant joins no other tenant")
     func tenantOfConfiguration() throws {
         device.configure { $0.tenantIdentifier = "Contoso" }
         device.expectRefused(device.send(device.administrator, .join(credentials("chief@fabrikam"))), .tenantMismatch)

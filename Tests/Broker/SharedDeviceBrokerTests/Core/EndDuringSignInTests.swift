@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The provider ends somebody's session while they sign in")
+@Suite("The provider ends a user's session during the user's sign-in")
 struct EndDuringSignInTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -29,7 +29,7 @@ struct EndDuringSignInTests {
         ProviderEvent(.ended, issuer: Self.issuer, subject: person, session: session, date: date)
     }
 
-    /// Somebody has given their answer on the page, and the exchange of the code is under way.
+    /// The user has answered on the page, and the exchange of the code is in flight.
     private func exchange(_ person: String = "ada") throws -> UInt64 {
         let name = try device.beginPage(prompt)
         device.holdsProvider = true
@@ -47,7 +47,7 @@ struct EndDuringSignInTests {
     }
 
     @Test(
-        "an end that comes during the exchange signs nobody in, by whichever name it names the session",
+        "an end during the exchange prevents the sign-in, whichever names it gives",
         arguments: [("ada", nil), (nil, "sid"), ("ada", "sid")] as [(String?, String?)],
         [true, false]
     )
@@ -58,7 +58,7 @@ struct EndDuringSignInTests {
         expectNobody(number)
     }
 
-    @Test("an end that comes while the person is at another device signs nobody in", arguments: [true, false])
+    @Test("an end during a device-code sign-in prevents the sign-in", arguments: [true, false])
     func deviceCode(isPolled: Bool) throws {
         let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
         let name = try #require(begun["request"]?.stringValue)
@@ -74,7 +74,7 @@ struct EndDuringSignInTests {
         expectNobody(number)
     }
 
-    @Test("an end of another person, of another session, or of before the sign-in ends nothing")
+    @Test("an end of another user, session or issuer is ignored")
     func others() throws {
         let number = try exchange()
         try report(
@@ -87,7 +87,7 @@ struct EndDuringSignInTests {
         device.expectRenewals(0)
     }
 
-    @Test("an end from before the sign-in has the provider asked as soon as the person is signed in")
+    @Test("an end dated before the sign-in makes the broker check with the provider")
     func stale() throws {
         let number = try exchange()
         try report(ended("ada", now - 61))
@@ -96,7 +96,7 @@ struct EndDuringSignInTests {
         device.expectRenewals(1)
     }
 
-    @Test("a doubt that comes during the sign-in has the provider asked afterwards", arguments: ["ada", nil, "grace"])
+    @Test("a doubt reported during the sign-in makes the broker check afterwards", arguments: ["ada", nil, "grace"])
     func doubt(about person: String?) throws {
         let number = try exchange()
         try report(ProviderEvent(.doubt, issuer: Self.issuer, subject: person, date: now))
@@ -107,7 +107,7 @@ struct EndDuringSignInTests {
         #expect(device.provider.renewals.count == (person == "grace" ? 0 : 1))
     }
 
-    @Test("a clock that is set during the sign-in makes no end one of before it", arguments: [-7200.0, 7200])
+    @Test("setting the clock during the sign-in does not make an end look older than it", arguments: [-7200.0, 7200])
     func clock(change: Double) throws {
         let name = try device.beginPage(prompt)
         device.advance(by: .seconds(30))
@@ -119,7 +119,7 @@ struct EndDuringSignInTests {
         expectNobody(number)
     }
 
-    @Test("an end while the session is written signs nobody in, however long the disk takes")
+    @Test("an end during the session's write prevents the sign-in, however slow the disk")
     func slowDisk() throws {
         let name = try device.beginPage(prompt)
         device.diskMode = .holds
@@ -132,7 +132,7 @@ struct EndDuringSignInTests {
         expectNobody(number)
     }
 
-    @Test("who has to prove again who they are, and whose new session ends meanwhile, has proved nothing")
+    @Test("a reauthentication whose new session ends meanwhile does not count")
     func again() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         try report(ProviderEvent(.reauthenticate, issuer: Self.issuer, subject: "ada", date: now))
@@ -146,7 +146,7 @@ struct EndDuringSignInTests {
     }
 
     @Test(
-        "credentials that change during the sign-in ask for another proof, also while the session is written",
+        "credentials changed during the sign-in require reauthentication",
         arguments: [true, false]
     )
     func credentialChange(isWritten: Bool) throws {
@@ -168,14 +168,14 @@ struct EndDuringSignInTests {
         device.expectPersonWanted()
     }
 
-    @Test("the next sign-in is not held to what was told during the last one")
+    @Test("an end reported during one sign-in does not affect the next one")
     func forgotten() throws {
         let name = try device.beginPage(prompt)
         try report(ended("ada", now))
         try device.ask(prompt, .cancelSignIn(label: name))
         #expect(device.state.provider.heard.count == 0)
         try device.signInAtProvider("ada", by: prompt)
-        // Nor is one that has begun since, while another one goes on.
+        // The same holds for a sign-in that began after the report, while another sign-in goes on.
         try device.signOut(by: device.app("org.example.till"))
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
         try report(ended("ada", now))
@@ -184,7 +184,7 @@ struct EndDuringSignInTests {
         device.expectSignedIn()
     }
 
-    @Test("what is remembered is bounded; where something was forgotten, nobody is signed in who may have been meant")
+    @Test("remembered ends are bounded, and after an overflow the sign-in is refused")
     func bounded() throws {
         let number = try exchange()
         for round in 0..<12 {
@@ -199,7 +199,7 @@ struct EndDuringSignInTests {
         #expect(device.state.provider.heard.count == 0)
     }
 
-    @Test("what was forgotten may have meant only those who had begun to sign in when it was heard")
+    @Test("an overflow affects only sign-ins that had begun when it happened")
     func boundedForOthers() throws {
         _ = try device.beginPage(device.app("org.example.other", user: 1001))
         for round in 0..<10 {
@@ -213,7 +213,7 @@ struct EndDuringSignInTests {
         try device.expectAnswer(number, "username", .string("ada"))
     }
 
-    @Test("long names fill no memory either")
+    @Test("long names do not exceed the memory limit")
     func boundedBytes() throws {
         let number = try exchange()
         for round in 0..<100 { try report(ended(String(repeating: "x", count: 10_000) + "\(round)", now)) }

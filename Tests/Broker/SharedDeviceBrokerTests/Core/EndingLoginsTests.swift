@@ -7,13 +7,13 @@ import Testing
 
 @Suite("A sign-out ends the login session")
 struct EndingLoginsTests {
-    @Test("it is ended when the last receipt is there, so that its programs clean up while they run")
+    @Test("the login session ends after the last receipt, while its apps still run")
     func afterReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
-        // No app held anything.
+        // No app had the account.
         device.expectEndedLogins([["1"]])
         device.sit()
         device.sit(.of(1000, "2", began: 1_000_500))
@@ -24,7 +24,7 @@ struct EndingLoginsTests {
         device.expectEndedLogins([["1"], ["2"]])
     }
 
-    @Test("while logind is away nobody looks at what is due again and again; when it is back the login is ended")
+    @Test("without logind the broker does not poll, and it ends the login once logind is back")
     func withoutLogind() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")
@@ -39,7 +39,7 @@ struct EndingLoginsTests {
         device.expectEndedLogins([["1"]])
     }
 
-    @Test("it is ended after ten seconds without receipts, and asked for again while it is still there")
+    @Test("the login session ends after ten seconds without receipts, with retries")
     func withoutReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")
@@ -59,7 +59,7 @@ struct EndingLoginsTests {
         #expect(device.endedLogins.count == 2 && device.loginProblem == nil)
     }
 
-    @Test("what logind refuses is in log and status, once, until the session is gone")
+    @Test("a refusal by logind is logged once, and stays in the status until the session ends")
     func refused() {
         let device = VirtualDevice.withLogins(ends: true)
         device.sit(.of())
@@ -75,7 +75,7 @@ struct EndingLoginsTests {
         device.expectLoginProblem(nil)
     }
 
-    @Test("the next person's sign-out does not forget a login session that could not be ended before")
+    @Test("the next user's sign-out keeps a login session that could not be ended before")
     func twoSignOuts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         device.sit(.of())
@@ -94,7 +94,7 @@ struct EndingLoginsTests {
         device.expectLoginProblem(nil)
     }
 
-    @Test("whoever signs out next has no earlier login session ended before the receipts of its own person's apps")
+    @Test("an earlier login session is not ended before the receipts of its own apps")
     func ownReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         device.configure { $0.cleanup = CleanupPolicy(.advisory) }
@@ -105,7 +105,7 @@ struct EndingLoginsTests {
         device.sit(.of(isActive: false), .of(1001, "2", name: "bea", began: 1_000_500))
         device.expectPerson("bea")
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
-        // Nobody held anything of Bea's; the desk still cleans up what it holds of Ada's.
+        // No app had Bea's account. The desk still has to clean up Ada's data.
         device.expectEndedLogins([["2"]])
         try device.finish(desk)
         device.expectEndedLogins([["2"], ["1"]])
@@ -121,9 +121,7 @@ struct EndingLoginsTests {
         device.expectEndedLogins([])
     }
 
-    @Test(
-        "a broker that was killed before it could ends the session after its start; one that gets the setting does not"
-    )
+    @Test("a restarted broker ends the login of its last sign-out, but not of older ones")
     func restart() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")
@@ -148,7 +146,7 @@ struct EndingLoginsTests {
         other.expectEndedLogins([])
     }
 
-    @Test("with passwords, too: all graphical sessions at the seat, and no text console")
+    @Test("with passwords, all graphical sessions at the seat end, and no text console")
     func embedded() throws {
         let device = VirtualDevice()
         device.configure { $0.endsLoginSession = true }
@@ -164,7 +162,7 @@ struct EndingLoginsTests {
 
 @Suite("A shutdown waits for the cleanup")
 struct ShutdownTests {
-    @Test("it is a sign-out, and goes on when the last receipt is there")
+    @Test("a shutdown signs out and proceeds after the last receipt")
     func waits() throws {
         let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
@@ -180,7 +178,7 @@ struct ShutdownTests {
         device.expectPerson(nil)
     }
 
-    @Test("where nobody is signed in it does not wait; after it was cancelled a new login signs in")
+    @Test("a shutdown does not wait while signed out, and sign-in resumes if it is cancelled")
     func cancelled() {
         let device = VirtualDevice.withLogins()
         device.feed(.login(.shutdown))

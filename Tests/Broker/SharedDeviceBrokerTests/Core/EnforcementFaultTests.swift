@@ -11,7 +11,7 @@ import Testing
 struct EnforcementFaultTests {
     private static let orders = Participant(app: "org.example.orders", user: 1000)
 
-    @Test("what cannot be done stays owed, with the reason in status and log, and is tried again at growing intervals")
+    @Test("a failed enforcement stays owed, is reported, and is retried with back-off")
     func failure() throws {
         let scene = try EnforcementScene()
         let (device, enforcer) = (scene.device, scene.enforcer)
@@ -27,13 +27,13 @@ struct EnforcementFaultTests {
         let problems = try device.ask(device.administrator, .runningApps)["enforcementProblems"]?.stringsValue
         #expect(problems == ["org.example.orders the disk is read-only"])
         #expect(device.disk.entries(.notEnforced, of: scene.session).count == 6)
-        // The app may do it itself between two tries.
+        // The app may still clean up between two attempts.
         try device.finish(scene.orders)
         scene.expectFree()
         try scene.expectProgress(.finished)
     }
 
-    @Test("a program that ends without a report leaves the app to the next one")
+    @Test("an app claimed by an enforcer that exits goes to the next one")
     func killed() throws {
         let scene = try EnforcementScene()
         let first = scene.enforcer
@@ -44,7 +44,7 @@ struct EnforcementFaultTests {
     }
 
     @Test(
-        "a broker that starts anew, under another policy, too, refuses the app and lets nobody in until the program has reported",
+        "a restarted broker waits for the enforcer's report under any policy",
         arguments: [nil, CleanupPolicy.strict, .advisory]
     )
     func brokerRestart(policy: CleanupPolicy?) throws {
@@ -67,7 +67,7 @@ struct EnforcementFaultTests {
     }
 
     @Test(
-        "what the program is not at is handed over again where that is due still, and otherwise is the app's own again",
+        "an unclaimed cleanup is handed out again if due, or else returned to the app",
         arguments: [nil, CleanupPolicy.strict, .advisory],
         [false, true]
     )
@@ -80,7 +80,7 @@ struct EnforcementFaultTests {
             device.restart()
             for app in [scene.orders, enforcer, scene.desk] { device.reconnect(app) }
         }
-        // It has not had the answer.
+        // The enforcer did not receive the first response.
         let again = try device.askOverdue(enforcer)
         guard policy == nil else {
             #expect(again.isEmpty)
@@ -94,7 +94,7 @@ struct EnforcementFaultTests {
         }
     }
 
-    @Test("the bus starts no app whose data is being deleted, and starts it afterwards where it owes something still")
+    @Test("the bus starts an app for its cleanup only after the enforcer's report")
     func noStart() throws {
         let device = VirtualDevice(CleanupPolicy(.enforced))
         let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
@@ -121,7 +121,7 @@ struct EnforcementFaultTests {
         try device.enforced(Self.orders, [session], problem: "the disk is read-only", by: enforcer)
         device.advance(by: .seconds(1))
         #expect(device.startedServices.count == before + 1)
-        // However often the program ends without a report, the bus is asked at growing intervals.
+        // The bus is asked at growing intervals, however often enforcers exit without a report.
         for _ in 0..<20 {
             device.advance(by: .seconds(5))
             let next = device.app(nil, user: 0, isAdministrator: true)
@@ -131,7 +131,7 @@ struct EnforcementFaultTests {
         #expect(device.startedServices.count <= before + 4)
     }
 
-    @Test("a program that is gone when the broker starts anew holds up nobody")
+    @Test("an enforcer that exits during a broker restart holds up no sign-in")
     func goneAtRestart() throws {
         let scene = try EnforcementScene()
         let (device, enforcer) = (scene.device, scene.enforcer)
@@ -144,7 +144,7 @@ struct EnforcementFaultTests {
         scene.expectFree()
     }
 
-    @Test("an app is handed over only when the disk has it")
+    @Test("an app is handed to the enforcer only after the claim is committed")
     func disk() throws {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(60))
@@ -158,7 +158,7 @@ struct EnforcementFaultTests {
     }
 
     @Test(
-        "a waiver or another policy meanwhile lets nobody in before the report, whether the broker starts anew or not",
+        "a waiver or a new policy does not admit a user before the enforcer's report",
         arguments: [false, true]
     )
     func meanwhile(restarts: Bool) throws {
@@ -180,7 +180,7 @@ struct EnforcementFaultTests {
         try scene.device.signIn("grace", by: scene.desk)
     }
 
-    @Test("without a program that enforces, the debt stays, and device information and log say so")
+    @Test("without an enforcer the debt stays, and device information and log say so")
     func noProgram() throws {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(3600))

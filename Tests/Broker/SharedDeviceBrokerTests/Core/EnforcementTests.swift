@@ -14,7 +14,7 @@ struct EnforcementTests {
 
     // MARK: The deadline
 
-    @Test("an app is handed over when its deadline has passed, and not before; nobody signs in until the report")
+    @Test("an app is handed to the enforcer at its deadline, and sign-ins wait for the report")
     func deadline() throws {
         let scene = try EnforcementScene()
         let (device, enforcer) = (scene.device, scene.enforcer)
@@ -32,7 +32,7 @@ struct EnforcementTests {
         try device.signIn("grace", by: scene.desk)
     }
 
-    @Test("cleanupTimeout is the deadline; a round does not expire, and what apps report does not extend it")
+    @Test("cleanupTimeout is a fixed deadline, and the round does not expire")
     func ownDeadline() throws {
         let scene = try EnforcementScene(CleanupPolicy(.enforced, timeout: .seconds(5)))
         scene.device.advance(by: .seconds(4))
@@ -46,14 +46,14 @@ struct EnforcementTests {
         #expect(scene.device.disk.entries(.expired).isEmpty)
     }
 
-    @Test("under a strict policy nobody is handed over")
+    @Test("a strict policy hands no app to the enforcer")
     func strict() throws {
         let scene = try EnforcementScene(.strict)
         scene.device.advance(by: .seconds(3600))
         try scene.device.expectOverdue(0, by: scene.enforcer)
     }
 
-    @Test("a deadline counts on through a restart of the broker")
+    @Test("a deadline keeps counting across a restart of the broker")
     func restart() throws {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(50))
@@ -65,7 +65,7 @@ struct EnforcementTests {
         try scene.device.expectOverdue(1, by: enforcer)
     }
 
-    @Test("while somebody is signed in nobody is handed over: the data of the present user would go, too")
+    @Test("no app is handed over during a session, whose data would be deleted too")
     func presentUser() throws {
         let scene = try EnforcementScene(.advisory)
         try scene.device.signIn("grace", by: scene.desk)
@@ -79,7 +79,7 @@ struct EnforcementTests {
 
     // MARK: Who enforces
 
-    @Test("on the system bus only root's unit is handed an app, and takes part in nothing else")
+    @Test("on the system bus only root's enforcement unit is handed apps")
     func whoEnforces() throws {
         let scene = try EnforcementScene(requiresProof: true)
         let device = scene.device
@@ -108,7 +108,7 @@ struct EnforcementTests {
         #expect(throws: Refusal.notEnforcing) { try scene.handOver(to: app) }
     }
 
-    @Test("a report counts from whom the app was handed to, and for the sessions for which it was")
+    @Test("a report counts only from the claim's owner and for the claimed sessions")
     func whoseReport() throws {
         let scene = try EnforcementScene()
         let (one, other) = (scene.enforcer, scene.enforcer)
@@ -128,7 +128,7 @@ struct EnforcementTests {
 
     // MARK: The app
 
-    @Test("as long as a process of the app is on the bus that had the account, the report does not count and names it")
+    @Test("a report is rejected while a process that had the account is still connected")
     func processLeft() throws {
         let scene = try EnforcementScene()
         let enforcer = scene.enforcer
@@ -143,7 +143,7 @@ struct EnforcementTests {
         scene.expectFree()
     }
 
-    @Test("a receipt before the app is handed over counts as any other")
+    @Test("a receipt before the hand-over counts as usual")
     func receiptBefore() throws {
         let scene = try EnforcementScene()
         scene.device.advance(by: .seconds(60))
@@ -153,7 +153,7 @@ struct EnforcementTests {
         #expect(scene.device.disk.entries(.enforced).isEmpty)
     }
 
-    @Test("a receipt while the app is stopped is refused; afterwards it changes nothing, and the app owes nothing")
+    @Test("a receipt during enforcement is refused, and a later one changes nothing")
     func receiptAfter() throws {
         let scene = try EnforcementScene()
         let (device, enforcer) = (scene.device, scene.enforcer)
@@ -163,7 +163,7 @@ struct EnforcementTests {
         }
         #expect(throws: Refusal.isEnforced) { try device.session(for: scene.orders) }
         device.quit(scene.orders)
-        // Whoever starts it again meanwhile does not keep the report from counting.
+        // An app that is started again during enforcement does not prevent the report from counting.
         let again = device.app("org.example.orders")
         #expect(throws: Refusal.isEnforced) { try device.session(for: again) }
         let announcements = device.announcements
@@ -179,7 +179,7 @@ struct EnforcementTests {
         #expect(device.disk.entries(.completed, of: scene.session).count == 1)
     }
 
-    @Test("an app whose manifest does not say what to delete gets no account, and the refusal says what to add")
+    @Test("an app without cleanup paths in its manifest gets no account and is told why")
     func hole() throws {
         let device = VirtualDevice(CleanupPolicy(.enforced))
         let text = #"{"id": "org.example.bare", "executable": "/usr/bin/app"}"#
@@ -195,7 +195,7 @@ struct EnforcementTests {
         )
     }
 
-    @Test("an adapter that is late is handed over, although no process of it was ever there")
+    @Test("an overdue adapter is handed over although it never ran")
     func adapter() throws {
         let device = VirtualDevice(CleanupPolicy(.enforced))
         let cleanup = #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile"]}"#
