@@ -24,7 +24,7 @@ struct EndingLoginsTests {
         device.expectEndedLogins([["1"], ["2"]])
     }
 
-    @Test("without logind the broker does not poll, and it ends the login once logind is back")
+    @Test("without logind the broker does not poll, and ends the login once it is back")
     func withoutLogind() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")
@@ -59,7 +59,7 @@ struct EndingLoginsTests {
         #expect(device.endedLogins.count == 2 && device.loginProblem == nil)
     }
 
-    @Test("a refusal by logind is logged once, and stays in the status until the session ends")
+    @Test("a refusal by logind is logged once and stays in the status until the end")
     func refused() {
         let device = VirtualDevice.withLogins(ends: true)
         device.sit(.of())
@@ -178,7 +178,7 @@ struct ShutdownTests {
         device.expectPerson(nil)
     }
 
-    @Test("a shutdown does not wait while signed out, and sign-in resumes if it is cancelled")
+    @Test("a shutdown while signed out does not wait, and a cancelled one allows sign-ins")
     func cancelled() {
         let device = VirtualDevice.withLogins()
         device.feed(.login(.shutdown))

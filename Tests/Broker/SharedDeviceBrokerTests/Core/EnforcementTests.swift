@@ -14,7 +14,7 @@ struct EnforcementTests {
 
     // MARK: The deadline
 
-    @Test("an app is handed to the enforcer at its deadline, and sign-ins wait for the report")
+    @Test("an app is handed over at its deadline, and sign-ins wait for the report")
     func deadline() throws {
         let scene = try EnforcementScene()
         let (device, enforcer) = (scene.device, scene.enforcer)

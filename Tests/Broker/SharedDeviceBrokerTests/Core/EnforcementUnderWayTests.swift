@@ -7,12 +7,12 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Enforced cleanup: several apps at a time")
+@Suite("Enforced cleanup of several apps at a time")
 struct EnforcementUnderWayTests {
     private static let orders = Participant(app: "org.example.orders", user: 1000)
     private static let till = Participant(app: "org.example.till", user: 1000)
 
-    /// Two apps are late, and both are handed over. Ada is signed out.
+    /// Two apps are overdue and handed to the enforcer. Ada is signed out.
     private struct Scene {
         let device: VirtualDevice
         let desk: VirtualDevice.App
@@ -66,9 +66,7 @@ struct EnforcementUnderWayTests {
         }
     }
 
-    @Test(
-        "one that was not enforced is handed over again at its time, while the program is at another, which it is not handed again"
-    )
+    @Test("a failed cleanup is retried while the enforcer works on another app")
     func other() throws {
         let scene = try Scene()
         let device = scene.device
@@ -85,7 +83,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test("an app whose report comes while the question waits is handed over again once it is tried again")
+    @Test("an app whose failure report overtakes a pending request is handed out again later")
     func staleQuestion() throws {
         let scene = try Scene()
         let device = scene.device
@@ -96,7 +94,7 @@ struct EnforcementUnderWayTests {
         #expect(try device.overdue(question).map(\.participant) == [Self.till])
     }
 
-    @Test("an app that is reported while the question waits is not taken for one under way: nobody is kept out by it")
+    @Test("an app reported done during a pending request is no longer in progress")
     func reportedMeanwhile() throws {
         let scene = try Scene()
         let device = scene.device
@@ -104,12 +102,12 @@ struct EnforcementUnderWayTests {
         let question = device.send(scene.enforcer, .overdue(underWay: both, patience: .seconds(60)))
         for participant in both { try scene.report(participant) }
         device.expectUnanswered(question)
-        // It was asked before the answer to the report was read.
+        // The enforcer asked before it read the response to its report.
         #expect(try device.askOverdue(scene.enforcer, underWay: both).isEmpty)
         scene.expectFree()
     }
 
-    @Test("what was handed over in an answer that did not arrive is handed over again, without a word to the apps")
+    @Test("a hand-over whose response was lost is repeated without an announcement")
     func lostAnswer() throws {
         let scene = try Scene()
         let announcements = scene.device.announcements
@@ -118,7 +116,7 @@ struct EnforcementUnderWayTests {
         scene.device.expectAnnouncements(announcements)
     }
 
-    @Test("a question that the program has given up takes nothing from the one that it asks now")
+    @Test("an abandoned request takes no work from the enforcer's current one")
     func abandonedQuestion() throws {
         let scene = try Scene()
         let device = scene.device
@@ -130,9 +128,7 @@ struct EnforcementUnderWayTests {
         #expect(try device.overdue(second).map(\.participant) == [Self.till])
     }
 
-    @Test(
-        "a broker that starts anew takes the report of what is under way; the app is refused until then, and the rest is handed over again"
-    )
+    @Test("a restarted broker accepts reports on claimed work and hands out the rest again")
     func restart() throws {
         let scene = try Scene()
         let device = scene.device
@@ -148,7 +144,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test("what was waived while it was under way is not taken for under way after its report")
+    @Test("an app waived during its enforcement is not in progress after the report")
     func waived() throws {
         let scene = try Scene()
         let device = scene.device
@@ -160,9 +156,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test(
-        "a broker that has left the bus alone, without the program, keeps nobody out for ever and lets nobody in before the reports"
-    )
+    @Test("after losing the bus the broker waits for the enforcer's reports, not forever")
     func outage() throws {
         let scene = try Scene()
         let device = scene.device
@@ -174,7 +168,7 @@ struct EnforcementUnderWayTests {
         device.expectRefused(question, .requestAbandoned)
         device.feed(.busRestored)
         for app in [scene.desk, scene.enforcer] { device.reconnect(app) }
-        // The app is there again, and cleans up by itself: the program may still delete.
+        // The app runs again and tries to clean up itself, but the enforcer may still be deleting.
         let orders = device.app("org.example.orders")
         #expect(throws: Refusal.isEnforced) { try device.report(.finished, of: scene.session, by: orders) }
         scene.expectHeld()
@@ -183,7 +177,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test("an outage after a start of the broker, before the program has asked, lets go of nothing")
+    @Test("losing the bus after a restart, before the enforcer asks, keeps all claims")
     func outageAfterStart() throws {
         let scene = try Scene()
         let device = scene.device
@@ -202,9 +196,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test(
-        "a program that is kept through an outage stays what it was, although a second look at its process finds nothing"
-    )
+    @Test("an enforcer keeps its role after an outage even if its process is not found")
     func secondLook() throws {
         let scene = try Scene(requiresProof: true)
         let device = scene.device
@@ -222,7 +214,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test("where the program is gone after an outage, the apps clean up by themselves or are for the next one")
+    @Test("if the enforcer exits during an outage, its apps are free for the next one")
     func outageOfAll() throws {
         let scene = try Scene()
         let device = scene.device
@@ -236,7 +228,7 @@ struct EnforcementUnderWayTests {
         #expect(try device.askOverdue(device.app(nil, user: 0, isAdministrator: true)).count == 2)
     }
 
-    @Test("what a program is at is handed to no other one, not by a new broker either, until that program is gone")
+    @Test("a claimed app goes to no other enforcer until the first one disconnects")
     func twoPrograms() throws {
         let scene = try Scene()
         let device = scene.device

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The provider's own word of who is signed in")
+@Suite("The provider's ID token")
 struct IdentityTokenTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -35,7 +35,7 @@ struct IdentityTokenTests {
         return fields["token"]?.fieldsValue?["idToken"]?.stringValue
     }
 
-    @Test("it goes to apps whose manifests have all that it tells of the person, and to no other")
+    @Test("only apps with manifest rights to all of its claims get the ID token")
     func rights() throws {
         try device.signInAtProvider("ada", by: prompt)
         #expect(try idToken(of: device.app("org.example.till")) == "Ada")
@@ -43,7 +43,7 @@ struct IdentityTokenTests {
         #expect(try idToken(of: device.app("org.example.oven")) == nil)
     }
 
-    @Test("a renewal brings the next one, one without it leaves the last, and the next person has nothing of it")
+    @Test("a renewal replaces the ID token, and it ends with the session")
     func changes() throws {
         let till = device.app("org.example.till")
         try device.signInAtProvider("ada", by: prompt)
@@ -56,7 +56,7 @@ struct IdentityTokenTests {
         #expect(try idToken(of: till) == nil)
     }
 
-    @Test("a start of the broker has it again with the first renewal")
+    @Test("after a restart the first renewal brings the ID token back")
     func restart() throws {
         let till = device.app("org.example.till")
         try device.signInAtProvider("ada", by: prompt)

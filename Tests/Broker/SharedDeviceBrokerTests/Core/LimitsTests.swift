@@ -2,7 +2,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Throttle of wrong passwords")
+@Suite("The password throttle")
 struct PasswordThrottleTests {
     private func after(_ seconds: Int) -> Duration { .seconds(1000 + seconds) }
 
@@ -14,7 +14,7 @@ struct PasswordThrottleTests {
         #expect(waits == expected)
     }
 
-    @Test("a success makes earlier failures with this name forgotten")
+    @Test("a success clears earlier failures with the same name")
     func success() {
         var throttle = PasswordThrottle()
         for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
@@ -23,7 +23,7 @@ struct PasswordThrottleTests {
         #expect(refused == 0 && throttle.count == 1)
     }
 
-    @Test("an attempt that came to no verdict is not counted")
+    @Test("an attempt without a verdict is not counted")
     func cancellation() {
         var throttle = PasswordThrottle()
         let refused = (0..<200).count { _ in
@@ -34,7 +34,7 @@ struct PasswordThrottleTests {
     }
 
     // S5
-    @Test("one name's failures are not another's, and one user's are not another's")
+    @Test("failures count per name and per user")
     func keys() {
         var throttle = PasswordThrottle()
         for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
@@ -44,19 +44,19 @@ struct PasswordThrottleTests {
     }
 
     // S5
-    @Test("a user who tries many names is slowed down, and others are not")
+    @Test("a user who tries many names is throttled, and other users are not")
     func spraying() {
         var throttle = PasswordThrottle()
         let admitted = (0..<100).count { throttle.admit("name\($0)", of: 1, at: after(0)) == nil }
         #expect(admitted == PasswordThrottle.allowedOfUser)
         #expect(throttle.admit("ada", of: 2, at: after(0)) == nil)
-        // From here on it is one name in 30 s.
+        // From here on one name is admitted each 30 s.
         let later = (0..<300).count { throttle.admit("other\($0)", of: 1, at: after(1 + $0)) == nil }
         #expect(later == 10)
     }
 
     // S5
-    @Test("a right password does not buy further guesses with other names")
+    @Test("a correct password does not earn attempts with other names")
     func successAmongGuesses() {
         var throttle = PasswordThrottle()
         var admitted = 0
@@ -67,7 +67,7 @@ struct PasswordThrottleTests {
         #expect(admitted == PasswordThrottle.allowedOfUser)
     }
 
-    @Test("a failure is forgotten after 30 s, and the next one 30 s later")
+    @Test("one failure is forgotten each 30 s")
     func forgetting() {
         var throttle = PasswordThrottle()
         for _ in 0..<5 { _ = throttle.admit("ada", of: 1, at: after(0)) }
@@ -77,10 +77,10 @@ struct PasswordThrottleTests {
         #expect(admitted == [2, 5])
     }
 
-    @Test("slips of a day's sign-ins at one kiosk keep nobody waiting")
+    @Test("mistyped passwords of a day at one kiosk make no one wait")
     func kiosk() {
         var throttle = PasswordThrottle()
-        // 200 people in an hour; each third one mistypes the password once or twice, and then has it right.
+        // 200 people in an hour. Every third person mistypes the password once or twice before the correct one.
         for person in 0..<200 {
             let time = after(18 * person)
             let slips = person.isMultiple(of: 3) ? 1 + person % 2 : 0
@@ -91,7 +91,7 @@ struct PasswordThrottleTests {
         #expect(throttle.count == 0)
     }
 
-    @Test("after many failures with other names, right passwords wait for one failure to be forgotten, and no longer")
+    @Test("after many failures a correct password waits until one failure is forgotten")
     func afterSpraying() {
         var throttle = PasswordThrottle()
         for number in 0..<100 { _ = throttle.admit("name\(number)", of: 1, at: after(0)) }
@@ -102,7 +102,7 @@ struct PasswordThrottleTests {
         }
     }
 
-    @Test("a flood of names takes bounded memory, and frees no name under attack, of this user or another")
+    @Test("a flood of names takes bounded memory and releases no throttled name")
     func flood() {
         var throttle = PasswordThrottle()
         for number in 0..<100_000 { _ = throttle.admit("name\(number)", of: 1, at: after(number)) }
@@ -115,11 +115,11 @@ struct PasswordThrottleTests {
     }
 }
 
-@Suite("How many entries of one kind get into the log")
+@Suite("Rate limit of log entries")
 struct LogLimiterTests {
     private func at(_ seconds: Double) -> Duration { .seconds(seconds) }
 
-    @Test("so many of an app and a reason are logged in a minute, and the rest in one entry")
+    @Test("excess entries of an app and reason become one summary a minute")
     func limit() {
         var limiter = LogLimiter(limit: 3)
         let verdicts = (0..<420).map { limiter.admits(1, "a", "x", at: at(100 + Double($0) / 10)) }
@@ -130,7 +130,7 @@ struct LogLimiterTests {
         #expect(summaries[1].first?.detail == "x … and 417 more" && limiter.nextSummary == nil)
     }
 
-    @Test("users, apps and reasons do not use up each other's share")
+    @Test("users, apps and reasons have separate limits")
     func keys() {
         var limiter = LogLimiter(limit: 1)
         let keys: [(UInt32, String, String)] = [
@@ -140,14 +140,14 @@ struct LogLimiterTests {
         #expect(isAdmitted == [true, true, true, true, false] && limiter.nextSummary == at(60))
     }
 
-    @Test("a new minute begins with the first entry after the old one")
+    @Test("a new window begins with the first entry after the old one")
     func nextWindow() {
         var limiter = LogLimiter(limit: 1)
         let verdicts = [0.0, 60, 61].map { limiter.admits(1, "a", "x", at: at($0)) }
         #expect(verdicts == [true, true, false] && limiter.nextSummary == at(120))
     }
 
-    @Test("a window with a summary to come counts on until that is made")
+    @Test("a window with a pending summary stays open until the summary is made")
     func lateSummary() {
         var limiter = LogLimiter(limit: 1)
         let verdicts = [0.0, 1, 65].map { limiter.admits(1, "a", "x", at: at($0)) }
@@ -157,7 +157,7 @@ struct LogLimiterTests {
     }
 
     // S2
-    @Test("made-up names do not get around the limit, nor fill the memory, nor use up another user's share")
+    @Test("made-up names do not evade the limit, fill memory or use up others' limits")
     func manyNames() {
         var limiter = LogLimiter(limit: 2)
         let logged = (0..<5000).count { limiter.admits(1, "app \($0)", "x", at: .zero) }
@@ -169,9 +169,9 @@ struct LogLimiterTests {
     }
 }
 
-@Suite("What other processes say, for the log")
+@Suite("Text from other processes in the log")
 struct ForeignTextTests {
-    @Test("one character of any length is cut, too")
+    @Test("a single character of many scalars is cut too")
     func combining() {
         let long = "e" + String(repeating: "\u{301}", count: 100_000)
         #expect(long.count == 1 && long.forLog(500).unicodeScalars.count == 500)
@@ -179,7 +179,7 @@ struct ForeignTextTests {
     }
 
     // S16
-    @Test("it stays on its line, and cannot turn it around")
+    @Test("text cannot break its line or change the writing direction")
     func lines() {
         #expect(
             "org.example.a\n2026 notice: signed in\u{1B}[2J".forLog(200)
@@ -191,7 +191,7 @@ struct ForeignTextTests {
     }
 
     // S16
-    @Test("so does the path of a caller's program")
+    @Test("neither can the path of a caller's program")
     func program() {
         let credentials = AppCredentials(user: 7, executable: "/tmp/a\nbroker: signed in")
         let caller = Caller(connection: ":1.1", credentials: credentials, process: 42, isAdministrator: false)

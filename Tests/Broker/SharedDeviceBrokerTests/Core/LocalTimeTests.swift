@@ -9,9 +9,9 @@ struct LocalTimeTests {
     private static func time(_ zone: TimeZone) -> LocalTime { LocalTime { zone.secondsFromGMT(for: $0) } }
 
     @Test(
-        "the instant of each time of the clock is the first at which the clock shows it; of one that is left out, the end of the gap",
+        "a clock time maps to the first instant that shows it, or to the end of its gap",
         arguments: [
-            // Berlin; half an hour of summer time; changes at midnight; a day that was left out.
+            // Berlin; half an hour of summer time; changes at midnight; a skipped day.
             ("Europe/Berlin", 2026), ("Australia/Lord_Howe", 2026), ("America/Sao_Paulo", 2018), ("Pacific/Apia", 2011),
             ("Asia/Kathmandu", 2026), ("UTC", 2026),
         ]
@@ -35,7 +35,7 @@ struct LocalTimeTests {
         }
     }
 
-    @Test("the device's own is that of TZ, on the command line and on the screen")
+    @Test("the command line and the screen use the time zone in TZ")
     func device() async throws {
         let directory = try TemporaryDirectory()
         let midnight = try #require(try? Date("2026-06-30T22:00:00Z", strategy: .iso8601))

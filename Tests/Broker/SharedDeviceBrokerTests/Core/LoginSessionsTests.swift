@@ -5,8 +5,7 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension LoginSessions.Session {
-    /// A person's session in front of the seat, but for what a test says otherwise.
-    ///
+    /// A session in the foreground of the seat. A test overrides the properties that it needs.
     /// - Parameter began: in seconds, on the clock of a ``VirtualDevice``, which begins at 1,000,000.
     static func of(
         _ user: UInt32 = 1000,
@@ -39,9 +38,9 @@ extension LoginSessions.Session {
     }
 }
 
-@Suite("Which login sessions matter, and what they tell")
+@Suite("Which login sessions matter, and which events they cause")
 struct LoginSessionsTests {
-    @Test("a user's broker minds that user's sessions at a seat, and no other")
+    @Test("a user's broker watches only that user's sessions at a seat")
     func userScope() {
         var sessions = LoginSessions(scope: .user(1000))
         let found = [
@@ -54,7 +53,7 @@ struct LoginSessionsTests {
         #expect(ended == [.ended, nil, nil, nil, .ended, nil])
     }
 
-    @Test("the machine's broker hears of locks and ends of the graphical sessions of the seat, whoever's they are")
+    @Test("the machine's broker watches all users' graphical sessions of its seat")
     func seatScope() {
         var sessions = LoginSessions(scope: .seat("seat0"))
         let other = LoginSessions.Session.of(1001).name
@@ -66,7 +65,7 @@ struct LoginSessionsTests {
         #expect(["/other", "/console", "/elsewhere"].map { sessions.removed($0) } == [.ended, nil, nil])
     }
 
-    @Test("a lock counts when it comes, not while it lasts")
+    @Test("a lock is an event only when it begins")
     func locks() {
         var sessions = LoginSessions(scope: .user(1000))
         let events = [
@@ -78,7 +77,7 @@ struct LoginSessionsTests {
         #expect(events == [locked, nil, nil, nil, locked, nil])
     }
 
-    @Test("who logs out is told of once, and what is left of the login then signs out nobody who comes next")
+    @Test("a closing session is reported once and causes no further events")
     func closing() {
         var sessions = LoginSessions(scope: .seat("seat0"))
         _ = sessions.found(.of(), at: "/ada")
@@ -100,7 +99,7 @@ struct LoginSessionsTests {
         #expect(sessions.listed(["/two", "/three"]) == [.ended] && sessions.listed(["/two"]) == [])
     }
 
-    /// Who is at the device, where these sessions are there.
+    /// The sessions of a test and the user who is expected to be at the seat.
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let sessions: [LoginSessions.Session]
@@ -168,14 +167,14 @@ struct LoginSessionsTests {
         ),
     ]
 
-    @Test("who is at the seat, as the table says", arguments: cases)
+    @Test("the user at the seat follows from the login sessions", arguments: cases)
     func seat(_ row: Case) {
         var sessions = LoginSessions(scope: .seat("seat0"))
         for (number, session) in row.sessions.enumerated() { _ = sessions.found(session, at: "/\(number)") }
         #expect(sessions.seat.login(staying: row.staying)?.user == row.expected)
     }
 
-    @Test("a login has all sessions of its person, and began with the first")
+    @Test("a login has all sessions of its user and begins with the first")
     func login() throws {
         let seat = Seat(sessions: [
             .of(1000, "2", began: 20), .of(1000, "1", began: 10), .of(1001, "3", isActive: false),
@@ -185,7 +184,7 @@ struct LoginSessionsTests {
         #expect(login.began == Date(timeIntervalSince1970: 10))
     }
 
-    @Test("an account that is a login is known by its identifier, and no other is taken for one")
+    @Test("a login account is recognised by its identifier only")
     func account() throws {
         let login = try #require(Seat(sessions: [.of()]).login(staying: nil))
         #expect(login.account(tenant: nil).identifier == "uid-1000.login-session")

@@ -19,9 +19,7 @@ struct OrganisationTests {
         (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
     }
 
-    @Test(
-        "the page's answer signs a person in; the record is in the session's transaction, and the prompt gets no token"
-    )
+    @Test("the page's response signs in, stores the record and gives the prompt no token")
     func page() throws {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"
@@ -39,7 +37,7 @@ struct OrganisationTests {
         #expect(device.disk.providerOwner == device.state.device && device.disk.parts.isEmpty)
     }
 
-    @Test("a password is refused, and the refusal names the page")
+    @Test("a password is refused, and the refusal names the provider's page")
     func password() throws {
         let refusal = device.refusalOfSignIn("ada", by: till)
         #expect(refusal?.code == .interactionRequired)
@@ -49,7 +47,7 @@ struct OrganisationTests {
         device.expectPasswordChecks(0)
     }
 
-    @Test("on another device: the prompt asks until the person has finished, or its time to wait is over")
+    @Test("a device-code sign-in is polled until it completes or the patience ends")
     func deviceCode() throws {
         let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
         #expect(begun["method"] == .string("deviceCode") && begun["userCode"] == .string("ABCD"))
@@ -66,7 +64,7 @@ struct OrganisationTests {
         try device.expectAnswer(second, "username", .string("ada"))
     }
 
-    @Test("a sign-in that fails, or that nobody waits for, leaves nobody signed in, and the provider is told")
+    @Test("a failed or abandoned sign-in leaves the device signed out")
     func failures() throws {
         device.provider.error = IdentityError(.providerUnavailable, "no network")
         var wish = Request.PromptWish()
@@ -86,7 +84,7 @@ struct OrganisationTests {
         device.expectEnds(of: ["ada"])
     }
 
-    @Test("a prompt that leaves before its page is there ends the sign-in at the provider")
+    @Test("a prompt that disconnects before its page arrives cancels at the provider")
     func leavesEarly() throws {
         device.holdsProvider = true
         device.send(prompt, .beginSignIn(Request.PromptWish()))
@@ -95,7 +93,7 @@ struct OrganisationTests {
         #expect(device.provider.cancelled == ["handle 1"])
     }
 
-    @Test("a person of another organisation is refused, and so is who comes second; the tokens of both are ended")
+    @Test("a wrong tenant and a second user are refused, and their tokens revoked")
     func refusedPersons() throws {
         device.configure { $0.tenantIdentifier = "contoso" }
         let first = try device.beginPage(prompt)
@@ -114,7 +112,7 @@ struct OrganisationTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
-    @Test("another issuer or client in the configuration signs out; a changed interval does not")
+    @Test("another issuer or client signs out, and another check interval does not")
     func configuration() throws {
         try device.signInAtProvider("ada", by: prompt)
         try device.useOrganisation(", \"remoteCheckInterval\": 60")
@@ -130,7 +128,7 @@ struct OrganisationTests {
         #expect(device.disk.provider == nil)
     }
 
-    @Test("the device's own directory joins no device to the organisation of a provider")
+    @Test("the device's own directory cannot join a device of an external provider")
     func join() {
         device.administrators = ["ada"]
         let credentials = Request.Credentials(username: "ada", password: Secret("right"))
@@ -141,7 +139,7 @@ struct OrganisationTests {
 
     // MARK: Tokens
 
-    @Test("an app gets a token for what its manifest allows, from the vault the second time; another gets none")
+    @Test("an app gets tokens for its manifest's scopes only, cached after the first")
     func tokens() throws {
         try device.signInAtProvider("ada", by: prompt)
         let checks = device.provider.renewals.count
@@ -150,7 +148,7 @@ struct OrganisationTests {
         device.expectRenewals(checks + 1)
         #expect(device.provider.renewals.last?.scopes == ["orders"])
         #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != first)
-        // That of the sign-in serves who may have all that it permits.
+        // The sign-in's own token serves an app with rights to all of its scopes.
         #expect(try device.token(for: "ada", ["openid"], by: till) == "access 1")
         device.advance(by: .seconds(3600))
         #expect(try device.token(for: "ada", ["orders"], by: till) != first)
@@ -160,7 +158,7 @@ struct OrganisationTests {
         }
     }
 
-    @Test("one renewal at a time: others wait, and who wants the same token gets it with the first")
+    @Test("renewals run one at a time, and equal requests share one")
     func oneAtATime() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -172,19 +170,19 @@ struct OrganisationTests {
         let tokens = try numbers.map { try WireToken(device.answer($0)["token"]).value }
         #expect(tokens[0] == tokens[1] && tokens[0] != tokens[2])
         device.expectRenewals(before + 2)
-        // Each with the record that the one before has brought.
+        // Each renewal uses the record that the previous one returned.
         let records = device.provider.renewals.suffix(2).map(\.0.content.text)
         #expect(Set(records).count == 2)
     }
 
-    @Test("the new record is on the disk before the token is handed out; a full disk hands out none")
+    @Test("a new record is committed before its token is handed out")
     func recordFirst() throws {
         try device.signInAtProvider("ada", by: prompt)
         try device.ask(till, .currentAccount)
         device.diskMode = .holds
         let number = device.send(till, device.acquireToken(for: "ada", ["orders"]))
         device.expectUnanswered(number)
-        // Not from the vault either.
+        // A cached token is not handed out before that either.
         let second = device.send(till, device.acquireToken(for: "ada", ["orders"]))
         device.expectUnanswered(second)
         device.diskMode = .fails("full")
@@ -200,7 +198,7 @@ struct OrganisationTests {
         #expect(device.disk.provider?.record == device.state.provider.session?.record)
     }
 
-    @Test("a kill between rotation and disk: the next start says that the record may be used up, and wants the person")
+    @Test("a kill between rotation and commit requires the user at the next start")
     func killedBetween() throws {
         try device.signInAtProvider("ada", by: prompt)
         let old = try #require(device.disk.provider?.record)
@@ -219,7 +217,7 @@ struct OrganisationTests {
 
     // MARK: Outcomes
 
-    /// Expects that a token is refused with this code where a renewal comes to this.
+    /// Expects that a token is refused with this code if the renewal has this outcome.
     @discardableResult
     private func expectRefused(
         _ outcome: RenewalOutcome,
@@ -232,12 +230,12 @@ struct OrganisationTests {
         return device.refusal(number)
     }
 
-    /// Expects that the last renewal told whether its record may be used up.
+    /// Expects whether the last renewal said that its record may be used up.
     private func expectDoubt(_ mayBeUsed: Bool, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(device.provider.renewals.last?.mayBeUsed == mayBeUsed, sourceLocation: sourceLocation)
     }
 
-    @Test("each outcome of a renewal has its meaning")
+    @Test("each outcome of a renewal has its own effect")
     func outcomes() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         let network = IdentityError(.providerUnavailable, "https://login.example cannot be reached (time-out)")
@@ -249,7 +247,7 @@ struct OrganisationTests {
         expectDoubt(true)
         device.advance(by: .seconds(5))
         expectRefused(.scopeRefused, code: .scopesDeclined)
-        // Neither has looked at the token.
+        // Neither outcome shows that the provider looked at the refresh token.
         expectDoubt(true)
         device.provider.outcome = nil
         try device.expectToken(for: "ada", ["orders"], by: till)
@@ -263,7 +261,7 @@ struct OrganisationTests {
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
     }
 
-    @Test("a token that lacks a scope that the app has named is given to nobody, and the app learns what is granted")
+    @Test("a token without a requested scope is refused, and the app learns what is granted")
     func declinedScopes() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.provider.granted = ["profile"]
@@ -273,15 +271,15 @@ struct OrganisationTests {
             let scopes = [refusal?.declinedScopes, refusal?.grantedScopes]
             #expect(refusal?.code == .scopesDeclined && scopes == [["orders"], ["profile"]])
         }
-        // The provider is not asked again for what it has declined, unless the app wants it so.
+        // A declined scope is not requested again unless the app asks for a refresh.
         device.expectRenewals(1)
-        // An app that names nothing gets what there is, and reads what that is.
+        // An app that names no scope gets the granted ones, listed with the token.
         let fields = try device.ask(till, device.acquireToken(for: "ada", []))
         #expect(fields["token"]?.fieldsValue?["scopes"]?.stringsValue == ["profile"])
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
     }
 
-    @Test("what is granted instead is told by the names of the app's manifest, by which it can be asked for")
+    @Test("granted scopes are reported by the names in the app's manifest")
     func grantedNames() throws {
         let graph = "https://graph.microsoft.com/"
         var rights = TokenRights()
@@ -298,7 +296,7 @@ struct OrganisationTests {
         #expect(fields["token"] != nil)
     }
 
-    @Test("a token that permits what the app's manifest lacks is given to nobody")
+    @Test("a token with scopes beyond the app's manifest is handed to no app")
     func excessScopes() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.granted = ["email", "orders", "orders.refund"]
@@ -313,7 +311,7 @@ struct OrganisationTests {
 
     @Test("scopes are compared as providers name them")
     func scopeNames() {
-        // A scope of no service is Microsoft Graph's, where the provider is Microsoft's.
+        // A scope without a service is Microsoft Graph's if the provider is Microsoft's.
         let graph = "https://graph.microsoft.com/User.Read"
         let (read, all) = ("https://graph.example/User.Read", "https://graph.example/.default")
         let missing: [(wanted: Set<String>, granted: Set<String>, expected: Set<String>)] = [
@@ -335,11 +333,11 @@ struct OrganisationTests {
         }
     }
 
-    @Test("the provider wants the person: the session stays, and only the same person goes on with it")
+    @Test("reauthentication keeps the session and accepts the same user only")
     func signsInAgain() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         expectRefused(.reauthenticationNeeded, code: .interactionRequired)
-        // The vault is empty, and the provider is not asked in vain.
+        // The vault is empty, and the provider is not asked again.
         let before = device.provider.renewals.count
         expectRefused(.reauthenticationNeeded, code: .interactionRequired)
         device.expectRenewals(before)
@@ -357,7 +355,7 @@ struct OrganisationTests {
         device.expectEpoch(epoch)
     }
 
-    @Test("onProviderSessionEnd reauthenticate keeps the session where the provider has ended its own")
+    @Test("onProviderSessionEnd reauthenticate keeps the session")
     func keepsSession() throws {
         try device.useOrganisation(", \"onProviderSessionEnd\": \"reauthenticate\"")
         let epoch = try device.signInAtProvider("ada", by: prompt)

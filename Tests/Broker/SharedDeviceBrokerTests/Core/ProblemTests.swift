@@ -7,13 +7,12 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What is wrong with a device ends the wait for its status (CO-1)")
+@Suite("A new or solved problem answers a status poll (CO-1)")
 struct ProblemTests {
     private static let status = Request.Call.status(known: nil, patience: .zero)
 
-    /// Sends a question about the status that waits for the next change, and has something happen.
-    ///
-    /// - Returns: the answer that this brings about.
+    /// Sends a status request that waits for the next change, then performs `happen`.
+    /// - Returns: the response that the change causes.
     private func change(of device: VirtualDevice, _ happen: () throws -> Void) throws -> BrokerProtocol.Fields {
         let root = device.administrator
         let known = try device.ask(root, Self.status)["revision"]?.unsignedValue
@@ -23,12 +22,12 @@ struct ProblemTests {
         return try device.answer(question)
     }
 
-    @Test("a disk that fails, and one that is in order again, end the wait for the status")
+    @Test("a disk that fails or recovers answers a status poll")
     func diskProblem() throws {
         let device = VirtualDevice()
         let broken = try change(of: device) {
             device.diskMode = .fails("the disk is full")
-            // An entry of the log, and no change of the device.
+            // This adds a log entry and changes nothing else.
             device.feed(.malformed(connection: ":1.99", method: "SignOut", .missing("accountIdentifier")))
             device.advance(by: BrokerState.lazyWrite)
         }
@@ -40,7 +39,7 @@ struct ProblemTests {
         #expect(mended["storeProblem"] == nil)
     }
 
-    @Test("keys in trouble, and keys in order again, end the wait for the status")
+    @Test("a key problem that appears or is solved answers a status poll")
     func keyProblem() throws {
         let device = VirtualDevice()
         let trouble = "the keys of tokens: there is no space; free some space and try again"
@@ -48,7 +47,7 @@ struct ProblemTests {
         #expect(try change(of: device) { device.feed(.keys([])) }["keyProblem"] == nil)
     }
 
-    @Test("a record that a start cannot open is told with the remedy, until the person has signed in again")
+    @Test("a record that cannot be opened is reported until the user signs in again")
     func recordProblem() throws {
         let device = VirtualDevice()
         try device.useOrganisation()
@@ -63,7 +62,7 @@ struct ProblemTests {
         #expect(try device.ask(device.administrator, Self.status)["keyProblem"] == nil)
     }
 
-    @Test("a logind that cannot end a session, and one that has ended it, end the wait for the status")
+    @Test("a login session that cannot be ended, or has ended, answers a status poll")
     func loginProblem() throws {
         let device = VirtualDevice.withLogins(ends: true)
         device.sit(.of())
@@ -74,7 +73,7 @@ struct ProblemTests {
         #expect(try change(of: device) { device.sit() }["loginProblem"] == nil)
     }
 
-    @Test("an app that the bus cannot start, and one that it can, end the wait for the status")
+    @Test("an app that the bus cannot start, or can start again, answers a status poll")
     func startProblem() throws {
         let device = VirtualDevice()
         let text = #"{"id": "org.example.notes", "executable": "/usr/bin/app", "busName": "org.example.notes"}"#
@@ -100,7 +99,7 @@ struct ProblemTests {
         #expect(problem(mended) == nil)
     }
 
-    @Test("what keeps a cleanup from being enforced is in the status, and ends the wait for it")
+    @Test("a problem of enforcement is in the status and answers a status poll")
     func enforcementProblems() throws {
         let device = VirtualDevice()
         let text = #"{"id": "org.example.desk", "user": 1000, "executable": "/usr/bin/app"}"#
@@ -114,11 +113,11 @@ struct ProblemTests {
         #expect(problems?.count == 1 && problems?.first?.hasPrefix("org.example.desk has no manifest") == true)
         let more = text.dropLast() + #", "cleanup": {"by": "app", "delete": ["/var/lib/desk"]}}"#
         let manifest = try AppManifest(json: Data(more.utf8), file: "desk.json")
-        // A manifest changes neither the device nor a debt.
+        // A manifest changes neither the device state nor a debt.
         #expect(try change(of: device) { device.use(manifest) }["enforcementProblems"] == .array([], of: "s"))
     }
 
-    @Test("why a manifest is not in force is in the status, and ends the wait for it")
+    @Test("the reason why a manifest is not in force is in the status")
     func manifestProblems() throws {
         let device = VirtualDevice()
         let refused = try change(of: device) { device.feed(.manifests([], problems: ["desk.json: it deletes /"])) }

@@ -12,7 +12,7 @@ import Testing
 struct PromptTests {
     private let device = VirtualDevice()
 
-    @Test("a prompt signs a person in, gets neither account nor token, and holds no data")
+    @Test("a prompt signs a user in but gets no account or token and holds no data")
     func password() throws {
         let prompt = device.app("prompt")
         let begun = try device.ask(prompt, .beginSignIn(Request.PromptWish()))
@@ -24,13 +24,13 @@ struct PromptTests {
         device.expectPerson("ada")
         #expect(device.disk.parts[2] == nil && device.disk.sessions[2] != nil)
         device.expectRefused(device.send(prompt, device.complete(name, "ada")), code: .loginExpired)
-        // The app that has started it goes on by itself.
+        // The app that started the prompt continues by itself.
         let app = device.app("app")
         try device.expectAccount("ada", for: app)
         #expect(try !device.token(for: "ada", by: app).isEmpty)
     }
 
-    @Test("a sign-in whose password was wrong can be completed again, and guessing is slowed down")
+    @Test("a sign-in can be retried after a wrong password, and guessing is throttled")
     func wrongPassword() throws {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
@@ -45,7 +45,7 @@ struct PromptTests {
         device.expectSignedIn()
     }
 
-    @Test("a sign-in belongs to the connection that has begun it, and ends with that connection")
+    @Test("a sign-in belongs to the connection that began it and ends with it")
     func connections() throws {
         let (prompt, other) = (device.app("prompt"), device.app("prompt"))
         let name = try device.begin(prompt)
@@ -56,7 +56,7 @@ struct PromptTests {
         #expect(device.state.prompts.isEmpty)
     }
 
-    @Test("a prompt that leaves while the password is looked at signs nobody in")
+    @Test("a prompt that disconnects during the password check signs nobody in")
     func leaves() throws {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
@@ -67,7 +67,7 @@ struct PromptTests {
         device.expectSignedOut()
     }
 
-    @Test("at most two of one user and eight of the device are begun at a time, and each ends after 600 s")
+    @Test("two prompts per user and eight in all may be open, each for 600 s")
     func limits() throws {
         for user: UInt32 in 1000...1003 {
             let prompt = device.app("prompt", user: user)
@@ -82,7 +82,7 @@ struct PromptTests {
         _ = try device.begin(late)
     }
 
-    @Test("a cleanup of before holds up the beginning as long as the prompt waits, and is asked for again at the end")
+    @Test("a pending cleanup delays the start and is checked again at completion")
     func held() throws {
         device.configure { $0.cleanup = .strict }
         let desk = device.app("desk")
@@ -105,7 +105,7 @@ struct PromptTests {
         device.expectPerson("ada")
     }
 
-    @Test("a cancellation ends the sign-in, also one that was completed and is not known to be")
+    @Test("a cancellation ends the sign-in even after it has completed")
     func cancelled() throws {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
@@ -117,13 +117,13 @@ struct PromptTests {
         device.expectSignedOut()
     }
 
-    @Test("where apps hand over no passwords, SignIn names the prompt, and the prompt goes on")
+    @Test("without password sign-in apps are referred to the prompt, which still works")
     func noPasswords() throws {
         device.configure { $0.passwordSignIn = false }
         let app = device.app("app")
         device.expectRefused(device.send(app, VirtualDevice.signIn("ada")), code: .interactionRequired)
         device.expectPasswordChecks(0)
-        // Nor by way of a prompt of its own.
+        // The app cannot get around this by beginning a prompt itself.
         #expect(throws: Refusal.otherMethod([.password])) { try device.begin(app) }
         let prompt = device.app(BrokerProtocol.promptIdentifier)
         let name = try device.begin(prompt)
@@ -131,7 +131,7 @@ struct PromptTests {
         device.expectSignedIn()
     }
 
-    @Test("a session that a full disk does not take signs nobody in, and the sign-in may be completed again")
+    @Test("a sign-in whose session cannot be committed can be completed again")
     func fullDisk() throws {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)
@@ -144,7 +144,7 @@ struct PromptTests {
         device.expectSignedIn()
     }
 
-    @Test("the prompt that comes with the broker needs a manifest and no cleanup under an enforced policy")
+    @Test("the broker's own prompt needs a manifest but no cleanup if cleanup is enforced")
     func manifest() throws {
         let identity = AppManifest.Identity(executable: "/usr/bin/shared-device-sign-in", user: 1000)
         let manifest = AppManifest(identifier: BrokerProtocol.promptIdentifier, identity: identity)
@@ -160,7 +160,7 @@ struct PromptTests {
 }
 
 extension VirtualDevice {
-    /// Begins a sign-in at a prompt, and returns its name.
+    /// Begins a sign-in at a prompt, and returns the name of the sign-in.
     func begin(_ prompt: App) throws -> String {
         try #require(try ask(prompt, .beginSignIn(Request.PromptWish()))["request"]?.stringValue)
     }

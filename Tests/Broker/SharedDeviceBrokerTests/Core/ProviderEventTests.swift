@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What the provider tells, and the network's coming back")
+@Suite("Events from the provider, and a returning network")
 struct ProviderEventTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -30,19 +30,19 @@ struct ProviderEventTests {
 
     // MARK: When it happened
 
-    @Test("an event from before the sign-in ends nobody's session, and has the provider asked")
+    @Test("an event from before the sign-in causes a check and does not sign out")
     func stale() throws {
         try device.signInAtProvider("ada", by: prompt)
         let before = asked
         try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 86_400))
         device.expectSignedIn()
         device.expectRenewals(before + 1)
-        // As far as the clocks may differ it counts.
+        // Within the permitted difference of the clocks the event counts.
         try report(ProviderEvent(.ended, issuer: issuer, subject: "ada", date: now - 59))
         device.expectSignedOut()
     }
 
-    @Test("an event from before the person has proved again who they are asks for no further proof")
+    @Test("an event from before a reauthentication requires no other one")
     func staleProof() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(3600))
@@ -53,7 +53,7 @@ struct ProviderEventTests {
         try device.signInAtProvider("ada", by: prompt)
         try report(change)
         #expect(!device.state.provider.needsPerson)
-        // A start of the broker knows when that was.
+        // The time of the reauthentication survives a restart.
         device.restart()
         device.reconnect(service)
         try report(change, ProviderEvent(.ended, issuer: issuer, subject: "ada", date: change.date))
@@ -63,7 +63,7 @@ struct ProviderEventTests {
         device.expectSignedOut()
     }
 
-    @Test("who has to prove again who they are has to after a start of the broker, too; the event waits for the disk")
+    @Test("a demand for reauthentication is committed before its event is acknowledged")
     func lastingDemand() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.diskMode = .holds
@@ -86,7 +86,7 @@ struct ProviderEventTests {
 
     // MARK: Asking before the time
 
-    @Test("the network is back: the provider is asked and told at once, and no more than twice a minute")
+    @Test("when the network returns the provider is asked at once, at most twice a minute")
     func networkUp() throws {
         try device.signInAtProvider("grace", by: prompt)
         device.provider.error = IdentityError(.providerUnavailable, "no network")
@@ -109,7 +109,7 @@ struct ProviderEventTests {
         device.expectRenewals(before + 2)
     }
 
-    @Test("after a sleep of a second, and not where the clock is set, the provider is asked at once")
+    @Test("a sleep of a second, unlike a clock change, makes the broker check at once")
     func slept() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(5))
@@ -123,14 +123,14 @@ struct ProviderEventTests {
         device.feed(.time)
         device.expectRenewals(before + 1)
         device.expectSignedOut()
-        // With nobody signed in there is nobody to ask about.
+        // While signed out there is no session to check.
         device.advance(by: .seconds(60))
         device.sleep(for: .seconds(1))
         device.feed(.time)
         device.expectRenewals(before + 1)
     }
 
-    @Test("reasons that come while nobody is signed in put off no later question")
+    @Test("events while signed out do not delay later checks")
     func reasonsInVain() throws {
         for _ in 1...100 { try report(ProviderEvent(.networkUp, issuer: issuer)) }
         try device.signInAtProvider("ada", by: prompt)
@@ -140,7 +140,7 @@ struct ProviderEventTests {
         device.expectRenewals(before + 1)
     }
 
-    @Test("a question from before the network was back is followed by another one")
+    @Test("a check that began before the network returned is repeated")
     func networkUpDuringQuestion() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -154,9 +154,7 @@ struct ProviderEventTests {
         #expect(asked == before + 1 && device.state.provider.problem == nil)
     }
 
-    @Test(
-        "a provider that says how long it wants to be left alone is not asked before, unless the network has come back"
-    )
+    @Test("Retry-After delays all requests unless the network has returned")
     func leftAlone() throws {
         try device.useOrganisation(#", "remoteCheckInterval": 60"#)
         try device.signInAtProvider("ada", by: prompt)
@@ -183,7 +181,7 @@ struct ProviderEventTests {
         #expect(try refusal() == nil)
     }
 
-    @Test("a doubt about this person has the provider asked; about another person, or another provider's, it does not")
+    @Test("a doubt about the signed-in user makes the broker check, and other doubts do not")
     func doubt() throws {
         try device.signInAtProvider("ada", by: prompt)
         let before = asked
@@ -201,13 +199,13 @@ struct ProviderEventTests {
 
     // MARK: The device
 
-    @Test("a device that does not comply signs out and lets nobody in, also after a start, until it complies")
+    @Test("a non-compliant device signs out and refuses sign-ins until it complies")
     func compliance() throws {
         try device.signInAtProvider("ada", by: prompt)
         try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
         device.expectSignedOut()
         #expect(device.disk.entries(.signedOut).last?.detail?.contains("does not comply") == true)
-        // The disk has it before the provider hears that it was taken.
+        // The state is committed before the event is acknowledged.
         #expect(device.disk.compliance?.isCompliant == false)
         func refusal() throws -> Refusal? {
             do {
@@ -223,7 +221,7 @@ struct ProviderEventTests {
         #expect(try refusal() == .notCompliant(issuer))
         let status = try device.ask(device.administrator, .status(known: nil, patience: .zero))
         #expect(status["providerProblem"]?.stringValue?.contains("does not comply") == true)
-        // Told late, and overtaken.
+        // An event that is older than the current state is ignored.
         try report(ProviderEvent(.compliant, issuer: issuer, date: now - 86_400))
         #expect(try refusal() == .notCompliant(issuer))
         device.advance(by: .seconds(60))
@@ -232,14 +230,14 @@ struct ProviderEventTests {
         device.expectSignedIn()
     }
 
-    @Test("what the disk does not take of it is not acknowledged")
+    @Test("a compliance event that cannot be committed is not acknowledged")
     func complianceIsKept() throws {
         device.diskMode = .fails("full")
         let number = device.send(service, .providerEvents([ProviderEvent(.notCompliant, issuer: issuer, date: now)]))
         device.expectRefused(number, code: .brokerFailed)
     }
 
-    @Test("an administrator who takes the device's name out of the configuration lets people in")
+    @Test("removing the device's name from the configuration allows sign-ins again")
     func complianceRemedy() throws {
         try report(ProviderEvent(.notCompliant, issuer: issuer, date: now))
         try device.useOrganisation()
@@ -249,7 +247,7 @@ struct ProviderEventTests {
 }
 
 extension VirtualDevice {
-    /// Somebody signs in although the provider cannot be told of ends.
+    /// Signs in although the provider cannot be told about ended sessions.
     fileprivate func signInAtOtherTime(_ person: String, by prompt: App) throws {
         let error = provider.error
         provider.error = nil

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("How often an app has the provider asked")
+@Suite("Rate limit of an app's provider requests")
 struct ProviderPaceTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -21,7 +21,7 @@ struct ProviderPaceTests {
 
     private var questions: Int { device.provider.renewals.count }
 
-    @Test("an app that wants a new token again and again gets the one that is there, and the provider few questions")
+    @Test("an app that keeps refreshing gets the cached token")
     func refreshes() throws {
         let (before, written) = (questions, device.batches.count)
         var tokens: Set<String> = []
@@ -29,15 +29,15 @@ struct ProviderPaceTests {
             tokens.insert(try device.token(for: "ada", ["orders"], refresh: true, by: till))
             device.advance(by: .milliseconds(100))
         }
-        // At first 16, and one more in each 15 s.
+        // The limit allows 16 at first, and one more each 15 s.
         #expect((16...20).contains(questions - before) && tokens.count == questions - before)
         #expect(device.batches.count - written < 100)
-        // Another app's questions are its own.
+        // Another app has a separate limit.
         let other = device.app("org.example.till", user: 1001)
         #expect(try !tokens.contains(device.token(for: "ada", ["orders"], refresh: true, by: other)))
     }
 
-    @Test("an app that has waited gets a new token where it wants one")
+    @Test("after a pause an app gets a new token again")
     func restored() throws {
         var last = ""
         for _ in 1...20 { last = try device.token(for: "ada", ["orders"], refresh: true, by: till) }
@@ -46,21 +46,21 @@ struct ProviderPaceTests {
         #expect(try device.token(for: "ada", ["orders"], refresh: true, by: till) != last)
     }
 
-    @Test("an app that asks again and again for scopes that the provider refuses hears so, and the provider does not")
+    @Test("repeated requests for refused scopes are answered from the cache")
     func refused() throws {
         device.provider.refusedScopes = ["orders"]
         let before = questions
         func refusal() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
         for _ in 1...100 { #expect(refusal() == .scopesNotGranted) }
         device.expectRenewals(before + 16)
-        // What was refused to Ada says nothing of Grace.
+        // A refusal for Ada does not apply to Grace.
         try device.signOut(by: till)
         try device.signInAtProvider("grace", by: prompt)
         device.provider.refusedScopes = []
         try device.expectToken(for: "grace", ["orders"], by: till)
     }
 
-    @Test("questions that are not put, because the disk is full, count for nothing")
+    @Test("requests that are not sent because the disk is full do not count")
     func fullDisk() throws {
         device.advance(by: .seconds(1))
         let before = questions
@@ -72,7 +72,7 @@ struct ProviderPaceTests {
         try device.expectToken(for: "ada", ["orders"], by: till)
     }
 
-    @Test("an app that asks for ever other scopes is told how long to wait")
+    @Test("an app that varies its scopes is told how long to wait")
     func combinations() throws {
         var rights = TokenRights()
         rights.scopes = Set((0..<8).map { "orders.\($0)" })
@@ -101,7 +101,7 @@ struct ProviderPaceTests {
         device.expectRenewals(before + 16)
     }
 
-    @Test("an app that asks no more is forgotten")
+    @Test("an idle app's limit is discarded")
     func memory() {
         var pace = QuestionPace()
         func asker(_ user: UInt32) -> QuestionPace.Asker {

@@ -7,9 +7,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Who may have the person asked again")
+@Suite("Which apps may begin a reauthentication")
 struct ProviderPromptTests {
-    /// Grace is signed in, and the provider wants her again. The till owes the cleanup of Ada's data.
+    /// Grace is signed in and the provider requires her to reauthenticate. The till owes the cleanup of Ada's data.
     private struct Scene {
         let device = VirtualDevice(CleanupPolicy(.advisory))
         let prompt: VirtualDevice.App
@@ -32,11 +32,11 @@ struct ProviderPromptTests {
             try device.ask(service, .providerEvents([event]))
         }
 
-        /// From now on an app that owes a cleanup does not learn who is signed in.
+        /// From now on an app that owes a cleanup does not learn which account is signed in.
         func becomeStrict() { device.configure { $0.cleanup = CleanupPolicy(.strict) } }
     }
 
-    @Test("not an app that owes a cleanup under a strict policy: the page's address would tell it who is signed in")
+    @Test("an app that owes a cleanup may not begin one under a strict policy")
     func begin() throws {
         let scene = try Scene()
         let device = scene.device
@@ -49,7 +49,7 @@ struct ProviderPromptTests {
         #expect(try device.ask(scene.prompt, device.answerPage(page, "grace"))["username"] == .string("grace"))
     }
 
-    @Test("nor one that has begun before the policy became strict", arguments: [true, false])
+    @Test("a prompt that began before the policy became strict is refused", arguments: [true, false])
     func complete(isLate: Bool) throws {
         let scene = try Scene()
         let device = scene.device
@@ -69,7 +69,7 @@ struct ProviderPromptTests {
     }
 
     @Test(
-        "nor more than two of a user's at a time, also one that leaves each time while the provider hangs",
+        "a user may have two prompts open, even if prompts leave while the provider hangs",
         arguments: [true, false]
     )
     func leaving(isCompleted: Bool) throws {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What a sign-in asks the provider for")
+@Suite("Scopes that a sign-in requests from the provider")
 struct ProviderScopeTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -22,7 +22,7 @@ struct ProviderScopeTests {
         return device.send(prompt, .beginSignIn(wish))
     }
 
-    @Test("what the prompt names reaches the provider, but for what no manifest has")
+    @Test("the prompt's scopes reach the provider, except those that no manifest has")
     func asked() {
         _ = begin(["orders", "mail"])
         #expect(device.provider.starts.last?.scopes == ["orders"])
@@ -31,7 +31,7 @@ struct ProviderScopeTests {
     }
 
     @Test(
-        "a provider that refuses the scopes: who has named some may name fewer; otherwise the configuration is wrong",
+        "refused scopes are the prompt's error if it named any, else a configuration error",
         arguments: [true, false]
     )
     func refused(atOnce: Bool) throws {
