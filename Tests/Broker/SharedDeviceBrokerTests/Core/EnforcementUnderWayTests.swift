@@ -83,7 +83,7 @@ struct EnforcementUnderWayTests {
         scene.expectFree()
     }
 
-    @Test("an app whose failure report overtakes a pending request is handed out again later")
+    @Test("an app reported as failed during a pending request is handed out again")
     func staleQuestion() throws {
         let scene = try Scene()
         let device = scene.device

@@ -31,7 +31,7 @@ struct ProviderScopeTests {
     }
 
     @Test(
-        "refused scopes are the prompt's error if it named any, else a configuration error",
+        "refused scopes are blamed on the prompt if it named any, else on configuration",
         arguments: [true, false]
     )
     func refused(atOnce: Bool) throws {

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("How long a session lasts without the provider's word")
+@Suite("How long a session lasts without confirmation by the provider")
 struct ProviderWordTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -30,7 +30,7 @@ struct ProviderWordTests {
 
     private func demandPerson() throws { try device.ask(service, .providerEvents([reauthentication])) }
 
-    @Test("no token is handed over once the device needs a new sign-in, though the request was there before")
+    @Test("a pending token request is refused once reauthentication is required")
     func tokenAfterDemand() throws {
         try device.signInAtProvider("ada", by: prompt)
         _ = try device.token(for: "ada", [], by: till)
@@ -47,7 +47,7 @@ struct ProviderWordTests {
     // MARK: Grace
 
     @Test(
-        "whatever keeps the provider's word away, the session ends with its grace",
+        "the session ends with its grace, whatever prevents the check",
         arguments: [
             .unavailable(away, mayBeUsed: false),
             .unavailable(IdentityError(.providerMisconfigured, "answers with another address"), mayBeUsed: true),
@@ -67,7 +67,7 @@ struct ProviderWordTests {
         #expect(lastEnd?.hasPrefix("offline for 360") == true)
     }
 
-    @Test("a disk that takes no record keeps the provider from being asked, and the session ends with its grace")
+    @Test("a full disk prevents checks, and the session ends with its grace")
     func fullDisk() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.diskMode = .fails("the disk is full")
@@ -80,7 +80,7 @@ struct ProviderWordTests {
     }
 
     @Test(
-        "a disk that stands still, or a provider that never answers, ends the session with its grace",
+        "a hanging disk or provider ends the session with its grace",
         arguments: [true, false]
     )
     func standstill(ofDisk: Bool) throws {
@@ -92,7 +92,7 @@ struct ProviderWordTests {
         device.expectSignedOut()
     }
 
-    @Test("without any grace a question has its time, and its failure ends the session")
+    @Test("without grace a check may take its time, and its failure ends the session")
     func noGrace() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider("ada", by: prompt)
@@ -111,7 +111,7 @@ struct ProviderWordTests {
         device.expectSignedOut()
     }
 
-    @Test("a device that was off for longer than the grace asks before it ends the session")
+    @Test("a device that was off for longer than the grace checks before it signs out")
     func longNight() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.feed(.ending)
@@ -121,7 +121,7 @@ struct ProviderWordTests {
         device.expectEpoch(epoch)
         device.advance(by: .seconds(600))
         device.expectSignedIn()
-        // One that slept does, too.
+        // The same holds for a device that slept.
         device.pause(for: .seconds(50_000))
         device.feed(.time)
         device.advance(by: .seconds(1))
@@ -131,7 +131,7 @@ struct ProviderWordTests {
 
     // MARK: The person is wanted
 
-    @Test("who does not prove again who they are stays no longer than the grace since the provider's last good word")
+    @Test("without reauthentication the session ends with the grace")
     func demand() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
@@ -139,14 +139,14 @@ struct ProviderWordTests {
         try demandPerson()
         device.advance(by: .seconds(1590))
         device.expectSignedIn()
-        // A demand that is told again gives no more time.
+        // A repeated demand does not extend the deadline.
         try demandPerson()
         device.advance(by: .seconds(12))
         device.expectSignedOut()
         #expect(lastEnd?.contains("has not signed in again") == true)
     }
 
-    @Test("they have the time of a prompt in any case, and a start gives no more of it")
+    @Test("without grace the user has a prompt's time, which a restart does not extend")
     func demandWithoutGrace() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider("ada", by: prompt)
@@ -158,7 +158,7 @@ struct ProviderWordTests {
         device.expectSignedOut()
     }
 
-    @Test("a token that is renewed while the person is wanted is given to nobody, and its record is the one that ends")
+    @Test("a token renewed while reauthentication is required is not handed out")
     func demandDuringRenewal() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -175,7 +175,7 @@ struct ProviderWordTests {
         #expect(device.provider.ends == [newest])
     }
 
-    @Test("an end that answers a renewal counts also while the person is wanted")
+    @Test("a renewal that says the session is over counts during a reauthentication too")
     func endDuringDemand() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -189,7 +189,7 @@ struct ProviderWordTests {
     // MARK: Starts
 
     @Test(
-        "a start knows that the record counts, also after a crash: a person who was disabled meanwhile is signed out",
+        "a restart trusts a settled record and signs out a user disabled since",
         arguments: [true, false],
         [
             nil, .misconfigured(IdentityError(.providerMisconfigured, "no such client")),
@@ -208,7 +208,7 @@ struct ProviderWordTests {
         device.expectSignedOut()
     }
 
-    @Test("a broker that was killed while the provider was asked does not know, until there is an answer")
+    @Test("a broker killed during a renewal assumes that the record may be used up")
     func startAfterQuestion() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
@@ -223,7 +223,7 @@ struct ProviderWordTests {
         device.expectSignedIn()
     }
 
-    @Test("the provider is not asked before the disk has it that it is")
+    @Test("a renewal is sent only after the disk has noted it")
     func questionIsNoted() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.advance(by: .seconds(1))
@@ -236,9 +236,7 @@ struct ProviderWordTests {
         device.expectRenewals(1)
     }
 
-    @Test(
-        "a broker that ends while the provider is asked does not know, and one that is about to end asks nothing more"
-    )
+    @Test("a broker that stops during a renewal doubts its record, and sends no other one")
     func stopDuringRenewal() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -251,7 +249,7 @@ struct ProviderWordTests {
         device.expectRenewals(2)
     }
 
-    @Test("while the broker has no name on the bus it asks nothing, because nobody would answer, and the grace goes on")
+    @Test("without its bus name the broker sends no renewal, and the grace goes on")
     func withoutBus() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.feed(.busLost(mark: 1))
@@ -270,9 +268,7 @@ struct ProviderWordTests {
 
     // MARK: Pauses
 
-    @Test(
-        "a provider that is away is not asked as often as apps ask: who wants a new token gets the error at once, others the one that is there"
-    )
+    @Test("requests to an unavailable provider back off, and cached tokens are still used")
     func pauses() throws {
         try device.signInAtProvider("ada", by: prompt)
         let token = try device.token(for: "ada", ["orders"], by: till)
@@ -288,7 +284,7 @@ struct ProviderWordTests {
             device.advance(by: .seconds(1))
             device.send(till, device.acquireToken(for: "ada", ["orders", "profile"], refresh: true))
         }
-        // Each pause is twice the last one, to a minute.
+        // Each pause doubles, up to a minute.
         #expect((before + 10...before + 18).contains(device.provider.renewals.count))
         device.provider.outcome = nil
         device.advance(by: .seconds(60))
@@ -298,7 +294,7 @@ struct ProviderWordTests {
         device.expectRenewals(after + 1)
     }
 
-    @Test("a pause that the provider asks for is kept, to five minutes")
+    @Test("Retry-After is respected, up to five minutes")
     func retryAfter() throws {
         try device.signInAtProvider("ada", by: prompt)
         let busy = IdentityError(.providerUnavailable, "429", retryAfter: .seconds(100_000))
@@ -316,7 +312,7 @@ struct ProviderWordTests {
 
     // MARK: What nobody wants any more
 
-    @Test("who has proved again who they are leaves no token of before: the provider is told, and its session goes on")
+    @Test("reauthentication revokes the old tokens and keeps the session")
     func replaced() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         let first = try #require(device.state.providerRecord)
@@ -326,7 +322,7 @@ struct ProviderWordTests {
         device.expectEnds(0)
         #expect(device.provider.revocations == [first])
         device.expectEpoch(epoch)
-        // Tokens of the same session end with it: to revoke them might end it.
+        // Tokens of the same session end with it, and revoking them might end the session.
         try demandPerson()
         try device.signInAtProvider("ada", by: prompt)
         #expect(device.provider.revocations.count == 1)
@@ -334,7 +330,7 @@ struct ProviderWordTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
-    @Test("until the next good word a refusal may be due to that revocation: it asks for the person, and ends nothing")
+    @Test("after that revocation a refusal means doubt until the next successful renewal")
     func revokedTogether() throws {
         func isDoubted() -> Bool? {
             device.advance(by: .seconds(331))
@@ -351,7 +347,7 @@ struct ProviderWordTests {
         #expect(isDoubted() == false)
     }
 
-    @Test("a renewal that is answered after the person has proved again who they are leaves no token either")
+    @Test("a renewal that completes after the reauthentication is revoked too")
     func late() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
@@ -360,7 +356,8 @@ struct ProviderWordTests {
         try demandPerson()
         device.provider.session = "second"
         try device.signInAtProvider("ada", by: prompt)
-        // Not before its answer: a token that is used twice ends more than itself.
+        // The record is not revoked before the renewal's response. A provider may end the whole session if a refresh
+        // token is used twice.
         #expect(device.provider.revocations.isEmpty)
         let session = device.provider.session
         device.provider.session = "sid"
@@ -374,9 +371,7 @@ struct ProviderWordTests {
         #expect(device.state.providerRecord?.session == "second")
     }
 
-    @Test(
-        "a record that comes after the sign-out is on the disk: a start ends the session with it, and not with one that is used up"
-    )
+    @Test("a record renewed after the sign-out is stored, and a restart ends the session by it")
     func renewedAtSignOut() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
@@ -390,7 +385,7 @@ struct ProviderWordTests {
         #expect(device.provider.ends == [newest, newest])
     }
 
-    @Test("what is to be told of tokens alone is so after a start, too")
+    @Test("a pending revocation survives a restart")
     func replacedOverStart() throws {
         try device.signInAtProvider("ada", by: prompt)
         try demandPerson()
@@ -402,7 +397,7 @@ struct ProviderWordTests {
         device.restart()
         device.expectEnds(0)
         #expect(device.provider.revocations.count == 2)
-        // As long as it is tried, it may have been done.
+        // A retry of the revocation may follow one that succeeded unnoticed.
         #expect(device.provider.renewals.last?.mayBeUsed == true)
     }
 }

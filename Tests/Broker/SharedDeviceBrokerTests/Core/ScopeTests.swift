@@ -6,11 +6,11 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What apps may ask for in tokens that the device signs")
+@Suite("Scopes that apps may request in tokens that the device signs")
 struct ScopeTests {
     private let device = VirtualDevice()
 
-    /// An app that has a manifest with these scopes.
+    /// An app with these scopes in its manifest.
     private func app(scopes: Set<String> = []) -> VirtualDevice.App {
         var rights = TokenRights()
         rights.scopes = scopes
@@ -29,7 +29,7 @@ struct ScopeTests {
         return .signIn(credentials, scopes: scopes, patience: .zero, label: nil)
     }
 
-    @Test("an app whose manifest has scopes gets those and no others, at the sign-in and afterwards")
+    @Test("an app whose manifest lists scopes gets only those, at sign-in and later")
     func manifest() throws {
         let app = app(scopes: ["orders.read", "https://orders.example/read"])
         for password in ["right", "wrong"] {
@@ -45,7 +45,7 @@ struct ScopeTests {
         }
     }
 
-    @Test("where enrolment is required, only a manifest opens a service; scopes of none are everybody's")
+    @Test("with required enrolment only a manifest permits scopes of a service")
     func service() throws {
         let app = app()
         device.configure { $0.requiresEnrolment = true }
@@ -56,7 +56,7 @@ struct ScopeTests {
         #expect(device.refusal(device.send(app, call))?.description.contains("api://orders/v1/write") == true)
     }
 
-    @Test("a token that is kept is not handed out any more once the manifest does not permit it")
+    @Test("a cached token is refused once the manifest no longer permits its scopes")
     func changed() throws {
         let app = app(scopes: ["a", "b"])
         try device.ask(app, signIn(["a"]))
@@ -65,14 +65,14 @@ struct ScopeTests {
         device.expectRefused(device.send(app, device.acquireToken(for: "ada", ["a"])), code: .notPermitted)
     }
 
-    @Test("where any program may be an app, any scope is signed")
+    @Test("any scope is signed if any program may be an app")
     func open() throws {
         let app = device.app("a")
         try device.ask(app, signIn(["https://orders.example/admin"]))
         _ = try device.token(for: "ada", ["https://orders.example/read"], by: app)
     }
 
-    @Test("what the app asked for is one line of the answer, and a short one")
+    @Test("requested scopes in a refusal are cut to one short line")
     func text() throws {
         let app = app(scopes: ["a"])
         let scopes = Set((0..<50).map { "\($0)\n" + String(repeating: "b", count: 4000) })

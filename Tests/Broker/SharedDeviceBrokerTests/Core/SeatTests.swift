@@ -7,7 +7,7 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension VirtualDevice {
-    /// A device whose account is who is logged in at the seat.
+    /// A device whose account is the user who is logged in at the seat.
     static func withLogins(_ cleanup: CleanupPolicy = .advisory, ends: Bool = false) -> VirtualDevice {
         let device = VirtualDevice(cleanup)
         device.configure {
@@ -18,14 +18,14 @@ extension VirtualDevice {
         return device
     }
 
-    /// logind says that these are the sessions at the seat.
+    /// Reports these sessions at the seat, as logind would.
     func sit(_ sessions: LoginSessions.Session...) {
         var all = LoginSessions(scope: .seat("seat0"))
         for session in sessions { _ = all.found(session, at: "/\(session.identifier)") }
         feed(.seat(all.seat))
     }
 
-    /// Who is signed in.
+    /// The name of the signed-in user.
     var person: String? { state.device.account?.username }
     var signOutCauses: [String] { journal.filter { $0.event == .signedOut }.compactMap(\.detail) }
     var loginProblem: String? {
@@ -33,9 +33,9 @@ extension VirtualDevice {
     }
 }
 
-@Suite("Who is logged in at the seat is the account")
+@Suite("The user who is logged in at the seat is the account")
 struct SeatTests {
-    @Test("a login is a sign-in, and a log-out a sign-out, with a round of its own")
+    @Test("a login signs in, and a log-out signs out with its own cleanup round")
     func loginAndLogout() throws {
         let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
@@ -48,13 +48,13 @@ struct SeatTests {
         #expect(try device.owed(by: desk).count == 1)
     }
 
-    @Test("a person is signed in only when the disk has it")
+    @Test("a user is signed in only after the session is committed")
     func disk() throws {
         let device = VirtualDevice.withLogins()
         device.diskMode = .holds
         device.sit(.of())
         device.expectPerson(nil)
-        // She has gone before the disk has it.
+        // She leaves before the session is committed.
         device.sit()
         device.finishWriting()
         device.expectPerson(nil)
@@ -64,7 +64,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("a disk that fails signs nobody in; the reason is in the status, and she is signed in when it works again")
+    @Test("a disk that fails prevents sign-in until it recovers, and the status says why")
     func brokenDisk() throws {
         let device = VirtualDevice.withLogins()
         device.diskMode = .fails("no space")
@@ -77,7 +77,7 @@ struct SeatTests {
         device.expectLoginProblem(nil)
     }
 
-    @Test("a password is refused, with the reason, before it is looked at; so are tokens")
+    @Test("passwords are refused unchecked and tokens are refused, with the reason")
     func password() throws {
         let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
@@ -95,7 +95,7 @@ struct SeatTests {
         #expect(token.code == .notPermitted && token.description.contains("Kerberos"))
     }
 
-    @Test("under a strict policy the next person is signed in when the last receipt is there")
+    @Test("under a strict policy the next user is signed in after the last receipt")
     func strict() throws {
         let device = VirtualDevice.withLogins(.strict)
         let desk = device.app("desk")
@@ -109,7 +109,7 @@ struct SeatTests {
         device.expectLoginProblem(nil)
     }
 
-    @Test("a second session of the same person changes nothing, whichever of the two ends first")
+    @Test("a second session of the same user changes nothing")
     func twoSessions() {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -122,20 +122,18 @@ struct SeatTests {
         device.expectPerson(nil)
     }
 
-    @Test("a person who has logged out and in again between two looks has another session")
+    @Test("a user who logs out and in again between two updates gets a new session")
     func quickLogin() {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
         device.sit(.of(1000, "2", began: 1_000_500))
         device.expectPerson("ada", signedOutBy: ["logout"])
-        // logind counts anew after its restart, and the name is the same.
+        // logind numbers sessions from the start after its restart, so the name may repeat.
         device.sit(.of(1000, "2", began: 1_000_900))
         device.expectPerson("ada", signedOutBy: ["logout", "logout"])
     }
 
-    @Test(
-        "whoever switches to another user is signed out, and in again after coming back; a greeter in front changes nothing"
-    )
+    @Test("a switch of users signs out and back in, and a greeter changes nothing")
     func switching() {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -149,7 +147,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("whom an administrator has signed out is signed in again by a new login alone")
+    @Test("a user signed out by an administrator needs a new login")
     func signedOut() throws {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -163,7 +161,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("where a locked screen signs out, unlocking it signs in again")
+    @Test("if a locked screen signs out, unlocking signs in again")
     func screenLock() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
@@ -173,14 +171,14 @@ struct SeatTests {
         device.expectPerson(nil, signedOutBy: ["screen lock"])
         device.sit(.of())
         device.expectPerson("ada")
-        // One that was locked from the start waits for that, too.
+        // A session that is locked from its start is signed in once it is unlocked.
         device.sit(.of(1001, "2", name: "bea", isLocked: true))
         device.expectPerson(nil)
         device.sit(.of(1001, "2", name: "bea"))
         device.expectPerson("bea")
     }
 
-    @Test("the lock of a session in the background signs nobody out; nobody is signed in behind a lock")
+    @Test("a lock in the background signs nobody out, and a locked user is not signed in")
     func lockInBackground() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
@@ -190,14 +188,14 @@ struct SeatTests {
         device.expectPerson("bea")
         device.feed(.login(.locked(ada.name)))
         device.expectPerson("bea", signedOutBy: [])
-        // The watch tells the seat first.
+        // The watch reports the seat before the lock.
         device.sit(ada, .of(1001, "2", name: "bea", isLocked: true))
         device.feed(.login(.locked(bea.name)))
         device.feed(.time)
         device.expectPerson(nil, signedOutBy: ["screen lock"])
     }
 
-    @Test("the lock of a second session that came while the first one's sign-in was being written ends that")
+    @Test("the lock of a second session ends the sign-in whose write is in flight")
     func lockOfSecond() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
@@ -212,7 +210,7 @@ struct SeatTests {
         device.expectPerson(nil)
     }
 
-    @Test("after a start beside somebody's session, nobody else is signed in who may have been signed out before")
+    @Test("a user signed out before a restart is not signed in when back in the foreground")
     func restartBeside() throws {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -228,7 +226,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("a broker that was started anew keeps the session of a login that goes on, and ends that of one that is over")
+    @Test("a restarted broker keeps the session of a running login and ends other ones")
     func restart() {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -242,12 +240,12 @@ struct SeatTests {
         device.expectPerson(nil, signedOutBy: ["logout"])
         device.sit(.of(1000, "2", began: 1_000_500))
         device.restart()
-        // She has logged out and in again meanwhile.
+        // She has logged out and in again during the restart.
         device.sit(.of(1000, "3", began: 1_002_000))
         device.expectPerson("ada", signedOutBy: ["logout", "logout"])
     }
 
-    @Test("a broker that was started anew does not sign in again whom somebody has signed out")
+    @Test("a restarted broker does not sign in a user who was signed out")
     func restartAfterSignOut() throws {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -260,7 +258,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("nor where the clock was set back between the login and the sign-in")
+    @Test("nor does it if the clock was set back between the login and the sign-in")
     func restartAfterClockChange() throws {
         let device = VirtualDevice.withLogins()
         let login = LoginSessions.Session.of(began: 1_007_200, beganAwake: device.now.uptime)
@@ -277,7 +275,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("a logind that is away for a moment ends nothing; after a minute without it nobody is signed in")
+    @Test("sessions survive a short absence of logind, and end after a minute")
     func silence() throws {
         let device = VirtualDevice.withLogins()
         device.sit(.of())
@@ -294,7 +292,7 @@ struct SeatTests {
         device.expectPerson(nil, signedOutBy: ["logind does not answer"])
     }
 
-    @Test("whoever asks first after a minute without logind, as after a sleep, is given no account")
+    @Test("after a sleep of over a minute without logind no app gets the account")
     func silentSleep() throws {
         let device = VirtualDevice.withLogins()
         let desk = device.app("desk")
@@ -305,7 +303,7 @@ struct SeatTests {
         try device.expectAccount(nil, for: desk)
     }
 
-    @Test("a change of the identity signs out whoever signed in the other way")
+    @Test("a change of the identity setting signs out the account of the other kind")
     func changedIdentity() throws {
         let device = VirtualDevice()
         try device.signIn("ada", by: device.app("desk"))
@@ -320,7 +318,7 @@ struct SeatTests {
         try device.signIn("grace", by: device.app("desk"))
     }
 
-    @Test("a device that has to be joined signs nobody in before, and says so; a login belongs to the device's tenant")
+    @Test("a device that must be joined first signs nobody in and says so")
     func tenant() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.requiresJoin = true }
@@ -334,7 +332,7 @@ struct SeatTests {
         #expect(device.state.device.account?.identifier == "uid-1000.contoso")
     }
 
-    @Test("the end of the login is no reason of its own where the login is the account")
+    @Test("the end of another login has no effect when the login is the account")
     func logoutSetting() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtLogout = true }

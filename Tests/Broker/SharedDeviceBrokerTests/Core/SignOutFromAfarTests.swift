@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Sign-out here and from afar, with the organisation's provider")
+@Suite("Local and remote sign-out with the organisation's provider")
 struct SignOutFromAfarTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -21,7 +21,7 @@ struct SignOutFromAfarTests {
 
     // MARK: Here
 
-    @Test("a sign-out moves the record to the outbox in its own transaction, and waits for no provider")
+    @Test("a sign-out moves its record to the outbox and does not wait for the provider")
     func outbox() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
@@ -30,12 +30,12 @@ struct SignOutFromAfarTests {
         #expect(batch.provider == .some(nil) && batch.outbox.count == 1 && batch.erases)
         #expect(device.disk.provider == nil && device.disk.outbox.count == 1)
         device.expectEnds(1)
-        // The next person does not wait for it either.
+        // The next user's sign-in does not wait for the provider either.
         try device.signInAtProvider("grace", by: prompt)
         device.expectPerson("grace")
     }
 
-    @Test("a provider that cannot be told is told again at 5, 30, 120, 600 and each 3600 s, for 7 days")
+    @Test("ending at the provider is retried after 5, 30, 120, 600 and 3600 s, for 7 days")
     func retries() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.error = IdentityError(.providerUnavailable, "no network")
@@ -54,7 +54,7 @@ struct SignOutFromAfarTests {
         device.expectEnds(ends)
     }
 
-    @Test("what no later try can help is not tried again")
+    @Test("an end that fails permanently is not retried")
     func final() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.error = IdentityError(.providerMisconfigured, "401")
@@ -65,7 +65,7 @@ struct SignOutFromAfarTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
-    @Test("at most 100 ends wait; the oldest is given up")
+    @Test("at most 100 ends are queued, and the oldest is dropped")
     func bounded() throws {
         var outbox = ProviderOutbox()
         let now = device.now
@@ -76,7 +76,7 @@ struct SignOutFromAfarTests {
         #expect(outbox.entries.count == 100)
     }
 
-    @Test("a sign-out during a renewal: the token is handed to nobody, and the newest record is the one that ends")
+    @Test("a sign-out during a renewal discards the token and ends the newest record")
     func duringRenewal() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.holdsProvider = true
@@ -91,7 +91,7 @@ struct SignOutFromAfarTests {
         #expect(device.state.tokens.count == 0 && device.disk.outbox.isEmpty)
     }
 
-    @Test("a renewal of the person before brings the next one nothing")
+    @Test("a renewal for the previous user gives the next user nothing")
     func lateAnswer() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true
@@ -109,7 +109,7 @@ struct SignOutFromAfarTests {
         try device.expectToken(for: "grace", ["orders"], by: till)
     }
 
-    @Test("a sign-out during the exchange of a code signs nobody in and ends what was opened")
+    @Test("a sign-out during a code exchange signs nobody in and ends the new session")
     func duringExchange() throws {
         let name = try device.beginPage(prompt)
         device.holdsProvider = true
@@ -123,7 +123,7 @@ struct SignOutFromAfarTests {
 
     // MARK: From afar
 
-    @Test("the provider is asked each interval, give or take a tenth, and its answer is what counts")
+    @Test("checks recur at the interval within a tenth, and their outcome decides")
     func checks() throws {
         try device.signInAtProvider("ada", by: prompt)
         let before = device.provider.renewals.count
@@ -138,7 +138,7 @@ struct SignOutFromAfarTests {
         device.expectSignedOut()
     }
 
-    @Test("an app whose scopes the provider refuses puts off neither the next check nor the end of the grace")
+    @Test("refused app scopes delay neither the next check nor the end of the grace")
     func refusedScopes() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
         try device.signInAtProvider("ada", by: prompt)
@@ -148,7 +148,7 @@ struct SignOutFromAfarTests {
             device.advance(by: .seconds(60))
             #expect(ask()?.code == .scopesDeclined)
         }
-        // One that comes as the check is due does not take its place.
+        // A request that arrives when the check is due does not replace the check.
         #expect(device.provider.renewals.filter(\.scopes.isEmpty).count == 2)
         device.provider.outcome = .unavailable(IdentityError(.providerUnavailable, "no network"), mayBeUsed: false)
         for _ in 1...60 {
@@ -158,7 +158,7 @@ struct SignOutFromAfarTests {
         device.expectSignedOut()
     }
 
-    @Test("a provider that refuses the scopes of the sign-in itself is not asked without a pause, and its grace ends")
+    @Test("a provider that refuses the sign-in's own scopes is checked at the usual pace")
     func refusedChecks() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
         try device.signInAtProvider("ada", by: prompt)
@@ -170,7 +170,7 @@ struct SignOutFromAfarTests {
         device.expectSignedOut()
     }
 
-    @Test("events sign out the session that they name, whatever else they name; others change nothing")
+    @Test("an event signs out only the session that it names")
     func events() throws {
         let service = device.app(nil, user: 0, isAdministrator: true)
         let issuer = VirtualProvider.issuer
@@ -187,7 +187,7 @@ struct SignOutFromAfarTests {
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session, and told so")
     }
 
-    @Test("only the service that speaks to the provider may report, by its unit where more than one user is on the bus")
+    @Test("only the identity service may report, by its unit on a shared bus")
     func reporters() throws {
         let call = Request.Call.providerEvents([])
         device.expectRefused(device.send(till, call), .notTheProvider)
@@ -198,7 +198,7 @@ struct SignOutFromAfarTests {
         #expect(try shared.ask(service, call).isEmpty)
     }
 
-    @Test("a session without an answer of the provider lasts its grace, and the log says how long nobody answered")
+    @Test("a session without confirmation lasts its grace, and the log says how long")
     func grace() throws {
         try device.useOrganisation(", \"offlineGrace\": 3600")
         try device.signInAtProvider("ada", by: prompt)
@@ -207,7 +207,7 @@ struct SignOutFromAfarTests {
         device.provider.error = away
         device.advance(by: .seconds(3590))
         device.expectSignedIn()
-        // A restart does not begin it anew.
+        // A restart does not extend the grace.
         device.restart()
         device.advance(by: .seconds(9))
         device.expectSignedIn()
@@ -218,7 +218,7 @@ struct SignOutFromAfarTests {
 
     // MARK: At rest
 
-    @Test("a start with the key goes on; without one the session stays, and the person signs in again for tokens")
+    @Test("a restart without the record key keeps the session but needs a new sign-in")
     func restart() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.restart()
@@ -235,7 +235,7 @@ struct SignOutFromAfarTests {
         try device.expectToken(for: "ada", ["orders"], by: till)
     }
 
-    @Test("status and device information name the provider, the last good check and what is wrong")
+    @Test("status and device information name the provider, its last check and its problem")
     func status() throws {
         try device.signInAtProvider("ada", by: prompt)
         let administrator = device.administrator

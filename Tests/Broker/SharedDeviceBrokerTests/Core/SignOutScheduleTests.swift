@@ -4,9 +4,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("When a session ends by itself")
+@Suite("When a session ends automatically")
 struct SignOutScheduleTests {
-    /// One row: what is set, when the session began and was used last, and what a look then says. Times are local, in Berlin.
+    /// The settings, when the session began and was last used, and the expected decision. Times are local, in Berlin.
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         var inactivity: Duration?
@@ -14,7 +14,7 @@ struct SignOutScheduleTests {
         let began: String
         var used: String?
         let now: String
-        /// `shift end 14:00`, or the next time to look; `nil` for never.
+        /// `shift end 14:00`, or the time of the next decision; `nil` for never.
         let expected: String?
     }
 
@@ -26,7 +26,7 @@ struct SignOutScheduleTests {
 
     static let localTime = LocalTime { [zone = berlin.timeZone] in zone.secondsFromGMT(for: $0) }
 
-    /// `2026-03-28 13:00:00`, local; with `+` in the end, the second of two.
+    /// `2026-03-28 13:00:00` in local time. A final `+` means the second of two equal clock times.
     static func date(_ text: String) throws -> Date {
         let parts = text.split { !$0.isNumber }.compactMap { Int($0) }
         try #require(parts.count == 6)
@@ -174,7 +174,7 @@ struct SignOutScheduleTests {
         ),
     ]
 
-    @Test("as the table says", arguments: cases)
+    @Test("each case of the table ends the session or gives the next time to look", arguments: cases)
     func table(_ row: Case) throws {
         let began = try Self.date(row.began)
         let now = try Self.date(row.now)
@@ -193,7 +193,7 @@ struct SignOutScheduleTests {
         }
     }
 
-    @Test("activity postpones the end, and what was set back once is not forgotten at the next look")
+    @Test("activity postpones the end, also after the clock was set back")
     func overTime() throws {
         var schedule = SignOutSchedule(
             settings: SignOutSchedule.Settings(inactivity: .seconds(900), shiftEnds: [14 * 60]),
@@ -211,7 +211,7 @@ struct SignOutScheduleTests {
         #expect(third == .look(at: try Self.date("2026-01-05 14:13:00")))
     }
 
-    @Test("a clock that is set back while nobody uses the device lets nobody stay longer")
+    @Test("setting the clock back does not extend an idle session")
     func setBack() throws {
         let start = try Self.date("2026-01-05 15:00:00")
         var schedule = SignOutSchedule(

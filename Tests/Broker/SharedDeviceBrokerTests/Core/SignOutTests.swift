@@ -7,7 +7,7 @@ import Testing
 @testable import SharedDeviceBroker
 
 // S3
-@Suite("A sign-out cannot fail: not for want of a disk, a provider or time")
+@Suite("A sign-out does not fail because of the disk, the provider or time")
 struct SignOutTests {
     private let device = VirtualDevice()
     private let desk: VirtualDevice.App
@@ -18,7 +18,7 @@ struct SignOutTests {
 
     private func isStored(_ fields: BrokerProtocol.Fields) -> Bool { fields["stored"]?.booleanValue ?? true }
 
-    @Test("on a disk that fails, all are told and the account is withheld at once; the answer says what is not stored")
+    @Test("on a failing disk a sign-out takes effect at once and reports that it is unstored")
     func fullDisk() throws {
         let session = try device.signIn("ada", by: desk)
         let announced = device.announcements
@@ -37,7 +37,7 @@ struct SignOutTests {
         #expect(information["storeProblem"]?.stringValue == "no space")
     }
 
-    @Test("a sign-out of somebody whose session is being written leaves nobody signed in", arguments: [true, false])
+    @Test("a sign-out during the sign-in's write leaves the device signed out", arguments: [true, false])
     func duringSignIn(namesAccount: Bool) throws {
         device.diskMode = .holds
         let number = device.send(desk, VirtualDevice.signIn("ada"))
@@ -58,11 +58,11 @@ struct SignOutTests {
         device.expectSignedOutOnDisk()
     }
 
-    @Test("so on a disk that is known to be full: nobody hears that the sign-out has failed")
+    @Test("a sign-out succeeds on a disk that is already known to be full")
     func fullBefore() throws {
         let session = try device.signIn("ada", by: desk)
         device.diskMode = .fails("no space")
-        // The disk does not take that this app holds the account.
+        // The hold of this app cannot be committed.
         #expect(device.refusal(device.send(device.app("notes"), .currentAccount)) != nil)
         let fields = try device.ask(desk, signOut)
         #expect(!isStored(fields) && fields["session"]?.unsignedValue == session)
@@ -71,7 +71,7 @@ struct SignOutTests {
         #expect(device.disk.device.account == nil)
     }
 
-    @Test("it is committed as soon as there is room, and then nothing is left to say")
+    @Test("an unstored sign-out is committed as soon as there is room")
     func committedLater() throws {
         let session = try device.signIn("ada", by: desk)
         device.diskMode = .fails("no space")
@@ -85,7 +85,7 @@ struct SignOutTests {
         #expect(try device.ask(desk, .deviceInformation)["storeProblem"] == nil)
     }
 
-    @Test("a disk that answers nothing holds the answer up for half a second, and the broadcast not at all")
+    @Test("a hanging disk delays the response by half a second and the broadcast not at all")
     func hangingDisk() throws {
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(1))
@@ -102,7 +102,7 @@ struct SignOutTests {
         #expect(device.disk.device.account == nil)
     }
 
-    @Test("the device's status says whether the disk has it who is signed in, also while it is being written")
+    @Test("the status says if the signed-in state is committed")
     func storedStatus() throws {
         func isStored() throws -> Bool? {
             try device.ask(device.administrator, .status(known: nil, patience: .zero))["isStored"]?.booleanValue
@@ -141,7 +141,7 @@ struct SignOutTests {
         #expect(isStored(try device.answer(request)) && device.disk.device.account == nil)
     }
 
-    @Test("a restart does not bring back a session that the disk had no room to end; its time is the true one")
+    @Test("a restart does not restore a session whose end had no room on the disk")
     func restart() throws {
         let session = try device.signIn("ada", by: desk)
         device.advance(by: .seconds(10))
@@ -164,7 +164,7 @@ struct SignOutTests {
         #expect(try device.signIn("grace", by: device.app("desk")) > session + 1)
     }
 
-    @Test("a session that was abandoned on its way to the disk does not come back with a restart")
+    @Test("a session abandoned during its write does not return after a restart")
     func abandonedSignIn() throws {
         device.advance(by: .seconds(1))
         device.diskMode = .holds
@@ -178,7 +178,7 @@ struct SignOutTests {
         device.expectSignedOut()
     }
 
-    @Test("the answer names the session that has ended, and the page that ends the browser's")
+    @Test("the response names the ended session and the browser's end-session page")
     func answer() throws {
         device.configure { $0.endSessionURL = "https://login.example.com/logout" }
         let session = try device.signIn("ada", by: desk)
@@ -187,7 +187,7 @@ struct SignOutTests {
         #expect(fields["endSessionURL"]?.stringValue == "https://login.example.com/logout")
     }
 
-    @Test("an app that names a session ends no later one")
+    @Test("a sign-out that names an older session is refused")
     func lateRequest() throws {
         let session = try device.signIn("ada", by: desk)
         try device.signOut(by: desk)
@@ -200,7 +200,7 @@ struct SignOutTests {
     }
 }
 
-@Suite("What ends a session by itself")
+@Suite("Automatic sign-out")
 struct AutomaticSignOutTests {
     private let device = VirtualDevice()
     private let desk: VirtualDevice.App
@@ -212,7 +212,7 @@ struct AutomaticSignOutTests {
     }
 
     // S11
-    @Test("asking for the account and for tokens is no activity; saying that somebody is there is")
+    @Test("requests for account and tokens are no activity, unlike a report of activity")
     func activity() throws {
         try device.signIn("ada", by: desk)
         for _ in 0..<9 {
@@ -230,7 +230,7 @@ struct AutomaticSignOutTests {
         #expect(device.disk.entries(.signedOut).map(\.detail) == ["inactivity for 600 s"])
     }
 
-    @Test("a restart goes on from the last time that somebody used the device")
+    @Test("the inactivity timeout goes on from the last activity across a restart")
     func restart() throws {
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(300))
@@ -243,7 +243,7 @@ struct AutomaticSignOutTests {
         device.expectSignedOut()
     }
 
-    @Test("a clock that is set does not keep a session for longer than the timeout")
+    @Test("setting the clock does not extend a session beyond the timeout")
     func clock() throws {
         try device.signIn("ada", by: desk)
         device.setClock(forwardBy: -100_000)
@@ -255,7 +255,7 @@ struct AutomaticSignOutTests {
         device.expectSignedOut("by the new clock nobody has used it for a day")
     }
 
-    @Test("a new timeout counts at once; without one nothing ends by itself")
+    @Test("a new timeout applies at once, and without one no session ends automatically")
     func settings() throws {
         try device.signIn("ada", by: desk)
         device.advance(by: .seconds(300))
@@ -266,7 +266,7 @@ struct AutomaticSignOutTests {
         device.expectSignedOut()
     }
 
-    @Test("locking the screen and logging out end a session only where that is wanted")
+    @Test("screen lock and log-out end a session only if configured")
     func login() throws {
         try device.signIn("ada", by: desk)
         for event in [LoginEvent.locked(Self.login), .ended] {
@@ -280,7 +280,7 @@ struct AutomaticSignOutTests {
         device.expectSignedOut()
     }
 
-    @Test("that a lock or a logout is wanted and logind does not tell of it, the status says")
+    @Test("the status reports a missing logind if screen lock or log-out must sign out")
     func nobodyTellsOfLocks() {
         let problem = { device.state.loginProblem }
         device.feed(.seat(nil))
@@ -291,7 +291,7 @@ struct AutomaticSignOutTests {
         #expect(problem() == nil)
     }
 
-    @Test("a screen that is locked during a sign-in ends that, too")
+    @Test("a screen lock during a sign-in cancels the sign-in")
     func lockedDuringSignIn() throws {
         device.configure { $0.endsAtScreenLock = true }
         device.advance(by: .seconds(1))

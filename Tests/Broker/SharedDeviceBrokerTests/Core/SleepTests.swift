@@ -7,7 +7,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("How long a session lasts without the provider's word when the device has slept")
+@Suite("How long a session lasts without confirmation after the device has slept")
 struct SleepTests {
     private let device = VirtualDevice()
     private let prompt: VirtualDevice.App
@@ -22,7 +22,7 @@ struct SleepTests {
 
     private var lastEnd: String? { device.journal.last { $0.event == .signedOut }?.detail }
 
-    @Test("a network that comes back seconds after a sleep saves the session, once after each good word")
+    @Test("a network that returns soon after a sleep saves the session, once per good check")
     func networkAfterSleep() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
@@ -31,13 +31,13 @@ struct SleepTests {
         device.advance(by: .seconds(3))
         device.expectSignedIn()
         #expect(device.state.provider.problem != nil)
-        // The first question has failed. The network's return has the next one put at once.
+        // The first check has failed. The return of the network triggers the next one at once.
         device.provider.outcome = nil
         try device.ask(service, .providerEvents([ProviderEvent(.networkUp, issuer: VirtualProvider.issuer)]))
         device.advance(by: .seconds(1))
         device.expectSignedIn()
         #expect(device.state.device.epoch == epoch && device.state.provider.problem == nil)
-        // With no network at all it ends, and to sleep once more gives it no more time.
+        // Without a network the session ends, and another sleep does not extend it.
         device.provider.outcome = .unavailable(Self.away, mayBeUsed: false)
         device.sleep(for: .seconds(50_000))
         device.feed(.time)
@@ -52,7 +52,7 @@ struct SleepTests {
     }
 
     @Test(
-        "a question that had failed, or had no answer yet, before the sleep ends nothing at its end, whatever is heard first",
+        "a check that failed or hung before a sleep does not end the session right after",
         arguments: [true, false],
         [Event.time, .busRestored]
     )
@@ -74,7 +74,7 @@ struct SleepTests {
         device.expectSignedOut()
     }
 
-    @Test("without any grace a sleep before the last good word gives no time after it")
+    @Test("without grace a sleep before the last good check gives no extra time")
     func sleepBeforeGoodWord() throws {
         try device.useOrganisation(", \"offlineGrace\": 0")
         try device.signInAtProvider("ada", by: prompt)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Apps that owe a cleanup are started by the bus")
+@Suite("The bus starts apps that owe a cleanup")
 struct StartingAppsTests {
     private let device = VirtualDevice()
     private let orders: VirtualDevice.App
@@ -19,7 +19,7 @@ struct StartingAppsTests {
         orders = device.app("org.example.orders")
     }
 
-    /// Ada was signed in by this app, and is signed out.
+    /// Signs Ada in and out by this app.
     @discardableResult
     private func adaWasHere(_ app: VirtualDevice.App) throws -> UInt64 {
         let session = try device.signIn("ada", by: app)
@@ -27,13 +27,13 @@ struct StartingAppsTests {
         return session
     }
 
-    @Test("one that owes is started: at the sign-out, after a start of the broker, and when its last process ends")
+    @Test("an app is started at sign-out, after a broker restart and after its last exit")
     func occasions() throws {
         try adaWasHere(orders)
         #expect(device.startedServices == ["org.example.orders"])
         device.restart()
         #expect(device.startedServices == ["org.example.orders", "org.example.orders"])
-        // The process that was given the account is gone, and the one that was started cleans up.
+        // The process that was given the account has ended, and the started one cleans up.
         device.quit(orders)
         let app = device.app("org.example.orders")
         try device.finish(app)
@@ -45,7 +45,7 @@ struct StartingAppsTests {
         #expect(device.startedServices.count == before, "one that owes nothing is left alone")
     }
 
-    @Test("one that ends while it cleans up is started again")
+    @Test("an app that ends during its cleanup is started again")
     func endedWhileCleaning() throws {
         let session = try device.signIn("ada", by: orders)
         let desk = device.app("org.example.photos")
@@ -58,7 +58,7 @@ struct StartingAppsTests {
         #expect(device.startedServices.count > before)
     }
 
-    @Test("it is tried again while the app owes, at intervals that grow to a minute")
+    @Test("starting is retried while the app owes, at intervals of up to a minute")
     func intervals() throws {
         let session = try adaWasHere(orders)
         device.advance(by: .milliseconds(500))
@@ -73,7 +73,7 @@ struct StartingAppsTests {
         #expect(device.startedServices.count == before)
     }
 
-    @Test("why it cannot be started is said once, and again when the reason is another")
+    @Test("each reason why an app cannot be started is logged once")
     func failures() throws {
         device.service = .failed("exit 3\nforged line")
         try adaWasHere(orders)
@@ -89,7 +89,7 @@ struct StartingAppsTests {
         )
     }
 
-    @Test("that it was started is in the log; that it ran already, or that the bus is lost, is not")
+    @Test("a start is logged, and not an app that ran already or a lost bus")
     func log() throws {
         device.service = .noBus
         try adaWasHere(orders)
@@ -101,7 +101,7 @@ struct StartingAppsTests {
         #expect(device.disk.entries(.woken).map(\.detail) == ["started as org.example.Orders"])
     }
 
-    @Test("one without a name on the bus is left alone, until its manifest has one")
+    @Test("an app is started only if its manifest has a bus name")
     func withoutName() throws {
         try adaWasHere(device.app("org.example.photos"))
         device.advance(by: .seconds(600))

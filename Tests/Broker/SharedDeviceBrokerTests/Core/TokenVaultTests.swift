@@ -12,7 +12,7 @@ struct TokenVaultTests {
         AccessToken(value: value, scopes: ["a"], expiresAt: now.wall.addingTimeInterval(seconds))
     }
 
-    @Test("a token is handed out to its app for its scopes, and to no other app and for no others")
+    @Test("a token is returned only to its app and for its exact scopes")
     func lookup() {
         var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a", "b"], at: now)
@@ -31,7 +31,7 @@ struct TokenVaultTests {
         #expect(vault.token(for: "a", scopes: ["a"], at: now)?.value == "new" && vault.count == 1)
     }
 
-    @Test("with the session every token goes, the sign-in's own among them")
+    @Test("the end of the session drops all tokens, including the sign-in's own")
     func dropped() {
         var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a"], at: now)
@@ -41,12 +41,12 @@ struct TokenVaultTests {
         #expect(vault.count == 0 && tokens == [nil, nil])
     }
 
-    @Test("a token that has ended, or will before it arrives, is not handed out")
+    @Test("a token that has expired or is about to expire is not returned")
     func expiry() {
         var vault = TokenVault()
         vault.store(token("t", endsAfter: 100), for: "a", scopes: ["a"], at: now)
         func isThere(after seconds: Double) -> Bool {
-            // The clock that never jumps says that it was kept just now.
+            // The monotonic clock says that the token was stored just now.
             let later = Moment(wall: Moment.at(seconds).wall, uptime: now.uptime)
             return vault.token(for: "a", scopes: ["a"], at: later) != nil
         }
@@ -55,7 +55,7 @@ struct TokenVaultTests {
     }
 
     // S15
-    @Test("within three seconds the provider is asked again, by the clock that never jumps")
+    @Test("a token is fresh for less than three seconds of the monotonic clock")
     func freshness() {
         var vault = TokenVault()
         vault.store(token("t"), for: "a", scopes: ["a"], at: now)
@@ -65,7 +65,7 @@ struct TokenVaultTests {
         #expect(isThere == [true, false, true])
     }
 
-    @Test("an app that asks for ever new scopes fills no memory: what ends first makes room, of that user alone")
+    @Test("at capacity a user's first token to expire is dropped, and no other user's")
     func capacity() {
         var vault = TokenVault()
         let other = Participant(app: "a", user: 7)

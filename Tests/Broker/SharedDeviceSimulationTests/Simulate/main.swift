@@ -1,6 +1,8 @@
-// Plays schedules of a whole device in this process. SCHEDULES and SEED say which, JOBS on how many threads. With SCHEDULES=1 it tells what
-// happens. MUTANT names a deliberate mistake; with MUTANTS=yes it says how soon each is found, from its example or from SEED on. With DIGEST=yes it prints one number for all that
-// happens in the schedules: whoever makes the simulation faster compares it. Exits 1 where a promise was broken, or where a mistake goes unseen.
+// Plays schedules of a simulated device in this process. SCHEDULES and SEED select the schedules, and JOBS sets the
+// number of threads. SCHEDULES=1 prints what happens in the schedule. MUTANT applies one deliberate mistake.
+// MUTANTS=yes says how soon each mistake is found, from its example seed or from SEED on. DIGEST=yes prints a hash of
+// all that happens, to compare before and after an optimisation of the simulation. Exits with 1 if a promise was broken
+// or a mistake was not found.
 import Foundation
 import Glibc
 import SharedDeviceSimulation
@@ -40,7 +42,7 @@ func playOne() -> CInt {
 }
 
 func playDigest() -> CInt {
-    // FNV-1a, which is the same in every process.
+    // FNV-1a, which gives the same value in every process.
     var digest: UInt64 = 0xCBF2_9CE4_8422_2325
     func add(_ text: String) {
         for byte in text.utf8 { digest = (digest ^ UInt64(byte)) &* 0x100_0000_01B3 }
