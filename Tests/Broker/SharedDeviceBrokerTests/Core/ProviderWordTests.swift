@@ -371,7 +371,7 @@ struct ProviderWordTests {
         #expect(device.state.providerRecord?.session == "second")
     }
 
-    @Test("a record renewed after the sign-out is stored, and a restart ends the session by it")
+    @Test("a record renewed after the sign-out is stored, and a restart ends that session")
     func renewedAtSignOut() throws {
         try device.signInAtProvider("ada", by: prompt)
         device.provider.hangs = true

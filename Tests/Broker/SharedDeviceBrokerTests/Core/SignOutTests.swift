@@ -18,7 +18,7 @@ struct SignOutTests {
 
     private func isStored(_ fields: BrokerProtocol.Fields) -> Bool { fields["stored"]?.booleanValue ?? true }
 
-    @Test("on a failing disk a sign-out takes effect at once and reports that it is unstored")
+    @Test("on a failing disk a sign-out takes effect at once and is reported as unstored")
     func fullDisk() throws {
         let session = try device.signIn("ada", by: desk)
         let announced = device.announcements

@@ -1,17 +1,16 @@
 import Foundation
 import Synchronization
 
-/// What came of a schedule.
+/// The result of a schedule.
 package struct Outcome: Sendable {
     package let seed: UInt64
-    /// The promise that was broken; `nil` if all held.
+    /// The broken promise; `nil` if all promises were kept.
     package let violation: String?
     package let kind: String
     package let steps: Int
 }
 
 extension SimulatedSchedule {
-    /// Plays the schedule.
     package func play(mutant: Mutant? = nil, trace: ((String) -> Void)? = nil) -> Outcome {
         let world = World(seed: seed, mutant: mutant, hasManyUsers: hasManyUsers, trace: trace)
         world.begin(file)
@@ -57,7 +56,7 @@ extension SimulatedSchedule {
 
     package var stepCount: Int { steps.count }
 
-    /// The steps, a line each.
+    /// The steps, one per line.
     package var text: String {
         let lines = steps.enumerated().map { "  \($0 + 1). \($1)" }
         return (["seed \(seed), configuration \(file)\(hasManyUsers ? ", many users" : "")"] + lines).joined(
@@ -66,15 +65,15 @@ extension SimulatedSchedule {
     }
 }
 
-/// Plays many schedules, on several threads.
+/// Plays many schedules on several threads.
 package struct Campaign: Sendable {
     package var seed: UInt64
     package var schedules: Int
     package var jobs: Int
     package var mutant: Mutant?
-    /// How many failures are enough.
+    /// The number of failures after which the campaign stops.
     package var enough = 1
-    /// Hears how many schedules were played.
+    /// Receives the number of schedules played so far.
     package var progress: @Sendable (Int) -> Void = { _ in }
 
     package init(seed: UInt64 = 1, schedules: Int, jobs: Int = 1, mutant: Mutant? = nil) {

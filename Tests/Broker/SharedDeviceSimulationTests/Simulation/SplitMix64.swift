@@ -1,4 +1,5 @@
-/// A small generator of random numbers that gives the same ones for the same seed on every machine and in every version of Swift.
+/// A small random number generator that gives the same numbers for the same seed on each machine and in each version of
+/// Swift.
 package struct SplitMix64 {
     private var state: UInt64
 
@@ -12,14 +13,14 @@ package struct SplitMix64 {
         return mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, `bound`. Not the standard library's way, which another version may change.
+    /// A number from 0 up to but not including `bound`. The standard library's algorithm may change between versions.
     package mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
 
     package mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
 
     package mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
 
-    /// One of the choices, each as often as its weight says.
+    /// One of the choices, chosen in proportion to its weight.
     package mutating func pick<Choice>(weighted choices: [(weight: Int, choice: Choice)]) -> Choice {
         var rest = below(choices.reduce(0) { $0 + $1.weight })
         for (weight, choice) in choices {

@@ -2,7 +2,7 @@ package import Foundation
 import SharedDevice
 package import SharedDeviceBroker
 
-/// What a virtual device has on its disk: the rows that the store keeps.
+/// The disk of a virtual device: the rows that the store keeps.
 package struct VirtualDisk {
     package var device = DeviceState.initial
     package var membership: Membership?
@@ -11,14 +11,15 @@ package struct VirtualDisk {
     package var claims: [Participant: CleanupLedger.Claim] = [:]
     package var log: [AuditEntry] = []
     package var lastActivity: Date?
-    /// What of it a power cut leaves.
+    /// The activity that a power cut leaves.
     private var syncedActivity: Date?
-    /// What is kept of the organisation's provider, and the state that it is of.
+    /// The stored data of the organisation's provider, and the device state that it belongs to.
     package var provider: ProviderSession?
     package var providerOwner: DeviceState?
     package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
     package var compliance: ComplianceWord?
-    /// The last state without an account that was noted: a killed broker leaves it, a power cut only what is ``safelyNoted``.
+    /// The last noted state without an account. It survives a kill of the broker; only ``safelyNoted`` survives a power
+    /// cut.
     private var noted: (state: DeviceState, date: Date)?
     private var safelyNoted: (state: DeviceState, date: Date)?
 
@@ -45,27 +46,26 @@ package struct VirtualDisk {
 
     package mutating func note(_ state: DeviceState, at date: Date) { noted = (state, date) }
 
-    /// A note, or a time stamp, that nobody has forced to the disk may have got there all the same. A note that is torn is none of a third kind: its text
-    /// is shorter than what a disk writes at once, and what follows it never changes.
+    /// A note or time stamp that was not forced to the disk may be there or not. It is never torn: its text is shorter
+    /// than a disk's atomic write, and the rest of the file never changes.
     package mutating func cutPower(keepsUnsynced: () -> Bool = { false }) {
         if keepsUnsynced() { safelyNoted = noted } else { noted = safelyNoted }
         if keepsUnsynced() { syncedActivity = lastActivity } else { lastActivity = syncedActivity }
     }
 
-    /// Keeps the time stamp, without waiting for the disk.
-    ///
-    /// - Parameter isOldSynced: whether the disk has the one of before by now.
+    /// Keeps the time stamp without waiting for the disk.
+    /// - Parameter isOldSynced: whether the previous time stamp has reached the disk by now.
     package mutating func keepActivity(_ date: Date, isOldSynced: Bool) {
         if isOldSynced { syncedActivity = lastActivity }
         lastActivity = date
     }
 
-    /// A later state than the rows have, if one was noted.
+    /// The noted state, if it is later than the rows.
     package var laterState: (state: DeviceState, date: Date)? {
         noted.flatMap { $0.state.epoch > device.epoch ? $0 : nil }
     }
 
-    /// The ledger as a start of the broker reads it: without what is in memory only.
+    /// The ledger as the broker reads it at its start, without state that is kept in memory only.
     package func ledger(at now: Moment) -> CleanupLedger {
         let sessions = sessions.mapValues { session in
             var session = session

@@ -2,7 +2,7 @@ import DBusTransport
 import SharedDevice
 import SharedDeviceBroker
 
-/// Calls that processes make, with their numbers.
+/// The calls of a process, with their numbers.
 struct Calls {
     private(set) var lastNumber: UInt64 = 0
     var sent: [(number: UInt64, call: Request.Call)] = []
@@ -14,7 +14,7 @@ struct Calls {
     }
 }
 
-/// What the library does: one function for each message, and one for each step that it takes by itself.
+/// The behaviour of the library: one function for each message, and one for each step that it takes on its own.
 extension AppProcess {
     private static let firstRetry = Duration.seconds(1)
 
@@ -58,7 +58,7 @@ extension AppProcess {
             keeper = .free
             guard case .success(let fields) = result else {
                 if let purpose { return failed(purpose, now) }
-                // The broker asks for the receipt again, if it did not answer; a refusal is tried again.
+                // Without a response the broker requests the receipt again. A refusal is retried.
                 if isFailed { return followed() }
                 return backOff(now)
             }
@@ -101,7 +101,7 @@ extension AppProcess {
                 record.reconcile(owed: answer.owed)
                 return record.receipts(held: held)
             }
-            // The cleanup was done, and the broker does not know.
+            // The cleanup was done, but the broker has not received the receipt.
             guard due.isEmpty else { return sendReceipts(due, then: purpose, &calls) }
         }
         switch purpose {
@@ -149,9 +149,10 @@ extension AppProcess {
         return stale
     }
 
-    /// A session came with a token: the record has it before the app stores anything.
+    /// Enters a session that came with a token. The record must have it before the app stores anything.
     private mutating func enter(_ session: DeviceSession, _ home: inout Home) {
-        // A broker that was killed may have it again as the current one; this process deletes its data nevertheless.
+        // A broker that was killed may have restored this session as the current one. This process still deletes its
+        // data.
         guard !stale.contains(where: { $0.epoch == session.epoch }) else { return }
         let stale = enter(session, home: &home)
         guard stale.isEmpty || isStrict == false else { return }
@@ -181,7 +182,7 @@ extension AppProcess {
         for session in stale { _ = calls.send(.report(.finished, session: session.epoch, detail: nil)) }
     }
 
-    /// The cleanup is over: the present state is to be asked for and shown.
+    /// The cleanup is over. The process asks for the present state and shows it.
     private mutating func followed() {
         follower = .waits
         isFirst = true
@@ -195,7 +196,7 @@ extension AppProcess {
         pause = min(pause * 2, .seconds(60))
     }
 
-    /// Whether there is a step that it would take by itself.
+    /// Whether the process can take a step on its own.
     func canAct(at now: Duration) -> Bool {
         if case .cleans = follower { return true }
         guard case .free = keeper else { return false }
@@ -207,7 +208,7 @@ extension AppProcess {
         }
     }
 
-    /// Takes that step: one change of what is on the disk, or one call.
+    /// Takes that step: one change on the disk, or one call.
     mutating func act(_ home: inout Home, _ calls: inout Calls, at now: Duration) {
         if case .free = keeper {
             if !arrived.isEmpty {
@@ -229,7 +230,7 @@ extension AppProcess {
                 mustAsk = false
                 retryAt = nil
                 defer { fresh = nil }
-                // The last receipt's answer has said it.
+                // The response to the last receipt already contained the state.
                 if let fresh, fresh.owed.isEmpty { return answered(fresh, .change, &home, &calls) }
                 return ask(.change, &calls)
             }

@@ -1,42 +1,43 @@
 import SharedDevice
 import SharedDeviceBroker
 
-/// A process of an app, as the library `SharedDevice` runs it: `SessionKeeper` asks and keeps the record, `AccountFollower` shows, hides and
-/// cleans up. What those two decide of a record is the library's own `SessionRecord` and `CleanupPlan`; the order of their questions is
-/// written down here once more, because the library's is spread over tasks.
+/// A process of an app that uses the library `SharedDevice`: `SessionKeeper` calls the broker and keeps the record;
+/// `AccountFollower` shows and hides the account and cleans up. The decisions about a record are the library's own
+/// `SessionRecord` and `CleanupPlan`. The order of the calls is repeated here because the library spreads it over
+/// tasks.
 struct AppProcess {
-    /// Why the keeper asks.
+    /// Why the keeper calls the broker.
     enum Purpose {
         /// To follow the account.
         case change
-        /// Whether the session of a token still lasts.
+        /// To check that the session of a token is still open.
         case token(DeviceSession)
     }
 
-    /// What the keeper is doing. It does one thing at a time.
+    /// The current task of the keeper, which has one at a time.
     enum Keeper {
         case free
         case asks(UInt64, Purpose)
-        /// It sends these receipts, one after the other; then it asks for the purpose, or is done with a cleanup.
+        /// Sends these receipts one by one. Then it asks for the purpose or, without a purpose, completes a cleanup.
         case reports(UInt64, [SessionRecord.Receipt], Purpose?)
     }
 
     enum Follower {
         case waits
         case cleans(CleanupPlan, [SessionRecord.Session])
-        /// The steps are finished: the record is to say so.
+        /// The steps are finished, and the record must be updated.
         case isClean([SessionRecord.Session])
-        /// The receipts are on their way.
+        /// The receipts are in flight.
         case reports
     }
 
-    /// What a message from the bus says.
+    /// A message from the bus.
     enum Message {
         case broadcast
         case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
-        /// The call has failed: nobody answered it.
+        /// The call has failed without a response.
         case failed(UInt64)
-        /// The connection was lost, and is there again under another name.
+        /// The connection was lost and re-established with another name.
         case reconnected
     }
 
@@ -44,17 +45,17 @@ struct AppProcess {
     let home: Int
     var keeper = Keeper.free
     var follower = Follower.waits
-    /// The session of which it shows data, and may store some.
+    /// The session whose data it shows and may store.
     var shown: UInt64?
     var told: DeviceSession?
     var held: [SessionRecord.Session] = []
-    /// The sessions that it was last told are over, and has not cleaned up.
+    /// The ended sessions that it still has to clean up.
     var stale: [SessionRecord.Session] = []
-    /// The broker's marks by then.
+    /// The broker's marks for these sessions.
     var staleMarks: [UInt64: UInt64] = [:]
-    /// The sessions whose receipts are on their way.
+    /// The sessions whose receipts are in flight.
     var unconfirmed: [SessionRecord.Session] = []
-    /// The journal of a try that failed.
+    /// The journal of a failed attempt.
     var journal: CleanupJournal?
     var lastEpoch: UInt64 = 0
     var isStrict: Bool?
@@ -62,18 +63,17 @@ struct AppProcess {
     var isFirst = true
     var retryAt: Duration?
     var pause = Duration.seconds(1)
-    /// How many broadcasts it has heard.
+    /// The number of broadcasts received.
     var heard = 0
-    /// The answer that came with the last receipt, and the broadcasts heard when that was sent.
+    /// The response to the last receipt, and the number of broadcasts received before the receipt was sent.
     var fresh: SessionAnswer?
     var reportedAfter = 0
-    /// Token requests and sign-ins under way, with the broadcasts heard before.
+    /// Pending token requests and sign-ins, with the number of broadcasts received before each.
     var tokens: [UInt64: Int] = [:]
-    /// Sessions that came with a token, and wait for the keeper.
+    /// Sessions that came with a token and are queued for the keeper.
     var arrived: [(session: DeviceSession, isDoubtful: Bool)] = []
-    /// How often the next cleanup step fails.
+    /// How many of the next cleanup steps fail.
     var failures = 0
-    /// What it does wrong.
     var mistakes: AppMistakes = []
 
     init(slot: Int, home: Int, mistakes: AppMistakes) {
@@ -83,7 +83,7 @@ struct AppProcess {
     }
 }
 
-/// What an app does wrong.
+/// The deliberate mistakes of an app.
 struct AppMistakes: OptionSet {
     let rawValue: Int
     static let reportsBeforeDeletion = AppMistakes(rawValue: 1)

@@ -1,22 +1,22 @@
 import SharedDevice
 import SharedDeviceBroker
 
-/// An app as one user runs it: what all of its processes share on the disk. The record is forced to the disk at each change; user data is
-/// too, once its removal was reported.
+/// An app of one user, with the data that all of its processes share on the disk. Each change of the record is forced
+/// to the disk. So is the removal of user data once it was reported.
 struct Home {
     static let stores = ["orders", "photos"]
 
     let participant: Participant
     var record = SessionRecord()
     var journal: CleanupJournal?
-    /// The sessions of which each store has data.
+    /// The sessions whose data each store has.
     var data: [Set<UInt64>] = [[], []]
-    /// What was removed and not forced to the disk: only an app that makes a mistake has any.
+    /// Removed data whose removal was not forced to the disk. Only an app with a deliberate mistake has any.
     var unsynced: [Set<UInt64>] = [[], []]
 
     init(_ participant: Participant) { self.participant = participant }
 
-    /// Changes the record as the library does: what is no news goes unwritten, and is found as it was the next time.
+    /// Changes the record as the library does: a change without news is not written.
     mutating func update<Value>(_ body: (inout SessionRecord) -> Value) -> Value {
         var changed = record
         let value = body(&changed)
@@ -24,10 +24,9 @@ struct Home {
         return value
     }
 
-    /// The sessions of which any store has data.
+    /// The sessions whose data at least one store has.
     var sessions: Set<UInt64> { data[0].isEmpty ? data[1] : data[0].union(data[1]) }
 
-    /// Removes data of these sessions from a store.
     mutating func remove(_ sessions: [UInt64], from store: Int, isSynced: Bool) {
         if !isSynced { unsynced[store].formUnion(data[store].intersection(sessions)) }
         data[store].subtract(sessions)

@@ -2,19 +2,19 @@ import DeviceConfiguration
 import SharedDevice
 import SharedDeviceBroker
 
-/// When somebody used the device last.
+/// The last use of the device.
 struct LastUse {
     let session: UInt64
     var at: Duration
-    /// Whether this run of the broker has seen it. What an earlier one has seen, the disk may have lost: the sign-out then comes early, or late by as much
-    /// as the broker was away.
+    /// Whether this run of the broker has seen the use. The disk may have lost a use that an earlier run has seen. Then
+    /// the sign-out is early, or late by the time during which the broker was away.
     var isKnown = true
 }
 
 extension Oracle {
     private static let moment = Duration.seconds(1)
 
-    /// A session that nobody uses ends after the time that is set, not before it, and not after it wherever the clock is set to.
+    /// Checks that an idle session ends after the configured time: not before, and not later even if the clock is set.
     mutating func judgeUse(_ effects: [Effect], _ state: BrokerState, _ world: World) {
         let now = world.now.uptime
         for case .journal(let entry) in effects
@@ -34,7 +34,7 @@ extension Oracle {
     }
 }
 
-/// What holds at all times: whatever data there is, its owner is signed in or somebody owes its removal.
+/// The invariant that holds at all times: the owner of any data is signed in, or the removal of the data is owed.
 extension Oracle {
     mutating func check(_ world: World) {
         guard violation == nil, let revision = world.broker?.revision else { return }
@@ -72,8 +72,8 @@ extension Oracle {
         }
     }
 
-    /// Nobody is let in while the enforcement stops an app or deletes its data: the next person's would go as well. Neither a waiver nor another policy
-    /// changes that.
+    /// Checks that no sign-in happens while the enforcer stops an app or deletes its data, because the next user's data
+    /// would be deleted too. Neither a waiver nor a new policy changes that.
     private mutating func checkEnforcement(_ world: World) {
         guard world.broker?.device.account != nil else { return }
         for work in world.enforcer?.work ?? [] where work.stage == .stop || work.stage == .delete {
@@ -98,8 +98,8 @@ extension Oracle {
         fail("data was left without a debt", "home \(home), session \(session)")
     }
 
-    /// Whether a process still shows the session that the broker has lost sight of: it ended its connection, or the broker was started anew.
-    /// It cleans up when it asks.
+    /// Whether a process still shows a session of which the broker has lost track, because the process ended its
+    /// connection or the broker was restarted. The process cleans up on its next call.
     func isInDoubt(_ session: UInt64, _ home: Int, _ world: World) -> Bool {
         world.slots.contains { $0.home == home && $0.process?.held.contains { $0.epoch == session } == true }
     }

@@ -4,24 +4,25 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// What the oracle knows of the device's sessions and the provider's.
+/// The oracle's knowledge of the sessions of the device and of the provider.
 struct ProviderTruth {
-    /// When a sign-in began, by both clocks.
+    /// When a sign-in began, on both clocks.
     struct Begin {
         let date: Date
         let uptime: Duration
     }
 
-    /// The provider's session of each of the device's, and when the sign-in began by which the person proved who they are.
+    /// For each session of the device, the provider's session, and when the sign-in began that last proved the user's
+    /// identity.
     var sessions: [UInt64: Int] = [:]
     var began: [UInt64: Begin] = [:]
-    /// The same by the provider's numbers: a broker that ends before the disk has a sign-in goes on with the one before.
+    /// The same by the provider's numbers. A broker that ends before a sign-in is committed continues with the previous
+    /// one.
     var begins: [Int: Begin] = [:]
-    /// When each prompt's sign-in began.
     var prompts: [String: Begin] = [:]
-    /// The provider's last good word of the session that is open.
+    /// The provider's last confirmation of the open session.
     var word: Word?
-    /// The provider's sessions that a disk had.
+    /// The provider's sessions that were committed to a disk.
     var keptSessions: Set<Int> = []
     /// Those of whose end the broker has said that it is heeded, since its start: the power may take a sign-out back, and then the check finds it.
     var heededEnds: Set<Int> = []
@@ -35,10 +36,11 @@ struct ProviderTruth {
 extension Oracle {
     private func isSinceClockSet(_ uptime: Duration) -> Bool { clockSetAt.map { $0 < uptime } ?? true }
 
-    /// Whether the clocks of broker and provider may differ about when the session began: the provider's dates are those of the clock as it was set last.
+    /// Whether the clocks of broker and provider may disagree on when the session began. The provider's dates follow
+    /// the clock as it was last set.
     func isDoubtful(session: UInt64) -> Bool { provider.began[session].map { !isSinceClockSet($0.uptime) } ?? false }
 
-    /// What went to and fro between the broker and the provider.
+    /// Checks the exchanges between the broker and the provider.
     mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         var opened: Int?
         var isNew = false
@@ -54,7 +56,7 @@ extension Oracle {
             case .journal(let entry) where entry.event == .signedIn:
                 isNew = true
                 guard let session = entry.session else { break }
-                // The number of a session that came to nothing is another's now, perhaps one without a provider.
+                // The number of a failed session is reused, perhaps by a session without a provider.
                 provider.sessions[session] = opened
                 provider.began[session] = began
             case .beginSignIn(let name, _):
@@ -73,7 +75,7 @@ extension Oracle {
             default: break
             }
         }
-        // The same person has signed in again, and the session of the device goes on.
+        // The same user has signed in again, and the session of the device continues.
         if let opened, !isNew, state.device.account != nil, state.providerRecord?.simulated.session == opened,
             let before = provider.sessions[state.device.epoch], before != opened
         {
@@ -94,9 +96,11 @@ extension Oracle {
         guard !isDoubtful(session: session), let number = provider.sessions[session],
             let truth = world.organisation.sessions[number], !truth.isRevoked
         else { return }
-        // The device itself has said that it is over, and then lost the sign-out with the power: the provider's word makes up for that.
+        // The device itself has ended the session and lost the sign-out in a power cut. The provider's response makes
+        // up for that.
         if truth.isEnded { return }
-        // As far as the clocks of both may differ, an event of right before the sign-in counts, and so does one of during it.
+        // An event from during the sign-in counts, and so does one from before it within the permitted difference of
+        // the clocks.
         if let revoked = world.organisation.revokedAt[truth.person], let began = provider.began[session],
             began.date.timeIntervalSince(revoked) <= 61
         {
@@ -108,7 +112,7 @@ extension Oracle {
         )
     }
 
-    /// The broker has answered that an event is heeded.
+    /// The broker has acknowledged an event.
     mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
         if let number = told.session { provider.heededEnds.insert(number) }
         guard let number = told.session, let device = world.broker?.device, device.account != nil,
@@ -125,12 +129,12 @@ extension Oracle {
         }
     }
 
-    /// At the end the provider knows of every session that is over.
+    /// Checks at the end that the provider knows of each ended session.
     mutating func checkProviderEnd(_ world: World) {
         guard let broker = world.broker else { return }
         let open = broker.device.account.flatMap { _ in broker.providerRecord?.simulated.session }
         for number in provider.keptSessions.sorted() where number != open {
-            // What is still to be told is forgotten after some days by a clock that was set since.
+            // A pending end is dropped after some days, by a clock that may have been set since.
             guard let session = world.organisation.sessions[number], isSinceClockSet(session.openedAt) else { continue }
             if session.isOpen {
                 return fail("the provider never hears that a session is over", "\(number)")
@@ -141,33 +145,34 @@ extension Oracle {
 
 // MARK: Without the provider's word
 
-/// The provider's last good word of a session, and what has given it more time since.
+/// The provider's last confirmation of a session, and the events since that extend the deadline.
 struct Word {
     let session: UInt64
     var at: Duration
-    /// When the machine woke the first time, in this run of the broker, with the grace over or about to be.
+    /// When the machine first woke in this run of the broker with its grace over or nearly over.
     var wokeAt: Duration?
-    /// When the broker was started since.
+    /// When the broker was started after the confirmation.
     var startedAt: Duration?
-    /// Since when the provider wants the person.
+    /// When the provider demanded reauthentication.
     var wantedAt: Duration?
-    /// Whether the broker may take it for another time: it was started after the clock was set.
+    /// Whether the broker may misjudge the time of the confirmation, because it was started after the clock was set.
     var isDoubtful = false
 }
 
 extension Oracle {
-    /// How long a question may take, how long a person has, the longest time between two checks, and how far the two clocks' words differ.
+    /// How long a check may take, how long a user has to reauthenticate, the longest time between two checks, and how
+    /// far the two clocks may differ by rounding.
     private static let (answer, person) = (Duration.seconds(90), Duration.seconds(600))
     private static let (interval, rounding) = (Duration.seconds(330), Duration.milliseconds(10))
 
-    /// The broker has read its disk: it has the word that is there.
+    /// The broker has read its disk, with the confirmation that is stored there.
     mutating func startedProvider(_ state: BrokerState, _ world: World) {
         let session = state.device.epoch
         let before = provider.word.flatMap { $0.session == session ? $0 : nil }
         provider.word = nil
         guard state.device.account != nil, provider.sessions[session] != nil else { return }
         let kept = world.disk.providerOwner?.epoch == session ? world.disk.provider : nil
-        // Where the disk has no record, nobody knows any more whether the person's last sign-in got there.
+        // Without a record on the disk it is unknown whether the user's last sign-in was committed.
         let number = kept?.record?.simulated.session
         provider.sessions[session] = number
         provider.began[session] = number.flatMap { provider.begins[$0] }
@@ -182,7 +187,7 @@ extension Oracle {
         provider.word = word
     }
 
-    /// The first event since the machine has slept is about to come.
+    /// The first event after a sleep is about to arrive.
     mutating func woke(_ world: World) {
         guard let word = provider.word, word.wokeAt == nil, let grace = policy.organisation?.offlineGrace.duration,
             word.at + grace < world.now.uptime + Self.answer
@@ -205,7 +210,7 @@ extension Oracle {
         }
     }
 
-    /// What is known of the word after an event, and whether the session may still be there without one.
+    /// Updates the confirmation after an event, and checks that the session has not outlasted its grace.
     private mutating func judgeGrace(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         let session = state.device.epoch
         guard state.device.account != nil, let number = provider.sessions[session] else {
@@ -223,7 +228,7 @@ extension Oracle {
         for case .note(_, "the provider wants the person to sign in again", _) in effects {
             provider.word?.wantedAt = world.now.uptime
         }
-        // What a new configuration says is seen with the next event.
+        // A new configuration takes effect with the next event.
         if case .configured = event { return }
         guard let word = provider.word, !word.isDoubtful, let grace = policy.organisation?.offlineGrace.duration else {
             return

@@ -5,49 +5,50 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// Knows what has truly happened, by what went to and fro, and says when the broker or an app breaks a promise. It takes nothing on the
-/// broker's word but what the broker does.
+/// Knows what has really happened, from all messages, and reports when the broker or an app breaks a promise. It relies
+/// on the broker's actions, not on its statements.
 struct Oracle {
-    /// What an app as one user runs it owes of a session.
+    /// The cleanup of a session that an app of one user owes.
     struct Debt: Hashable {
         let session: UInt64
         let home: Int
     }
 
     private(set) var violation: String?
-    /// The promise that was broken, without particulars.
+    /// The broken promise, without particulars.
     private(set) var kind = ""
 
-    /// To which connections of which homes the account of a session was given.
+    /// For each session, the homes and connections that were given its account.
     var given: [UInt64: [Int: Set<String>]] = [:]
     var gone: Set<String> = []
     var receipts: Set<Debt> = []
     var receiptsOn: [Debt: Set<String>] = [:]
     var waived: Set<Debt> = []
-    /// What a process held that lost its connection, and ended before it had called on the next one.
+    /// Debts of processes that lost their connection and ended before a call on the next one.
     var unheard: Set<Debt> = []
-    /// Sessions whose names the broker has forgotten, because their debts are too old: who has no name either cannot clean up once more.
+    /// Sessions whose account names the broker has dropped because their debts are too old. Without a name an app
+    /// cannot repeat the cleanup.
     var nameless: Set<UInt64> = []
     /// Sessions up to this number are over.
     var over: UInt64 = 0
-    /// The same, as far as it outlives the broker, and as far as it outlives a power cut.
+    /// The same, limited to what survives the broker's end, and to what survives a power cut.
     var overForBroker: UInt64 = 0
     var overForPower: UInt64 = 0
     var noted: UInt64 = 0
-    /// What was over at each broadcast that has been decided and not been sent.
+    /// For each broadcast that was decided but not yet sent, the last session that was over by then.
     var announced: [UInt64] = []
     var endedAt: [UInt64: Duration] = [:]
     var expired: Set<UInt64> = []
     var wasPowerCut = false
-    /// When the wall clock was set last.
+    /// When the wall clock was last set.
     var clockSetAt: Duration?
     /// Rounds that were open before this are older or younger than the broker can know: across its start, only the wall clock says how long a round has
     /// waited, and it was set then.
     var roundsDoubtfulUntil: Duration?
-    /// Whether more than one user reaches the bus.
+    /// Whether more than one user has access to the bus.
     var hasManyUsers = false
     var policy = DevicePolicy()
-    /// The configuration that is on the disk for the next start.
+    /// The requests that the broker has not answered yet, by number.
     var requests: [UInt64: Request] = [:]
     var attempts: [UInt32: [String: Int]] = [:]
     var refused: [String: Int] = [:]
@@ -88,7 +89,7 @@ struct Oracle {
     }
 
     mutating func configured(_ content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?) {
-        // Who is signed in by a login is so anew, once logins count again.
+        // A login is a sign-in again once the configuration uses logins again.
         defer { if policy.identity != .loginSession { spent.forget() } }
         switch content {
         case .present(let configuration): policy = DevicePolicy(configuration, hasManyUsers: hasManyUsers)
@@ -128,14 +129,14 @@ struct Oracle {
                 "\(open.epoch), after \(wasPowerCut ? "a power cut" : "the broker's end")"
             )
         }
-        // It comes back where the page on the threat model says that it does.
+        // The threat model allows the session to return in this case.
         over = open.epoch - 1
         overForBroker = min(overForBroker, over)
         noted = min(noted, over)
         endedAt = endedAt.filter { $0.key <= over }
         receipts = receipts.filter { $0.session <= over }
         receiptsOn = receiptsOn.filter { $0.key.session <= over }
-        // Nobody was told of its end.
+        // No app was told of its end.
         spent.remove(ofSession: open.epoch)
         note(over, world)
     }
@@ -187,7 +188,7 @@ struct Oracle {
     }
 
     static func isMarked(_ text: String) -> Bool {
-        // The second byte of the mark; names and identifiers here are of ASCII.
+        // The second UTF-8 byte of the mark. Names and identifiers in the simulation are ASCII.
         text.utf8.contains(0xA4)
     }
 
@@ -224,7 +225,7 @@ struct Oracle {
                 { waived.insert(Debt(session: number, home: home)) }
             }
         case .signOut(_, let session?):
-            // The same moment may have ended it by the time, which has another cause.
+            // The session may have ended at the same time for another reason.
             let app = world.slots[index].home.map { Setting.homes[$0].app }
             let isEnded = effects.contains { effect in
                 guard case .journal(let entry) = effect else { return false }
@@ -261,12 +262,12 @@ struct Oracle {
         }
     }
 
-    /// Whether the broker cannot know how long the round has waited.
+    /// Whether the broker cannot know how long the round has been open.
     private func isDoubtful(round session: UInt64) -> Bool {
         roundsDoubtfulUntil.map { (endedAt[session] ?? .zero) <= $0 } ?? false
     }
 
-    /// Somebody is let in: the rules of the configuration and the debts of those before have to allow it.
+    /// Checks that the configuration and the debts of earlier sessions permit the sign-in.
     private mutating func signedIn(_ entry: AuditEntry, _ world: World) {
         guard policy.isConfigured, policy.mode == .shared else {
             return fail("somebody was let in", "no valid configuration says that the device is shared")
@@ -282,7 +283,7 @@ struct Oracle {
         }
     }
 
-    /// What is owed by all that the apps were given and have reported.
+    /// The debts that follow from the accounts given to apps and from their receipts.
     func debts() -> [Debt] {
         var found: [Debt] = []
         for (session, homes) in given where session <= over {
@@ -354,7 +355,7 @@ struct Oracle {
         }
     }
 
-    /// An answer names the account.
+    /// Checks a response that names the account.
     private mutating func gave(
         _ fields: BrokerProtocol.Fields,
         _ request: Request,

@@ -1,7 +1,7 @@
 import SharedDevice
 import SharedDeviceBroker
 
-/// What a person, an administrator, a stranger or misfortune does.
+/// An action of a user, an administrator or an attacker, or a fault.
 enum Action: Hashable {
     case signIn(Int, person: Int, isRight: Bool, patience: Int)
     case signOut(Int)
@@ -13,7 +13,7 @@ enum Action: Hashable {
     case killApp(Int)
     case dropConnection(Int)
     case stepFails(Int)
-    /// The process does nothing any more.
+    /// The process stops responding.
     case hang(Int)
     case startEnforcer, killEnforcer
     case startBroker, killBroker
@@ -23,15 +23,14 @@ enum Action: Hashable {
     case loseBus, restoreBus
     case disk(World.DiskMode)
     case provider(World.ProviderMode)
-    /// The provider ends what a person has open.
+    /// The provider revokes all sessions of a user.
     case revoke(Int)
     case killService
     case configure(Setting.File)
     case pass(Int)
-    /// The machine sleeps.
     case sleep(Int)
     case setClock(Int)
-    /// A process does not hear the next broadcast of a sign-out.
+    /// A process misses the next broadcast of a sign-out.
     case loseBroadcast(Int)
     case atSeat(World.SeatDeed)
     case waive(Int)
@@ -39,29 +38,29 @@ enum Action: Hashable {
     case stranger(Stranger)
     case settle
 
-    /// What a program asks that means harm.
+    /// A request of a hostile program.
     enum Stranger: Hashable, CaseIterable {
         case account, signsIn, guesses, signsOut, signsAnyoneOut, reports, waives, claimsAnother, floods, leaves
         case enforces
     }
 }
 
-/// An action, and how much of what it causes happens before the next one.
+/// An action, and how many of its consequences happen before the next one.
 struct ScheduledStep: Hashable, CustomStringConvertible {
     var action: Action
     var progress: Int
-    /// Chooses the order in which that happens: a schedule without another step does the same here.
+    /// Seeds the order of these consequences, so that it stays the same when another step is removed from the schedule.
     var salt: UInt64
 
     var description: String { "\(action), then \(progress) steps (\(String(salt, radix: 36)))" }
 }
 
-/// A device's life, made from a seed alone.
+/// The life of a device, derived from a seed alone.
 package struct SimulatedSchedule: Hashable, Sendable {
     package let seed: UInt64
-    /// What the file of the managed configuration holds at first.
+    /// The initial content of the managed configuration file.
     var file: Setting.File
-    /// Whether more than one user reaches the bus.
+    /// Whether more than one user has access to the bus.
     var hasManyUsers: Bool
     var steps: [ScheduledStep]
 
@@ -79,7 +78,7 @@ package struct SimulatedSchedule: Hashable, Sendable {
     }
 }
 
-/// Chooses steps that make sense where the earlier ones may have led. It only guesses; a wrong guess does nothing.
+/// Chooses steps that are plausible after the earlier ones. A wrong guess has no effect.
 private struct StepMaker {
     private enum Kind {
         case signIn, signOut, token, work, cancel, again
@@ -107,7 +106,7 @@ private struct StepMaker {
 
     mutating func steps(count: Int) -> [ScheduledStep] {
         var steps: [ScheduledStep] = []
-        // Nothing happens on a device that nobody uses.
+        // An unused device would exercise nothing.
         if isAtSeat { steps.append(step(.atSeat(.logIn(1000)))) }
         steps.append(step(.signIn(random.below(4), person: random.below(2), isRight: true, patience: 0)))
         if random.chance(80) { steps.append(step(.settle)) }

@@ -2,7 +2,8 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// Deliberate mistakes. Each changes what passes between the broker's reducer and the world around it; the simulation has to find it.
+/// Deliberate mistakes. Each changes the events or effects between the broker's reducer and the simulated world, and
+/// the simulation must detect it.
 package enum Mutant: String, CaseIterable, Sendable {
     case transactionIsNotSynced, noteIsNotWritten, noteIsNotRead, noteAfterBroadcast, answersBeforeCommit
     case ledgerIsNotWritten, restartForgets, noBroadcastAtStart
@@ -14,8 +15,8 @@ package enum Mutant: String, CaseIterable, Sendable {
     case loginsAreForgotten
     case reportsBeforeDeletion, deletesWithoutSync, enforcementReportsFirst, claimsAreNotWritten
 
-    /// The first seed whose schedule finds the mistake. A change of the broker or of the simulation may move it: a campaign
-    /// that starts here then takes longer, and the number is renewed by `MUTANTS=yes SEED=1`.
+    /// The first seed whose schedule detects the mistake. A change of the broker or of the simulation may move it, so
+    /// that a campaign from here takes longer. `MUTANTS=yes SEED=1` finds the new number.
     package var exampleSeed: UInt64 {
         switch self {
         case .transactionIsNotSynced: 16
@@ -55,7 +56,7 @@ package enum Mutant: String, CaseIterable, Sendable {
 }
 
 extension World {
-    /// The event as a broker with the mistake takes it.
+    /// The event as a broker with the mistake would receive it.
     func rewritten(_ event: Event, _ state: BrokerState) -> Event {
         if mutant == .lostAnswerIsNoUse, case .renewed(let number, .unavailable(let error, mayBeUsed: true)) = event {
             return .renewed(number, .unavailable(error, mayBeUsed: false))
@@ -66,13 +67,13 @@ extension World {
         case (.receiptOfAnotherSession, .report(let progress, _, _, let detail)):
             call = .report(progress, session: state.ledger.rounds.last ?? 0, detail: detail)
         case (.receiptOfAnotherApp, .report(.finished, let session, _, _)):
-            // The receipt of whoever comes first counts for all: the others' are as good as there.
+            // The first receipt counts for all apps, so this one counts as another app's receipt.
             guard let other = otherDebtor(session, state, but: request) else { return event }
             (connection, claimed) = other
         case (.signOutNamesNoSession, .signOut(let identifier, _)):
             call = .signOut(identifier: identifier, session: nil)
         case (.eventsAreNotHeeded, .providerEvents): call = .providerEvents([])
-        // As long as nobody is signed in, they concern nobody.
+        // While signed out, the broker with this mistake ignores the events.
         case (.eventsOfStrangersAreForgotten, .providerEvents) where state.device.account == nil:
             call = .providerEvents([])
         case (.eventsLoseTheirTime, .providerEvents(let events)):
@@ -106,7 +107,7 @@ extension World {
         var batch = batch
         if mutant == .ledgerIsNotWritten { batch.parts = [:] }
         if mutant == .claimsAreNotWritten { batch.claims = [:] }
-        // Only the first one of a session.
+        // Only the first record of a session is written.
         if mutant == .providerRecordIsNotWritten, batch.providerOwner == disk.providerOwner { batch.provider = nil }
         return batch
     }
@@ -115,7 +116,7 @@ extension World {
         if mutant == .noBroadcastAtStart, case .busRestored = event {
             return effects.filter { if case .announce = $0 { false } else { true } }
         }
-        // What nobody has just brought about is a reminder.
+        // An announcement on a timer without a new state is a reminder.
         if mutant == .remindsNobody, case .time = event,
             !effects.contains(where: { if case .noteState = $0 { true } else { false } })
         {

@@ -3,9 +3,9 @@ import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// Who is there: apps, users, people, configurations. Few of each, so that they meet often.
+/// The apps, users and configurations of the simulation. There are few of each, so that they interact often.
 enum Setting {
-    /// What the file of the managed configuration holds.
+    /// The content of the managed configuration file.
     enum File: Hashable, CustomStringConvertible {
         /// One of ``configurations``.
         case valid(Int)
@@ -26,7 +26,7 @@ enum Setting {
         Participant(app: "org.example.notes", user: 1000),
     ]
 
-    /// Two processes of one app and one user, the same app of another user, another app, and a program that means harm.
+    /// Two processes of one app and user, the same app of another user, another app, and a hostile program.
     static let slots = [
         slot(0), slot(0), slot(1), slot(2),
         World.Slot(home: nil, user: 6666, executable: "/tmp/evil", name: "org.example.mail"),
@@ -46,11 +46,11 @@ enum Setting {
 
     private static func executable(_ app: String) -> String { "/usr/bin/\(app)" }
 
-    /// The bus can start the one app, and not the other.
+    /// The bus can start the mail app but not the notes app.
     private static let hinted = makeManifests(areProven: false)
     private static let proven = makeManifests(areProven: true)
 
-    /// - Parameter areProven: whether the apps are known by what other users cannot forge.
+    /// - Parameter areProven: whether the apps are identified by facts that other users cannot forge.
     static func manifests(areProven: Bool) -> [AppManifest] { areProven ? proven : hinted }
 
     private static func makeManifests(areProven: Bool) -> [AppManifest] {
@@ -82,22 +82,22 @@ enum Setting {
         return rights
     }()
 
-    /// The program that asks people in the place of the apps.
+    /// The program that prompts for sign-in on behalf of the apps.
     static let prompt = (path: "/usr/bin/shared-device-sign-in", user: UInt32(1000))
 
-    /// The same apps, as an enforced cleanup policy needs them: run by the first user.
+    /// The same apps with the manifests that an enforced cleanup policy needs, run by the first user.
     static let enforcedManifests = ["org.example.mail", "org.example.notes"].map { app in
         let text = """
             {"id": "\(app)", "executable": "\(executable(app))", "user": \(enforcedUser), "busName": "\(app)",
                 "cleanup": {"by": "app", "delete": ["/var/lib/\(app)"]}}
             """
-        // It is written above.
+        // The text is valid: it is written above.
         return try! AppManifest(json: Data(text.utf8), file: app)
     }
 
-    /// The last one belongs to another organisation.
+    /// The last person belongs to another organisation.
     static let people = ["ada@contoso", "grace@contoso", "mallory@evil"]
-    /// The byte of the mark tells a password wherever it may turn up.
+    /// A character that appears in each password, so that the oracle detects a password in any output.
     static let mark = "¤"
     static let rightPassword = "right\(mark)"
     static let wrongPassword = "wrong\(mark)"
@@ -126,14 +126,14 @@ enum Setting {
             $0.signOutOnScreenLock = true
         },
     ]
-    /// The numbers of the first of those with the organisation's provider, and of the one whose grace is soon over.
+    /// The indices of the first configuration with the organisation's provider, and of the one with a short grace.
     static let (organisation, shortGrace) = (6, 8)
-    /// The number of the one where the login at the seat is the sign-in.
+    /// The index of the configuration in which the login at the seat is the sign-in.
     static let seat = 9
     static let issuer = "https://login.example"
-    /// Whose apps take part then.
+    /// The user whose apps take part under an enforced policy.
     static let enforcedUser: UInt32 = 1000
-    /// The number of the one that needs ``enforcedManifests``.
+    /// The index of the configuration that needs ``enforcedManifests``.
     static let enforced = 5
 
     private static func configuration(
@@ -154,11 +154,11 @@ enum Setting {
             {"sharedDeviceMode": true, "tenantIdentifier": "contoso", "cleanupPolicy": "\(policy.rawValue)", "identity": "oidc",
                 "oidcIssuer": "\(issuer)", "oidcClientID": "device", "offlineGrace": \(grace)}
             """
-        // It is written above.
+        // The text is valid: it is written above.
         return try! ManagedConfiguration(json: Data(text.utf8), file: "the simulation's")
     }
 
-    /// What a reader who does not know the rules makes of a broken file.
+    /// The result of a faulty reader that takes a broken file for the defaults.
     static let defaults = {
         var configuration = ManagedConfiguration()
         configuration.sharedDeviceMode = true

@@ -3,7 +3,7 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// Carries out what a schedule says.
+/// Performs the actions of a schedule.
 extension World {
     func run(_ step: ScheduledStep) {
         note("· \(step.action)")
@@ -58,10 +58,10 @@ extension World {
         }
     }
 
-    /// Lets all that can happen happen, as far as no time has to pass.
+    /// Performs up to this many steps, without advancing the time.
     func settle(_ most: Int) { progress(most) }
 
-    /// An administrator writes the file, and the manifests that go with it.
+    /// An administrator writes the file and the matching manifests.
     func configure(_ file: Setting.File) {
         self.file = file
         if case .valid(let index) = file {
@@ -72,7 +72,7 @@ extension World {
         readConfiguration()
     }
 
-    /// The broker's watch tells of it, or of the next event.
+    /// Sets the wall clock. The broker notices by its watch, or on the next event.
     private func setClock(by seconds: Int) {
         now.wall += Double(seconds)
         clockShift += .seconds(seconds)
@@ -114,7 +114,7 @@ extension World {
         return number
     }
 
-    /// As the library: an app that has data of another session under a strict policy does not ask at all.
+    /// Signs in as the library does: under a strict policy an app with data of another session sends no request.
     private func signIn(_ index: Int, _ person: Int, _ isRight: Bool, _ patience: Int) {
         if oracle.policy.organisation != nil {
             return signInAtPrompt(Setting.people[person], goesOn: isRight, patience: patience)
@@ -160,7 +160,7 @@ extension World {
         if let number = call(index, request) { slots[index].process?.tokens[number] = process.heard }
     }
 
-    /// The person does something in the app, which stores data.
+    /// The user works in the app, which stores data.
     private func work(_ index: Int) {
         guard let process = slots[index].process, !slots[index].isHung, let home = slots[index].home,
             let session = process.shown
@@ -172,12 +172,13 @@ extension World {
         call(index, .activity)
     }
 
-    /// Whether another process of the app has cleaned up already, and this one has yet to hear of it.
+    /// Whether another slot runs the same app for the same user. Its process may have cleaned up, which this one has
+    /// yet to learn.
     private func isHeldElsewhere(_ index: Int, _ session: UInt64) -> Bool {
         slots.indices.contains { $0 != index && slots[$0].home == slots[index].home }
     }
 
-    /// An app sends its last call again, because it does not trust its bus.
+    /// An app repeats its last call, as if it did not trust its bus.
     private func sendAgain(_ index: Int) {
         for case .request(let request) in slots[index].toBroker.reversed() {
             call(index, request.call)
@@ -210,7 +211,8 @@ extension World {
         case .waives: stranger(.waive(app: "org.example.mail", user: nil, session: nil, reason: "because"), nil)
         case .enforces:
             stranger(.overdue(patience: .zero), random.chance(50) ? "org.example.mail" : nil)
-            // Where others reach the bus, not every program of an administrator's is the one that enforces, or speaks for the provider.
+            // With other users on the bus, only the enforcement unit may enforce and only the identity service may
+            // report events. Other programs of an administrator may not.
             if hasManyUsers {
                 call(Self.administrator, .overdue(patience: .zero))
                 call(Self.administrator, .providerEvents([ProviderEvent(.networkUp, issuer: Setting.issuer)]))
