@@ -13,7 +13,7 @@ struct BackChannelLogoutTests {
         try await FaultyProvider.shared.value.client(fault).page("logout-token")
     }
 
-    @Test("the provider's word that a session has ended reaches the broker, once")
+    @Test("a logout token of the provider reaches the broker once")
     func ended() async throws {
         let device = try await LogoutDevice(fault: "backchannel-rpinitlogout")
         let token = try await token("backchannel-rpinitlogout")
@@ -28,11 +28,11 @@ struct BackChannelLogoutTests {
         let again = try await device.post("logout_token=\(token)")
         #expect(again.hasPrefix("HTTP/1.1 400") && again.hasSuffix(#"{"error":"invalid_request"}"#), "\(again)")
         #expect(device.events.withLock { $0.count } == 1)
-        // Nothing of the token is in the log.
+        // No part of the token is in the log.
         #expect(!device.device.process.errorText.contains(token.suffix(20)))
     }
 
-    @Test("what the broker does not take counts when it comes again, and is in the log whatever strangers send")
+    @Test("a logout that the broker refuses is logged and can be repeated")
     func later() async throws {
         let device = try await LogoutDevice(fault: "backchannel-sub-only")
         let token = try await token("backchannel-sub-only")
@@ -47,7 +47,7 @@ struct BackChannelLogoutTests {
         #expect(device.events.withLock { $0.first?["session"] == nil && $0.first?["subject"] == "ada" })
     }
 
-    @Test("a logout token without a signature is refused, and ends no session")
+    @Test("a logout token without a signature is refused and ends no session")
     func unsigned() async throws {
         let fault = "backchannel-alg-none"
         let device = try await LogoutDevice(fault: fault)
@@ -56,7 +56,7 @@ struct BackChannelLogoutTests {
         #expect(device.events.withLock { $0.isEmpty })
     }
 
-    @Test("a request that is no logout gets its status")
+    @Test("an invalid request gets the matching HTTP status")
     func strangers() async throws {
         let device = try await LogoutDevice(fault: "none")
         for (request, status) in [
@@ -70,7 +70,7 @@ struct BackChannelLogoutTests {
         #expect(try await device.post("a=b").hasPrefix("HTTP/1.1 400"))
     }
 
-    @Test("a flood of rubbish keeps no logout away, and few lines of it are in the log")
+    @Test("a flood of invalid requests delays no logout and adds few lines to the log")
     func flood() async throws {
         let fault = "backchannel-none.flood"
         let device = try await LogoutDevice(fault: fault)
@@ -89,13 +89,13 @@ struct BackChannelLogoutTests {
             group.cancelAll()
         }
         #expect(device.events.withLock { $0.count } == 20)
-        // A minute has five lines, and one that counts those of the minute before.
+        // A minute has five lines, and one that counts the refusals of the previous minute.
         let minutes = Int((ContinuousClock.now - start) / .seconds(60)) + 1
         let process = device.device.process
         func lines() -> Int {
             process.errorText.components(separatedBy: "a logout of the provider's is refused").count - 1
         }
-        // What is logged after these was refused after them.
+        // Requests are refused in order, so all earlier ones are logged by now.
         _ = try await device.post("logout_token=a")
         process.send(SIGTERM)
         _ = await process.exitStatus()

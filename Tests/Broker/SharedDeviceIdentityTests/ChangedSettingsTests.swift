@@ -8,16 +8,16 @@ import Synchronization
 import TestProviders
 import Testing
 
-@Suite("A configuration that changes, and keeps its provider")
+@Suite("A configuration change that keeps the provider")
 struct ChangedSettingsTests {
-    /// Writes the configuration anew, and waits until the process has read it.
+    /// Rewrites the configuration, and waits until the process has read it.
     private func change(_ device: IdentityDevice, _ fault: String, _ keys: String) async throws {
         let faulty = try await FaultyProvider.shared.value
         try device.configure(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: keys)
         try await eventually("the change") { device.process.errorText.contains("the provider is the same") }
     }
 
-    @Test("a sign-in that is under way goes on, and the provider is not asked for its keys again")
+    @Test("a sign-in in flight continues without another request for the provider's keys")
     func signIn() async throws {
         let fault = "none.changed-settings"
         let device = try await IdentityDevice(fault: fault)
@@ -32,7 +32,7 @@ struct ChangedSettingsTests {
         #expect(try await test.page("key-requests") == requests)
     }
 
-    @Test("a logout token that has counted does not count again")
+    @Test("a logout token that was accepted is not accepted again")
     func logoutToken() async throws {
         let fault = "backchannel-none.changed-settings"
         let device = try await LogoutDevice(fault: fault)

@@ -5,7 +5,7 @@ import SharedDevice
 import TestProviders
 import Testing
 
-/// What the demonstration lacks on this machine; `nil` if nothing. The program says it, too.
+/// The package that the demonstration lacks on this machine; `nil` if none. The program reports it too.
 private let missing: String? = {
     for (program, package) in [(Glewlwyd.program, "glewlwyd"), ("/usr/bin/chromium", "chromium")]
     where access(program, X_OK) != 0 {
@@ -21,7 +21,7 @@ private let missing: String? = {
     .enabled(if: missing == nil, "\(missing ?? "")")
 )
 struct DemoIdentityTests {
-    @Test("people sign in on glewlwyd's page, its administrator signs the device out, and every app gives its receipt")
+    @Test("the demonstration with glewlwyd signs users in and out, with all receipts")
     func whole() async throws {
         let demo = try ChildProcess(ChildProcess.built("demo-identity"), ["--json"])
         #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
@@ -47,14 +47,14 @@ struct DemoIdentityTests {
         #expect(report.receipts.allSatisfy { $0.apps.count == 3 && $0.apps.allSatisfy { $0.progress == "finished" } })
         let figures = report.milliseconds
         #expect(figures.signIns.count == 3 && figures.firstTokens.count == 6 && figures.laterTokens.count == 57)
-        // Whoever signs out does not wait for a provider that hangs, which would take seconds.
+        // A sign-out does not wait for a hanging provider, which would take seconds.
         for signOut in [figures.signOutWhileProviderHangs, figures.signOutWhileProviderIsGone] {
             #expect(signOut.session > 0 && signOut.session < 5000 && signOut.receipts > 0)
         }
     }
 
     @Test(
-        "people sign in by Firefox, too: it asks the next person who she is, and has no cookie of the last one",
+        "Firefox asks the next user to sign in and has no cookie of the previous one",
         .enabled(if: access("/usr/bin/firefox-esr", X_OK) == 0, "firefox-esr is not installed")
     )
     func firefox() async throws {
@@ -72,7 +72,7 @@ struct DemoIdentityTests {
     }
 
     @Test(
-        "interrupted, it says so and leaves no folder and no process",
+        "an interrupt is reported and leaves no directory and no process",
         arguments: ["Ada signs in", "the provider stands still"]
     )
     func interrupted(_ moment: String) async throws {
@@ -86,7 +86,7 @@ struct DemoIdentityTests {
                 guard demo.isRunning else { throw Ended(status: demo.waitUntilExit(), text: demo.errorText) }
                 usleep(500)
             }
-            // In the middle of a sign-in, the browser is open.
+            // During a sign-in the browser must be open first.
             while moment == "Ada signs in", demo.isRunning, processes(with: "\(temporary)/", "--user-data-dir").isEmpty
             {
                 usleep(500)
@@ -99,7 +99,7 @@ struct DemoIdentityTests {
         #expect(processes(with: temporary) == [])
     }
 
-    /// Processes that have all of these texts on their command lines, or in their variables.
+    /// Processes with all of these texts in their command line or in their environment.
     private func processes(with texts: String...) -> [String] {
         let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc"))?.filter { Int($0) != nil } ?? []
         return all.filter { process in

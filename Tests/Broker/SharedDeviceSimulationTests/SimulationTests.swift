@@ -1,16 +1,16 @@
 import SharedDeviceSimulation
 import Testing
 
-@Suite("A simulated device: broker, apps, bus and disk on a clock that is a number")
+@Suite("A simulated device: broker, apps, bus and disk on a simulated clock")
 struct SimulationTests {
-    @Test("every promise holds in every schedule")
+    @Test("all promises hold in all schedules")
     func promises() {
         let result = Campaign(seed: 1, schedules: 200).run()
         #expect(result.played == 200)
         #expect(result.failures.map { "seed \($0.seed): \($0.violation ?? "")" } == [])
     }
 
-    @Test("the same seed gives the same schedule, and the same schedule goes the same way")
+    @Test("the same seed gives the same schedule, which always runs the same way")
     func reproducible() {
         func trace(_ seed: UInt64) -> [String] {
             var lines: [String] = []
@@ -21,7 +21,7 @@ struct SimulationTests {
         #expect(Set((1...50).map { SimulatedSchedule(seed: UInt64($0)).text }).count == 50)
     }
 
-    @Test("a broker that does not note a sign-out is found, and the schedule shrinks to the few steps that it takes")
+    @Test("a missing note of a sign-out is found, and its schedule shrinks to a few steps")
     func shrinks() throws {
         let mutant = Mutant.noteIsNotWritten
         let campaign = Campaign(seed: mutant.exampleSeed, schedules: 2000, mutant: mutant)
@@ -33,7 +33,7 @@ struct SimulationTests {
         #expect(shrunk.play().violation == nil, "without the mistake the same schedule goes well")
     }
 
-    @Test("each planted mistake is found, and its schedule goes well without it", arguments: Mutant.allCases)
+    @Test("each deliberate mistake is found, and its schedule passes without it", arguments: Mutant.allCases)
     func mistakes(mutant: Mutant) throws {
         let campaign = Campaign(seed: mutant.exampleSeed, schedules: 5000, mutant: mutant)
         let failure = try #require(campaign.run().failures.first)

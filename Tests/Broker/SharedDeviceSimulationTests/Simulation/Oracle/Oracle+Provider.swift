@@ -24,7 +24,8 @@ struct ProviderTruth {
     var word: Word?
     /// The provider's sessions that were committed to a disk.
     var keptSessions: Set<Int> = []
-    /// Those of whose end the broker has said that it is heeded, since its start: the power may take a sign-out back, and then the check finds it.
+    /// The provider's sessions whose end this run of the broker has acknowledged. A power cut may undo the sign-out,
+    /// which the next check then repeats.
     var heededEnds: Set<Int> = []
 
     mutating func committed(_ batch: Batch) {

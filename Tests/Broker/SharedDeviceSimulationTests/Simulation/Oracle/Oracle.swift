@@ -42,8 +42,8 @@ struct Oracle {
     var wasPowerCut = false
     /// When the wall clock was last set.
     var clockSetAt: Duration?
-    /// Rounds that were open before this are older or younger than the broker can know: across its start, only the wall clock says how long a round has
-    /// waited, and it was set then.
+    /// The age of a round that ended before this time is uncertain: across a restart only the wall clock measures it,
+    /// and the clock was set then.
     var roundsDoubtfulUntil: Duration?
     /// Whether more than one user has access to the bus.
     var hasManyUsers = false
@@ -208,7 +208,7 @@ struct Oracle {
             receipts.insert(debt)
             receiptsOn[debt, default: []].insert(request.connection)
         case .enforced(let app, let user, let sessions, _, nil) where index == World.enforcer:
-            // By what is there, and not by what the program says.
+            // Judged by the data that remains, not by the enforcer's report.
             for (home, participant) in Setting.homes.enumerated()
             where participant == Participant(app: app, user: user) && world.homes[home].sessions.isEmpty {
                 for session in sessions where session <= over {

@@ -4,14 +4,15 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// Processes and their connections. The bus keeps the order of what one connection sends to another, and no other.
+/// Processes and their connections. The bus preserves the order of messages from one connection to another, and no
+/// other order.
 extension World {
     func connect(_ index: Int) {
         connections += 1
         slots[index].connection = ":1.\(connections)"
     }
 
-    /// The connection ends. Some of what it sent last never left the process.
+    /// Ends the connection. Some of the last messages may never have left the process.
     private func disconnect(_ index: Int) {
         let connection = slots[index].connection
         var lost = random.below(slots[index].toBroker.count + 1)
@@ -43,7 +44,7 @@ extension World {
         forgetAnswers(index)
     }
 
-    /// The connection is lost, and comes again under another name. The process goes on.
+    /// The connection is lost and re-established with another name. The process continues.
     func dropConnection(_ index: Int) {
         guard slots[index].isRunning, isBusUp else { return }
         note("process \(index) loses its connection")
@@ -51,12 +52,12 @@ extension World {
         let left = slots[index].toBroker
         failCalls(index)
         connect(index)
-        // What the old connection had sent comes before anything of the new one.
+        // Messages of the old connection arrive before those of the new one.
         slots[index].toBroker = left
         slots[index].toApp.append(.reconnected)
     }
 
-    /// Nobody misses a process that has lost its connection and has not asked on the next one.
+    /// The broker does not miss a process that has lost its connection and has not called on the next one.
     private func forgetHeld(_ index: Int) {
         let connection = slots[index].connection
         let ledger = broker?.ledger ?? disk.ledger(at: now)
@@ -70,7 +71,7 @@ extension World {
     }
 
     private func failCalls(_ index: Int) {
-        // What has arrived may be read still, or is lost with the connection.
+        // Messages that have arrived are read later, or lost with the connection.
         if random.chance(50) {
             for message in slots[index].toApp {
                 switch message {
@@ -88,7 +89,7 @@ extension World {
 
     func loseBus() {
         guard isBusUp else { return }
-        // A broker that leaves the bus by itself leaves the enforcement there.
+        // If the broker alone leaves the bus, the enforcer stays there.
         isEnforcerLeftOnBus = enforcer != nil && random.chance(50)
         note("the bus is lost" + (isEnforcerLeftOnBus ? ", but not by the enforcement" : ""))
         if !isEnforcerLeftOnBus { killEnforcer() }
@@ -116,7 +117,7 @@ extension World {
             connect(index)
             if slots[index].isRunning { slots[index].toApp.append(.reconnected) }
         }
-        // The bus says which are gone of those that the broker has kept.
+        // The bus reports which of the connections that the broker has kept are gone.
         let present = enforcer.map { _ in slots[Self.enforcer].connection }
         for connection in (broker?.ledger.connections ?? []).sorted() where connection != present {
             feed(.left(connection, mark: CleanupLedger.newMark()))
@@ -126,7 +127,6 @@ extension World {
 
     // MARK: Messages
 
-    /// Sends a call of this slot.
     func send(_ index: Int, _ number: UInt64, _ call: Request.Call, claiming name: String?) {
         let number = UInt64(index) << 32 | number
         let method = Self.method(call)
@@ -143,7 +143,7 @@ extension World {
         slots[index].toBroker.append(.request(request))
     }
 
-    /// Calls that processes have made meanwhile go out.
+    /// Sends the calls that the process has queued.
     func flush(_ index: Int) {
         let sent = slots[index].calls.sent
         slots[index].calls.sent = []

@@ -5,7 +5,8 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// The broker's shell: it feeds the reducer and carries its effects out in their order, as `BrokerEngine` and `BrokerService` do.
+/// The broker's shell. It feeds the reducer and performs its effects in order, as `BrokerEngine` and `BrokerService`
+/// do.
 extension World {
     // MARK: Start and end
 
@@ -32,13 +33,13 @@ extension World {
             requiresProof: hasManyUsers && mutant != .nobodyIsProven,
             at: moment
         )
-        // Read before the first event, so that nothing is decided yet.
+        // The oracle reads the state before the first event, when nothing is decided yet.
         oracle.started(&state, self)
         deadline = state.nextDeadline.map { $0 - waitShift }
         broker = state
         heardAsleep = now.asleep
         latest = nil
-        // The bus says which connections of before are gone.
+        // The bus reports which of the earlier connections are gone.
         var alive = Set(slots.filter { $0.isRunning && isBusUp }.map(\.connection))
         if enforcer != nil { alive.insert(slots[Self.enforcer].connection) }
         for connection in state.ledger.connections.subtracting(alive).sorted() {
@@ -50,7 +51,7 @@ extension World {
         seat.restart()
     }
 
-    /// The broker ends, and with it what its threads had not done.
+    /// The broker ends, and the pending work of its threads is lost.
     func killBroker(isPowerCut: Bool) {
         guard broker != nil || isPowerCut else { return }
         if !isPowerCut, stop == nil, random.chance(40) { endBroker() }
@@ -58,7 +59,7 @@ extension World {
         broker = nil
         deadline = nil
         stop = nil
-        // The transaction under way is on the disk, or is not.
+        // The transaction in flight may be on the disk or not.
         if case .batch(let batch)? = jobs.first, diskMode == .works, random.chance(50) { disk.commit(batch) }
         jobs = []
         waitingNote = nil
@@ -83,7 +84,7 @@ extension World {
         return session
     }
 
-    /// The broker is asked to end, and has time for what the disk is to have, or for some of it.
+    /// The broker is asked to stop, and has time for some or all of its pending writes.
     private func endBroker() {
         note("the broker is to end")
         feed(.ending)
@@ -92,7 +93,7 @@ extension World {
 
     // MARK: Events
 
-    /// The time as the broker's engine takes it.
+    /// The time as the broker's engine reads it.
     private var moment: Moment {
         var moment = now
         if mutant == .sleepIsUnseen { moment.asleep = .zero }
@@ -100,7 +101,7 @@ extension World {
         return moment
     }
 
-    /// How far a broker is ahead that waits by the wall clock.
+    /// How far ahead the clock of a broker is that waits by the wall clock.
     private var waitShift: Duration { mutant == .clockMovesWaits ? max(.zero, clockShift) : .zero }
 
     func feed(_ event: Event) {
@@ -116,7 +117,7 @@ extension World {
         oracle.judgeProvider(event, effects, state, self)
         oracle.judgeSeat(event, effects, before, self)
         oracle.judgeUse(effects, state, self)
-        // Last, so that the whole state is moved and not copied.
+        // The state is stored last, so that it is moved and not copied.
         broker = consume state
         for effect in ordered(effects, of: event) {
             if let stop {
@@ -164,12 +165,13 @@ extension World {
         case .renew(let number, let record, _, let mayBeUsed):
             organisation.questions.append(.renew(number, record, mayBeUsed: mayBeUsed))
         case .tellSessionEnd(let number, let record, _): organisation.questions.append(.end(number, record))
-        // Nobody uses another device here.
+        // The simulation has no sign-ins on another device.
         case .pollSignIn: break
         }
     }
 
-    /// Whether the process hears this broadcast. One of a sign-out the broker repeats to whoever it knows and has not heard of.
+    /// Whether the process receives this broadcast. The broker repeats the broadcast of a sign-out to the connections
+    /// that it knows and that have not called since.
     private func hears(_ index: Int) -> Bool {
         guard slots[index].lostBroadcasts > 0, broker?.device.account == nil, known.contains(slots[index].connection)
         else { return true }
@@ -179,7 +181,7 @@ extension World {
         return false
     }
 
-    /// The thread for notes does what it can.
+    /// Writes the pending note if the disk responds.
     func takeNote() {
         guard let state = waitingNote, diskMode != .standsStill else { return }
         waitingNote = nil
@@ -244,7 +246,7 @@ extension World {
         }
     }
 
-    /// The bus starts the app for every user that has data of it; a real bus starts it for its own.
+    /// The bus starts the app for each user who has data of it. A real bus starts it for its own user only.
     func busStarts() {
         let (app, _) = starts.removeFirst()
         var isNews = false
@@ -257,7 +259,7 @@ extension World {
 
     // MARK: The configuration
 
-    /// The broker reads the file, at its start and when it changes.
+    /// The broker reads the file at its start and when the file changes.
     func readConfiguration() {
         guard broker != nil else { return }
         var problem: String?

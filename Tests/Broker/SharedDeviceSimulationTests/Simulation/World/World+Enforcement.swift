@@ -4,20 +4,21 @@ import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// The program that enforces cleanups, as `Enforcer`: it asks, stops each app's processes, deletes, and reports. Each is a step, between which
-/// everything else may happen, its own end among it; several apps are under way at a time.
+/// The enforcer, which works as `Enforcer` does: it asks for overdue apps, stops their processes, deletes their data
+/// and reports. It handles several apps at a time. Any other event may happen between two steps, including the end of
+/// the enforcer.
 extension World {
-    /// A run of the program.
+    /// A run of the enforcer.
     struct EnforcerProcess {
-        /// What it has to do about one app.
+        /// The work on one app.
         struct Work {
             let participant: Participant
             let sessions: Set<UInt64>
             var connections: Set<String>
             var stage = Stage.stop
-            /// The report that has no answer yet.
+            /// The report that has no response yet.
             var report: UInt64?
-            /// When the file system goes on that holds the deletion up.
+            /// When the file system, which delays the deletion, responds again.
             var goesOnAt = Duration.zero
 
             func canAct(at now: Duration) -> Bool { stage != .waits && goesOnAt <= now }
@@ -25,23 +26,22 @@ extension World {
 
         enum Stage { case stop, delete, report, waits }
 
-        /// The question that has no answer yet.
+        /// The request for overdue apps that has no response yet.
         var question: UInt64?
-        /// What is under way.
         var work: [Work] = []
 
-        /// When it asks again, where the broker did not answer.
+        /// When to repeat a request that the broker did not answer.
         var retryAt: Duration?
 
-        /// Whether it may ask now.
+        /// Whether it may send a request now.
         func canAsk(at now: Duration) -> Bool { question == nil && retryAt.map { $0 <= now } ?? true }
 
-        /// When it goes on with what waits for a time.
+        /// The next time at which delayed work continues.
         func nextTime(after now: Duration) -> Duration? {
             ([retryAt].compactMap { $0 } + work.map(\.goesOnAt)).filter { $0 > now }.min()
         }
 
-        /// Whether it has something to do that waits for no answer.
+        /// Whether it has a step that does not wait for a response.
         func canAct(at now: Duration) -> Bool { canAsk(at: now) || work.contains { $0.canAct(at: now) } }
     }
 
@@ -93,7 +93,7 @@ extension World {
             self.enforcer?.work[index].stage = mutant == .enforcementReportsFirst ? .report : .delete
             if random.chance(20) {
                 self.enforcer?.work[index].goesOnAt = now.uptime + .seconds(random.below(90))
-                // A broker that starts anew meanwhile has to know of it.
+                // A broker that restarts at this point must still know of the claim.
                 if broker != nil, random.chance(50) {
                     killBroker(isPowerCut: false)
                     startBroker()
@@ -118,7 +118,8 @@ extension World {
         }
     }
 
-    /// The app's program is found by its user and file, and what has the account by its connection.
+    /// Whether the process must be stopped. The app's program is identified by user and file, and processes with the
+    /// account by their connections.
     private func isMeant(_ index: Int, _ work: EnforcerProcess.Work) -> Bool {
         slots[index].home.map { homes[$0].participant == work.participant } ?? false
             || work.connections.contains(slots[index].connection)

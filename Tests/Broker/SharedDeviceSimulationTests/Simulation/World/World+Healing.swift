@@ -2,12 +2,13 @@ import DeviceConfiguration
 import SharedDevice
 import SharedDeviceBroker
 
-/// The begin and the end of each schedule. At the end all that was broken is repaired, and then every promise of an end has to come true.
+/// The beginning and the end of each schedule. At the end all faults are repaired, and then each promise about the
+/// outcome must be kept.
 extension World {
-    /// How long a device may need, once nothing is wrong with it.
+    /// How long a device without faults may need.
     private static let patience = Duration.seconds(1200)
 
-    /// The device is switched on.
+    /// Switches the device on.
     func begin(_ file: Setting.File) {
         configure(file)
         startBroker()
@@ -31,11 +32,11 @@ extension World {
         } else {
             configure(.valid(0))
         }
-        // What hangs does so for ever; under the other policies it closes the device until somebody ends it.
+        // A hung process never recovers. Without enforcement its debt closes the device until the process is killed.
         if oracle.policy.cleanup.deadline == nil { endHung() }
         random = SplitMix64(seed: 1)
         becomeQuiet(until: now.uptime + .seconds(2))
-        // Somebody opens the apps, and the administrator sees to what no app of this device will ever clean up.
+        // The apps are opened, and an administrator waives debts that no app of this device will ever settle.
         for index in ownApps { startApp(index) }
         for index in Setting.apps where !ownApps.contains(index) { killApp(index) }
         slots[Setting.hostile].toBroker.append(.left(slots[Setting.hostile].connection))
@@ -43,15 +44,16 @@ extension World {
         becomeQuiet(until: now.uptime + .seconds(5))
         waiveStrangers()
         becomeQuiet(until: now.uptime + Self.patience)
-        // A session that lasted until now may have ended by itself, and a stranger may have been given its account.
+        // A session that was still open may have ended automatically, and a stranger may have been given its account.
         waiveStrangers()
         becomeQuiet(until: now.uptime + Self.patience)
         guard violation == nil else { return }
-        // Nobody sees what a process shows that hangs and owes nothing; those that were stopped show what there is when they run again.
+        // A hung process without debts still shows its old account, so it is killed. Stopped apps show the present
+        // account when they run again.
         if let broker, broker.ledger.debtors.isEmpty { endHung() }
         for index in ownApps { startApp(index) }
         becomeQuiet(until: now.uptime + Self.patience)
-        // The patience may have ended in the middle of something that takes a moment.
+        // The patience may have ended during a write that takes a moment.
         for _ in 0..<5 where broker?.isOnDisk == false { becomeQuiet(until: now.uptime + .seconds(1)) }
         guard violation == nil else { return }
         checkEnd()
@@ -59,7 +61,7 @@ extension World {
 
     private func endHung() { for index in Setting.apps where slots[index].isHung { killApp(index) } }
 
-    /// The apps that take part: under an enforced policy only those of the manifests' user.
+    /// The apps that take part. Under an enforced policy these are only the apps of the manifests' user.
     var ownApps: [Int] {
         Setting.apps.filter { oracle.policy.cleanup.deadline == nil || slots[$0].user == Setting.enforcedUser }
     }
@@ -71,9 +73,9 @@ extension World {
             administer(.waive(app: app, user: nil, session: nil, reason: "unknown app"))
         }
         guard oracle.policy.cleanup.deadline != nil else { return }
-        // Nothing is enforced while somebody is signed in.
+        // Cleanup is not enforced during a session.
         if broker.device.account != nil { administer(.signOutAnyone(identifier: nil, reason: "test")) }
-        // What an app owes that may take part no more nobody but the administrator settles.
+        // Only an administrator can settle the debts of an app that may not take part any more.
         for participant in Setting.homes where participant.user != Setting.enforcedUser {
             administer(.waive(app: participant.app, user: participant.user, session: nil, reason: "left out"))
         }
@@ -85,7 +87,7 @@ extension World {
         send(Self.administrator, number, call, claiming: nil)
     }
 
-    /// Lets everything happen, and the time pass where nothing else can.
+    /// Takes all possible steps, and advances the time when there are none.
     private func becomeQuiet(until end: Duration) {
         while violation == nil {
             let steps = enabled()
@@ -112,7 +114,7 @@ extension World {
             && slots.allSatisfy { $0.process?.retryAt == nil }
     }
 
-    /// The calls without an answer, but for the question that waits for somebody who is late.
+    /// The calls without a response, except those of the enforcer, whose request waits for overdue apps.
     private var openCalls: [UInt64] { unanswered.filter { $0.value != Self.enforcer }.keys.sorted() }
 
     private func checkEnd() {
@@ -145,7 +147,8 @@ extension World {
         oracle.checkSeatEnd(broker.device, self)
     }
 
-    /// Whether nobody is to remind the process any more: it has not heard the sign-out, and an administrator waived what its app owed.
+    /// Whether the process will get no reminder: it has missed the broadcast of the sign-out, and an administrator has
+    /// waived its debt.
     private func mayShowOther(_ index: Int) -> Bool {
         guard slots[index].hasMissedBroadcast, let home = slots[index].home, let shown = slots[index].process?.shown
         else { return false }

@@ -5,35 +5,35 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// The organisation's provider: who is truly signed in there, by which refresh token, and what it has still to tell.
+/// The organisation's provider: the open sessions, their refresh tokens and the undelivered events.
 struct SimulatedProvider {
-    /// What the provider knows of a sign-in. Its number is the name that events have for it.
+    /// The provider's record of a sign-in. Events name the sign-in by its number.
     struct Session {
         let person: String
-        /// By the clock that never jumps.
+        /// On the monotonic clock.
         let openedAt: Duration
-        /// The refresh token that counts.
+        /// The valid refresh token.
         var token: Int
-        /// The provider has ended it.
+        /// The provider has revoked the session.
         var isRevoked = false
-        /// An old token was used, which ends it as well.
+        /// An old token was used, which ends the session too.
         var isReused = false
-        /// The device has said that it is over.
+        /// The device has reported the end of the session.
         var isEnded = false
         var isOpen: Bool { !isRevoked && !isReused && !isEnded }
     }
 
-    /// A question that the process beside the broker carries out.
+    /// A request to the provider, which the identity service sends.
     enum Question {
         case begin(String, only: String?)
         case complete(String, handle: String, person: String)
-        /// The answer to it, which is on its way.
+        /// The response to `complete`, while it is in flight.
         case opened(String, ProviderSignIn)
         case renew(UInt64, ProviderRecord, mayBeUsed: Bool)
         case end(UInt64, ProviderRecord)
     }
 
-    /// An event, and the sign-in that it is truly about.
+    /// An event, and the session that it is really about.
     struct Told {
         let event: ProviderEvent
         let session: Int?
@@ -44,17 +44,17 @@ struct SimulatedProvider {
     var sessions: [Int: Session] = [:]
     var lastToken = 0
     var questions: [Question] = []
-    /// Sign-ins that the process knows, and whom each has to be of.
+    /// The sign-ins that the service knows, with the user who is required for each.
     var handles: [String: String?] = [:]
     var lastHandle = 0
-    /// What the broker is to hear, and what it hears again when the process is started anew.
+    /// The events that the broker has yet to receive, and those that it receives again when the service restarts.
     var events: [Told] = []
     var unacknowledged: [Told] = []
-    /// The report that has no answer yet.
+    /// The report that has no response yet.
     var report: (number: UInt64, told: Told)?
-    /// When somebody's sessions were ended last.
+    /// When the sessions of each user were last revoked.
     var revokedAt: [String: Date] = [:]
-    /// Whom the prompt asks, by the number of its call.
+    /// The user who answers the prompt, by the number of the prompt's call.
     var asked: [UInt64: (person: String, goesOn: Bool)] = [:]
 
     mutating func open(_ person: String, at now: Duration) -> (Int, ProviderRecord) {
@@ -64,7 +64,8 @@ struct SimulatedProvider {
         return (number, Self.record(number, person, token: number))
     }
 
-    /// The device's clock is set, and with it all that the simulation tells by that clock: the provider's own was right before and is afterwards.
+    /// Moves all dates when the device's clock is set. The simulation expresses them by that clock, while the
+    /// provider's clock is always right.
     mutating func clockIsSet(by seconds: Double) {
         events = events.map { $0.moved(by: seconds) }
         unacknowledged = unacknowledged.map { $0.moved(by: seconds) }
@@ -88,7 +89,7 @@ extension ProviderEvent {
 }
 
 extension ProviderRecord {
-    /// The provider's number of the session, and that of the refresh token.
+    /// The provider's numbers of the session and of the refresh token.
     var simulated: (session: Int, token: Int) { (session.flatMap { Int($0) } ?? 0, Int(content.text) ?? 0) }
 }
 
@@ -97,7 +98,7 @@ extension World {
 
     // MARK: Questions
 
-    /// The provider answers, or the answer is lost on its way, or the question was.
+    /// The provider responds, or the request or the response is lost.
     func organisationAnswers() {
         guard !organisation.questions.isEmpty else { return }
         let question = organisation.questions.remove(at: random.below(organisation.questions.count))
@@ -135,7 +136,7 @@ extension World {
         case .renew(let number, let record, let mayBeUsed):
             let outcome = hasArrived ? renewed(record, mayBeUsed) : nil
             guard !isLost, let outcome else {
-                // Who has not reached the provider may know it, and may not.
+                // After a request that did not arrive, the service may or may not know that it did not.
                 let isKnown = !hasArrived && random.chance(50)
                 return feed(.renewed(number, .unavailable(Self.away, mayBeUsed: isKnown ? mayBeUsed : true)))
             }
@@ -150,7 +151,7 @@ extension World {
         AccessToken(value: "provider \(number)", scopes: ["s"], expiresAt: now.wall + 3600)
     }
 
-    /// Rotation: each refresh token counts once, and one that comes again ends the session.
+    /// Rotates the refresh token. Each one is valid once, and its reuse ends the session.
     private func renewed(_ record: ProviderRecord, _ mayBeUsed: Bool) -> RenewalOutcome {
         let (number, token) = record.simulated
         guard var session = organisation.sessions[number], session.isOpen, session.token == token else {
@@ -167,7 +168,7 @@ extension World {
         )
     }
 
-    /// Nobody hears the answers any more. What has arrived was carried out.
+    /// Drops all responses because the broker has ended. Requests that have arrived were carried out.
     func loseAnswersOfProvider() {
         for question in organisation.questions where random.chance(50) {
             switch question {
@@ -183,7 +184,8 @@ extension World {
 
     // MARK: The process beside the broker
 
-    /// The process is killed, and the bus starts it again: what it was asked is lost, and events that it had not acknowledged come again.
+    /// Kills the identity service, which the bus restarts. Its pending requests are lost, and events that it has not
+    /// acknowledged are delivered again.
     func killService() {
         note("the service that speaks to the provider is killed")
         let questions = organisation.questions
@@ -201,7 +203,7 @@ extension World {
         return organisation.report.map { unanswered[$0.number] == nil } ?? true
     }
 
-    /// The service tells the next event. One whose report has no answer comes again.
+    /// Reports the next event. An event whose report has no response is delivered again.
     func serviceTells() {
         if let told = organisation.report?.told { organisation.events.append(told) }
         let told = organisation.events.remove(at: random.below(organisation.events.count))
@@ -216,11 +218,11 @@ extension World {
         organisation.report = nil
         guard case .success = result else { return organisation.events.append(report.told) }
         oracle.heeded(report.told, self)
-        // The provider does not always hear of it.
+        // The provider does not always receive the acknowledgement.
         if report.told.session != nil, random.chance(40) { organisation.unacknowledged.append(report.told) }
     }
 
-    /// The provider ends all that a person has open, and tells of it, once or more often.
+    /// Revokes all open sessions of a user, and delivers the event once or twice.
     func revoke(_ person: String) {
         let open = organisation.sessions.filter { $0.value.person == person && $0.value.isOpen }.keys.sorted()
         guard !open.isEmpty else { return }
@@ -241,7 +243,7 @@ extension World {
         }
     }
 
-    /// The end of what a person had open earlier is told once more, late.
+    /// Delivers an old revocation of the user's sessions again.
     private func tellAgain(_ person: String) {
         guard let date = organisation.revokedAt[person], random.chance(50) else { return }
         let event = ProviderEvent(.ended, issuer: Setting.issuer, subject: person, date: date)
@@ -256,7 +258,7 @@ extension World {
 
     // MARK: The prompt
 
-    /// Somebody signs in on the provider's page, or closes it.
+    /// A user signs in on the provider's page, or closes it.
     func signInAtPrompt(_ person: String, goesOn: Bool, patience: Int) {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"

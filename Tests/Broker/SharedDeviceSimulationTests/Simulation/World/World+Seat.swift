@@ -3,16 +3,16 @@ import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// Who is logged in at the machine's seat, and what the broker's watch of logind has still to tell. What it makes of logind's words is the broker's
-/// own ``LoginSessions``.
+/// The logins at the machine's seat, and the events that the broker's watch of logind has yet to deliver. The broker's
+/// own ``LoginSessions`` derives the events from logind's reports.
 struct SimulatedSeat {
-    /// By their paths, as they truly are.
+    /// The real sessions by their paths.
     var sessions: [String: LoginSessions.Session] = [:]
     var lastNumber = 0
     var isLogindUp = true
-    /// What is on its way to the broker.
+    /// The events in flight to the broker.
     var events: [Event] = []
-    /// What the broker has heard last.
+    /// The seat that the broker last received.
     var heard: Seat?
     private var watch = LoginSessions(scope: .seat(name))
     private var told: Seat?
@@ -21,18 +21,18 @@ struct SimulatedSeat {
 
     var seat: Seat { Seat(sessions: Array(sessions.values)) }
 
-    /// The session in front, or the last one that there is.
+    /// The session in the foreground, or else the last one.
     var front: String? {
         sessions.first { $0.value.isActive }?.key ?? sessions.max { $0.value.identifier < $1.value.identifier }?.key
     }
 
-    /// The watch begins anew, with the broker.
+    /// Restarts the watch together with the broker.
     mutating func restart() {
         (watch, told, events) = (LoginSessions(scope: .seat(Self.name)), nil, [])
         list()
     }
 
-    /// Tells all that logind says now.
+    /// Reports all of logind's present state.
     mutating func list() {
         guard isLogindUp else {
             told = nil
@@ -68,11 +68,11 @@ struct SimulatedSeat {
 }
 
 extension World {
-    /// What a person does at the seat, or what becomes of logind.
+    /// An action of a user at the seat, or a change of logind.
     enum SeatDeed: Hashable {
         case logIn(UInt32)
         case logOut, lock, unlock
-        /// The person's session is in front from here on; where there is none, the greeter.
+        /// Brings the user's session to the foreground, or the greeter if the user has none.
         case switchTo(UInt32)
         case logindGoes, logindComes
     }
@@ -106,7 +106,7 @@ extension World {
         }
     }
 
-    /// The newest session of the person comes to the front.
+    /// Brings the user's newest session to the foreground.
     private func show(_ user: UInt32) {
         let own = seat.sessions.filter { $0.value.userID == user }
         let path = own.max { ($0.value.began, $0.key) < ($1.value.began, $1.key) }?.key
@@ -120,7 +120,7 @@ extension World {
         if case .seat(let found) = event {
             note("the broker hears of the logins \(found?.sessions.map { "\($0.identifier) of \($0.userID)" } ?? [])")
             if mutant == .loginsAreForgotten { feed(.seat(Seat())) }
-            // A broker that was started since has not heard when.
+            // A restarted broker has not received the time of the unlock.
             let unlocked = found.map { (seat.heard?.locked ?? $0.names).subtracting($0.locked) }
             for name in unlocked ?? [] { oracle.spent.remove(name, by: .lock) }
             seat.heard = found
@@ -132,13 +132,13 @@ extension World {
 
 // MARK: Promises
 
-/// Logins that sign nobody in again.
+/// The logins that must not sign in again.
 struct SpentLogins {
-    /// What has signed them out.
+    /// Why the login was signed out.
     enum Cause { case request, lock }
 
     private var causes: [LoginName: Cause] = [:]
-    /// Those of each of the device's sessions.
+    /// The logins of each session of the device.
     var logins: [UInt64: Set<LoginName>] = [:]
 
     mutating func add(_ names: Set<LoginName>, by cause: Cause) { for name in names { causes[name] = cause } }
@@ -147,14 +147,14 @@ struct SpentLogins {
 
     mutating func remove(ofSession session: UInt64) { for name in logins[session] ?? [] { causes[name] = nil } }
 
-    /// They are so no longer, whatever the cause was.
+    /// Permits all logins again, whatever the cause was.
     mutating func forget() { causes = [:] }
 
     func contains(_ name: LoginName) -> Bool { causes[name] != nil }
 }
 
 extension Oracle {
-    /// Ends of sessions that leave the login what it is: it is over itself, or in the background, or does not count.
+    /// Causes of a sign-out that do not spend the login: it has ended, is in the background or is not used.
     private static let harmless = ["logout", "switch of users", "logind does not answer", "the managed configuration"]
 
     mutating func judgeSeat(_ event: Event, _ effects: [Effect], _ before: Before, _ world: World) {
@@ -170,7 +170,7 @@ extension Oracle {
                 if isLock {
                     spent.add(names, by: .lock)
                 } else if !before.isOpen || before.epoch != session {
-                    // It never was open: its login is tried again.
+                    // The session never opened, so its login may be tried again.
                     break
                 } else if !Self.harmless.contains(entry.detail ?? "") {
                     spent.add(names, by: .request)
@@ -187,13 +187,13 @@ extension Oracle {
             return fail("somebody is signed in who is not at the seat", "session \(session), \(entry.account ?? "?")")
         }
         spent.logins[session] = login.sessions
-        // A broker that was started since knows by the wall clock alone which logins were there.
+        // A broker that was restarted since knows only by the wall clock which logins existed.
         if clockSetAt == nil, let name = login.sessions.first(where: { spent.contains($0) }) {
             fail("a login that was signed out has signed in again", "session \(session), login \(name.identifier)")
         }
     }
 
-    /// At rest, the account is that of the person at the seat, or nobody's.
+    /// Checks at rest that the account, if any, is that of the user at the seat.
     mutating func checkSeatEnd(_ device: DeviceState, _ world: World) {
         guard policy.identity == .loginSession, let account = device.account else { return }
         let user = SeatLogin.user(of: account)

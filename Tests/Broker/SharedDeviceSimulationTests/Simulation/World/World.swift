@@ -4,44 +4,42 @@ import Foundation
 import SharedDevice
 import SharedDeviceBroker
 
-/// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a clock that is a number. Nothing happens
-/// unless a schedule's step or ``progress(_:_:)`` does it, so that the same schedule always goes the same way.
+/// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a simulated clock. Only
+/// a step of a schedule or ``progress(_:_:)`` makes anything happen, so a schedule always runs the same way.
 final class World {
-    /// What the disk does.
     enum DiskMode: Hashable { case works, isFull, standsStill }
-    /// What the identity provider does.
     enum ProviderMode: Hashable { case answers, fails, hangs }
 
-    /// What waits for the broker's disk thread, in its order.
+    /// Work for the broker's disk thread, in order.
     enum DiskJob {
         case batch(Batch)
         case activity(Date)
         case configuration(ManagedConfiguration)
     }
 
-    /// What waits for the broker at a connection.
+    /// A message to the broker on a connection.
     enum Incoming {
         case request(Request)
         case left(String)
     }
 
-    /// A place for a process. What it once was given it keeps until it ends.
+    /// A place for a process. Its properties stay the same until the process ends.
     struct Slot {
         let home: Int?
         let user: UInt32
         let executable: String
-        /// Which app it says it is.
+        /// The app that it claims to be.
         let name: String?
         var process: AppProcess?
         var connection = ""
         var calls = Calls()
         var toBroker: [Incoming] = []
         var toApp: [AppProcess.Message] = []
-        /// Whether its process does nothing any more, for ever.
+        /// Whether its process has stopped responding for ever.
         var isHung = false
-        /// How many of the broadcasts that come next it never hears.
+        /// The number of coming broadcasts that it will miss.
         var lostBroadcasts = 0
-        /// Whether it has not heard one.
+        /// Whether it has missed a broadcast.
         var hasMissedBroadcast = false
 
         var isRunning: Bool { process != nil }
@@ -50,42 +48,42 @@ final class World {
     static let fullDisk = "the disk is full"
     static let administrator = Setting.slots.count
     static let enforcer = administrator + 1
-    /// The process that speaks to the organisation's provider, and the program that asks people.
+    /// The identity service, and the prompt.
     static let (service, prompt) = (enforcer + 1, enforcer + 2)
 
-    /// How the broker ends in the middle of what it does.
+    /// Ends the broker while it performs effects.
     struct Stop {
-        /// After how many effects.
+        /// The number of effects to perform first.
         var effects: Int
         let isPowerCut: Bool
     }
 
     let mutant: Mutant?
-    /// Whether more than one user reaches the bus.
+    /// Whether more than one user has access to the bus.
     let hasManyUsers: Bool
     var trace: ((String) -> Void)?
     var random: SplitMix64
 
     var now = Moment(wall: Date(timeIntervalSince1970: 1_700_000_000), uptime: .seconds(1000))
     var broker: BrokerState?
-    /// When it wants to be woken. To work that out takes long, and every step asks for it.
+    /// The broker's next deadline. It is cached because it is slow to compute and each step needs it.
     var deadline: Duration?
     var stop: Stop?
-    /// How much sleep the broker has heard of.
+    /// How much sleep the broker has learnt of.
     var heardAsleep = Duration.zero
-    /// How far the wall clock was set.
+    /// By how much the wall clock was set in all.
     var clockShift = Duration.zero
     var diskMode = DiskMode.works
     var disk = VirtualDisk()
     var kept: ManagedConfiguration?
     var jobs: [DiskJob] = []
-    /// A state that waits for the thread that notes it.
+    /// A state that is queued for the thread that writes notes.
     var waitingNote: DeviceState?
-    /// What a disk that does not sync still loses at a power cut.
+    /// The synced content of a disk that does not sync, which is what a power cut leaves.
     var synced: VirtualDisk?
     var providerMode = ProviderMode.answers
     var questions: [Event] = []
-    /// The organisation's provider, where the configuration names it.
+    /// The organisation's provider, for configurations that name it.
     var organisation = SimulatedProvider()
     var seat = SimulatedSeat()
     var starts: [(app: String, name: String)] = []
@@ -95,19 +93,19 @@ final class World {
     var latest: ManagedConfigurationFile.Content?
 
     var enforcer: EnforcerProcess?
-    /// Whether it is still there where the broker has lost the bus.
+    /// Whether the enforcer is still on the bus after the broker has lost it.
     var isEnforcerLeftOnBus = false
-    /// Those on the disk.
+    /// The manifests on the disk.
     var manifests: [AppManifest]
     var slots: [Slot]
     var homes: [Home]
     var connections = 0
     /// The connections that have called the broker.
     var known: Set<String> = []
-    /// Requests that have no answer yet, with the slot that waits.
+    /// The requests without a response, with the slot that waits.
     var unanswered: [UInt64: Int] = [:]
     var oracle = Oracle()
-    /// How many micro-steps were taken, for the reader of the statistics.
+    /// The number of steps taken, for statistics.
     var steps = 0
 
     init(seed: UInt64, mutant: Mutant?, hasManyUsers: Bool, trace: ((String) -> Void)? = nil) {
@@ -134,7 +132,7 @@ final class World {
 
     // MARK: Progress
 
-    /// A thing that can happen next.
+    /// A step that can happen next.
     enum Step {
         case brokerReads(Int)
         case appReads(Int)
@@ -144,7 +142,7 @@ final class World {
         case enforcerReads, enforcerActs
     }
 
-    /// All that can happen next without a fault or a wish.
+    /// All steps that can happen next without a fault or a user's action.
     func enabled() -> [Step] {
         var found: [Step] = []
         let isUp = broker != nil
@@ -171,7 +169,7 @@ final class World {
         return found
     }
 
-    /// Lets so many things happen, in an order by chance.
+    /// Takes up to this many steps in random order.
     func progress(_ count: Int) {
         for _ in 0..<count where violation == nil {
             let steps = enabled()
@@ -199,7 +197,7 @@ final class World {
         oracle.check(self)
     }
 
-    /// Lets the time pass. The broker is woken whenever it wants to be.
+    /// Advances the time, and wakes the broker at each of its deadlines.
     func advance(by duration: Duration) {
         if hasSlept { feed(.time) }
         while broker != nil, !seat.events.isEmpty { seatTells() }
@@ -215,10 +213,10 @@ final class World {
         pass(to: end)
     }
 
-    /// Whether the machine has slept, and the broker has heard of nothing since.
+    /// Whether the machine has slept since the broker's last event.
     private var hasSlept: Bool { now.asleep > heardAsleep }
 
-    /// The machine sleeps. Nobody is woken meanwhile; afterwards any event may be the broker's first.
+    /// The machine sleeps. Nothing wakes the broker during the sleep, and any event may be its first one afterwards.
     func sleep(for duration: Duration) {
         if hasSlept { feed(.time) }
         note("the machine sleeps for \(duration)")
