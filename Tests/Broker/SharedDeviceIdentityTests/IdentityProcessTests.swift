@@ -8,13 +8,13 @@ import SharedDevice
 import TestProviders
 import Testing
 
-@Suite("The process that speaks to the organisation's provider")
+@Suite("The identity service process")
 struct IdentityProcessTests {
     private func browse(_ fault: String) async throws -> TestClient {
         try await FaultyProvider.shared.value.client(fault)
     }
 
-    @Test("Ada signs in over the bus, her record renews, and its end is told to the provider")
+    @Test("Ada signs in over the bus, her record is renewed, and its end is reported")
     func whole() async throws {
         let device = try await IdentityDevice(fault: "process")
         let test = try await browse("process")
@@ -44,7 +44,7 @@ struct IdentityProcessTests {
         #expect(error?.code == .loginExpired)
     }
 
-    @Test("by device code: nothing while the person has not finished, then the sign-in; a cancelled one is gone")
+    @Test("a device-code sign-in completes once the user is done, and can be cancelled")
     func deviceCode() async throws {
         let device = try await IdentityDevice(fault: "device-process")
         let begun = try await device.provider.begin(SignInStart(.deviceCode))
@@ -55,7 +55,7 @@ struct IdentityProcessTests {
         #expect(error?.code == .loginExpired)
     }
 
-    @Test("one that a bus has started ends with that bus; one that was started otherwise waits for the next")
+    @Test("the process ends with the bus that started it, or else waits for the next bus")
     func endOfTheBus() async throws {
         let device = try await IdentityDevice(fault: "none")
         let bus = try PrivateBus()
@@ -82,7 +82,7 @@ struct IdentityProcessTests {
         #expect(lasting.isRunning)
     }
 
-    @Test("a stranger's calls are refused, each of them; so are those of a broker that has given its name up")
+    @Test("calls from a stranger, or from a broker that gave up its name, are refused")
     func strangers() async throws {
         let device = try await IdentityDevice(fault: "none")
         let stranger = try DBusConnection.open(device.bus.bus)
@@ -96,12 +96,12 @@ struct IdentityProcessTests {
         try await device.broker.releaseName(BrokerProtocol.busName)
         let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
         await #expect(throws: IdentityError.self) { try await device.provider.begin(start) }
-        // Whoever is the broker now is answered from the moment on at which it is.
+        // The new owner of the broker's name is answered at once.
         try await stranger.requestName(BrokerProtocol.busName)
         _ = try await device.call("BeginSignIn", start.fields, on: stranger)
     }
 
-    @Test("sign-ins of a broker that has gone make room")
+    @Test("sign-ins of a broker that has left the bus free their places")
     func goneBroker() async throws {
         let device = try await IdentityDevice(fault: "none")
         let start = SignInStart(.browser, redirect: IdentityDevice.redirect)
@@ -113,7 +113,7 @@ struct IdentityProcessTests {
         _ = try await device.provider.begin(start)
     }
 
-    @Test("what is malformed or too large is refused by name, and the process goes on")
+    @Test("malformed or oversized requests are refused by name, and the process goes on")
     func malformed() async throws {
         let device = try await IdentityDevice(fault: "none")
         let record = ProviderRecord(
@@ -144,7 +144,7 @@ struct IdentityProcessTests {
         _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
     }
 
-    @Test("a provider that hangs delays no other call, and no more calls are taken than there is room for")
+    @Test("a hanging provider delays no other call, and excess calls are refused")
     func hangs() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeHanging() } }
 
     private func judgeHanging() async throws {
@@ -170,15 +170,13 @@ struct IdentityProcessTests {
             return await group.reduce(into: []) { if let error = $1 { $0.append(error) } }
         }
         #expect(errors.count == 60)
-        // Eight wait for the provider; the others are told at once that there is no room.
+        // Eight requests wait for the provider. The others are refused at once.
         #expect(errors.count { $0.description.contains("cannot be reached") } >= 1)
         #expect(errors.count { $0.code == .busy || $0.description.contains("LimitsExceeded") } >= 50)
         #expect(ContinuousClock.now - start < .seconds(40))
     }
 
-    @Test(
-        "a refresh in the middle of which the process is killed may have used the token up, and the broker is told so"
-    )
+    @Test("after a kill during a refresh the broker learns that the token may be used up")
     func killed() async throws {
         let device = try await IdentityDevice(fault: "refresh-hang")
         let test = try await browse("refresh-hang")
@@ -192,7 +190,7 @@ struct IdentityProcessTests {
             return
         }
         #expect(error.code == .providerUnavailable)
-        // Nobody is asked now: the token is as it was.
+        // Without the process no request is sent, so the token stays unused.
         guard case .unavailable(_, mayBeUsed: false) = await device.provider.renew(record, scopes: [], mayBeUsed: false)
         else {
             Issue.record("a call that nobody got has used the token up")
@@ -204,7 +202,7 @@ struct IdentityProcessTests {
     }
 
     @Test(
-        "the bus starts the process when the broker calls",
+        "the bus starts the process on a call of the broker",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "without systemd, dbus-broker starts no services")
     )
     func activation() async throws {
@@ -227,7 +225,7 @@ struct IdentityProcessTests {
         #expect(begun.lifetime == .seconds(600))
     }
 
-    @Test("a provider that the configuration names later is asked from then on; without one, the remedy is told")
+    @Test("a provider that is configured later is used at once, and none is an error")
     func configuration() async throws {
         let faulty = try await FaultyProvider.shared.value
         let device = try await IdentityDevice(issuer: nil)
@@ -239,12 +237,12 @@ struct IdentityProcessTests {
     }
 
     @Test(
-        "on a system bus it runs as its own user; the broker's user and root reach it, and a stranger does not",
+        "on a system bus only root and the broker's user may call the process",
         .enabled(if: geteuid() == 0, "only root can be several users")
     )
     func severalUsers() async throws {
         let faulty = try await FaultyProvider.shared.value
-        // Users that every system has: daemon and bin.
+        // Users that exist on each system: daemon and bin.
         let (own, stranger): (UInt32, UInt32) = (1, 2)
         let policies = ["org.notifycenter.SharedDevice1.conf", "org.notifycenter.SharedDeviceIdentity1.conf"]
         let standIns = ["shared-device": "root", "shared-device-identity": "daemon"]
@@ -259,7 +257,7 @@ struct IdentityProcessTests {
         try await broker.requestName(BrokerProtocol.busName)
         let program = ChildProcess.built("shared-device-identity")
         let arguments = ["--bus", bus.address, "--configuration", file]
-        // A stranger may not have the name.
+        // The bus policy refuses the name to another user.
         let impostor = try ChildProcess(as: stranger, program, arguments)
         #expect(await impostor.exitStatus() == 69)
         let process = try ChildProcess(as: own, program, arguments)
@@ -268,7 +266,7 @@ struct IdentityProcessTests {
         let refused = try ChildProcess(as: stranger, ChildProcess.built("shared-device"), check)
         #expect(await refused.exitStatus() == 69)
         #expect(refused.errorText.contains("AccessDenied"), "\(refused.errorText)")
-        // Root has it checked: the authority is not among the system's, which is a finding.
+        // Root may run the check. The test's certificate authority is not trusted by the system, so the check fails.
         let checked = try ChildProcess(ChildProcess.built("shared-device"), check)
         #expect(await checked.exitStatus() == 1)
         let error = await #expect(throws: IdentityError.self) {
@@ -278,7 +276,7 @@ struct IdentityProcessTests {
         #expect(error?.code == .providerUnavailable && error?.description.contains("oidcTrustAnchors") == true)
     }
 
-    @Test("a credential that cannot be used, and a bus that is not there, end it with their own status")
+    @Test("an unusable credential and a missing bus have distinct exit statuses")
     func exits() async throws {
         let directory = try TemporaryDirectory("shared-device-identity")
         let program = ChildProcess.built("shared-device-identity")
@@ -298,7 +296,7 @@ struct IdentityProcessTests {
     }
 }
 
-/// A server that takes connections, and says nothing.
+/// A server that accepts connections and sends nothing.
 private final class SilentServer: Sendable {
     let port: UInt16
     private let descriptor: CInt

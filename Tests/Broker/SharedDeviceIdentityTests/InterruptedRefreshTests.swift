@@ -6,10 +6,10 @@ import SharedDevice
 import TestProviders
 import Testing
 
-@Suite("A refresh in the middle of which a process is killed")
+@Suite("A process is killed during a refresh")
 struct InterruptedRefreshTests {
     @Test(
-        "a kill between the provider's rotation and the disk ends no session: the same person signs in again, and goes on",
+        "after a kill during a rotation the same user can reauthenticate in the session",
         arguments: WholeDevice.Program.allCases
     )
     func killed(_ victim: WholeDevice.Program) async throws {
@@ -20,12 +20,12 @@ struct InterruptedRefreshTests {
         let (ada, epoch) = (try #require(try await device.account()), try await device.epoch())
         #expect(epoch != nil)
         let lost = Task { try await device.token() }
-        // The provider has a new token, and the device's is used up.
+        // The provider has issued a new token, and the device's token is used up.
         try await eventually("the rotation at the provider") { try await test.page("away") == "True" }
         try await device.kill(victim)
         await #expect(throws: SharedDeviceError.self) { try await lost.value }
         try await device.start(victim)
-        // What was under way is asked once more; where nothing was, an app asks.
+        // After the restart a refresh in flight is repeated. If there was none, an app's request causes one.
         try await eventually("the question for the person") {
             _ = try? await device.token()
             return try await device.needsSignIn()
@@ -40,7 +40,7 @@ struct InterruptedRefreshTests {
         #expect(try await device.epoch() == epoch)
     }
 
-    @Test("a person who was disabled after a crash of the broker is signed out by its start")
+    @Test("a user who was disabled after a broker crash is signed out at the next start")
     func disabledMeanwhile() async throws {
         let fault = "refresh-refused.crash"
         let device = try await WholeDevice(fault: fault)
@@ -51,7 +51,7 @@ struct InterruptedRefreshTests {
         try await eventually("the sign-out") { try await device.account() == nil }
     }
 
-    @Test("a rotation that has reached the disk outlives a kill of both processes, and nobody is asked")
+    @Test("a committed rotation survives a kill of both processes without a new sign-in")
     func kept() async throws {
         let device = try await WholeDevice(fault: "kept-rotation")
         let test = try await FaultyProvider.shared.value.client("kept-rotation")
@@ -63,7 +63,7 @@ struct InterruptedRefreshTests {
         #expect(next != first)
         #expect(try await device.account() == ada)
         #expect(try await !device.needsSignIn())
-        // The sign-out that follows ends the newest tokens at the provider.
+        // The sign-out ends the newest tokens at the provider.
         _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
         try await eventually("the end at the provider") {
             try await test.page("ended").hasPrefix("end-session\nrevoke refresh_token\nrevoke access_token")

@@ -6,16 +6,16 @@ import SharedDevice
 import TestProviders
 import Testing
 
-@Suite("What only provider, device and browser may know")
+@Suite("Secrets that only provider, device and browser may know")
 struct LeakTests {
-    /// The provider's secrets so far, each with what it is, and the device's own.
+    /// The secrets that the provider has used so far, with their kinds, and the device's own.
     private func secrets(_ test: TestClient) async throws -> [(kind: String, text: String)] {
         let lines = try await test.page("secrets").split(separator: "\n").map { $0.split(separator: " ") }
         return try lines.map { (String(try #require($0.first)), String(try #require($0.last))) }
             + [("client secret", WholeDevice.secret), ("encoded client secret", "s%26cret")]
     }
 
-    /// The files below a directory that contain the text, in their content or their names.
+    /// The files below a directory that contain the text in their content or name.
     private func files(with text: String, below directory: String) throws -> [String] {
         let bytes = Data(text.utf8)
         let names = try FileManager.default.subpathsOfDirectory(atPath: directory)
@@ -26,7 +26,7 @@ struct LeakTests {
         }
     }
 
-    /// - Parameter kinds: what the provider has had to do with so far, among other things.
+    /// - Parameter kinds: kinds of secrets that the provider must have used by now.
     private func check(
         _ device: WholeDevice,
         _ test: TestClient,
@@ -36,7 +36,7 @@ struct LeakTests {
         let known = try await secrets(test)
         #expect(kinds.allSatisfy { kind in known.contains { $0.kind == kind } }, "\(known.map(\.kind))")
         for (kind, text) in known {
-            // Database, write-ahead log, and what else the broker keeps.
+            // The database, its write-ahead log, and all other files of the broker.
             #expect(try files(with: text, below: device.state) == [], "\(kind), \(moment)")
             #expect(!device.log.contains(text), "\(kind) in a log, \(moment)")
             for program in WholeDevice.Program.allCases {
@@ -49,9 +49,7 @@ struct LeakTests {
         }
     }
 
-    @Test(
-        "is in no file of the broker, no log, no argument and no variable: signed in, after a refresh, and after the end"
-    )
+    @Test("no secret is in a file of the broker, a log, an argument or a variable")
     func nowhere() async throws {
         let device = try await WholeDevice(fault: "leaks")
         let test = try await FaultyProvider.shared.value.client("leaks")
@@ -61,7 +59,7 @@ struct LeakTests {
         #expect(try await secrets(test).contains { $0.text == token })
         let kinds = ["code", "state", "nonce", "verifier", "access-token", "refresh-token", "id-token"]
         try await check(device, test, "after a refresh", kinds: kinds)
-        // What fails is logged most.
+        // Failures are logged in most detail.
         try await device.kill(.identity)
         _ = try? await device.token()
         try await device.start(.identity)
@@ -71,7 +69,7 @@ struct LeakTests {
         try await check(device, test, "after the end")
     }
 
-    @Test("nor after a sign-in with a code for another device, and a logout that the provider tells of, twice")
+    @Test("nor after a device-code sign-in and two deliveries of a logout token")
     func codeAndLogout() async throws {
         let fault = "backchannel-sub-only.leaks"
         let device = try await WholeDevice(fault: fault)
@@ -81,13 +79,13 @@ struct LeakTests {
         let token = try await test.page("logout-token")
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 200"))
         #expect(try await device.account() == nil, "the answer comes after the sign-out")
-        // One that is refused is logged.
+        // The refused request is logged.
         #expect(try await device.report(logout: token).hasPrefix("HTTP/1.1 400"))
         try await check(device, test, "after the logout", kinds: ["logout-token"])
     }
 
     @Test(
-        "nor while the tokens of a session that has ended wait for a provider that refuses them, or is away",
+        "nor while the tokens of an ended session wait for an unavailable provider",
         arguments: ["revoke-denied.leaks", "revoke-away.leaks"]
     )
     func refusedEnd(fault: String) async throws {
@@ -98,17 +96,17 @@ struct LeakTests {
         _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
         try await eventually("the log has how it went") { device.log.contains("revo") || device.log.contains("end") }
         try await check(device, test, "after the end", kinds: ["refresh-token", "id-token"])
-        // What waits is on the disk, sealed, and is read again.
+        // Pending tokens are on the disk, sealed, and are read again at the start.
         try await device.kill(.broker)
         try await device.start(.broker)
         try await check(device, test, "after a restart")
     }
 
-    @Test("nor in what the prompt and its browser are started with, or leave behind")
+    @Test("nor in the environment, arguments and leftovers of the prompt and its browser")
     func prompt() async throws {
         let device = try await WholeDevice(fault: "leaks.prompt")
         let provider = try await FaultyProvider.shared.value
-        // The browser notes what others may see of it, and of who has started it.
+        // The browser records what others can see of it and of its parent process.
         let browser = try device.directory.writeScript(
             "chromium",
             """

@@ -6,19 +6,19 @@ import SharedDevice
 import Synchronization
 import TestProviders
 
-/// A device that listens for logouts, with a broker that keeps what it is told.
+/// A device that listens for logouts, and a broker that records the events that it receives.
 final class LogoutDevice: Sendable {
     let device: IdentityDevice
-    /// Of 127.0.0.1.
+    /// The port on 127.0.0.1.
     let port: UInt16
     let events = Locked<[[String: String]]>([])
     let refuses = Locked(false)
     private let object = Locked<Observation?>(nil)
 
     /// - Parameters:
-    ///   - port: where it listens; one that is free.
-    ///   - address: where it listens in place of that.
-    ///   - passed: the path of a socket that it gets from whoever starts it.
+    ///   - port: the port to listen on; by default a free one.
+    ///   - address: the address to listen on instead.
+    ///   - passed: the path of a socket that the device inherits from its parent process.
     init(fault: String, port: UInt16? = nil, at address: String? = nil, passed: String? = nil) async throws {
         self.port = try port ?? freePort()
         let key = Self.key(address ?? "127.0.0.1:\(self.port)")
@@ -56,12 +56,12 @@ final class LogoutDevice: Sendable {
         try device.configure(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: Self.key(address))
     }
 
-    /// A form as it is posted.
+    /// The HTTP request that posts a form.
     static func request(_ body: String, type: String = "application/x-www-form-urlencoded") -> String {
         "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
 
-    /// Posts a form, and returns the whole answer.
+    /// Posts a form, and returns the whole response.
     func post(
         _ body: String,
         type: String = "application/x-www-form-urlencoded",
@@ -83,7 +83,8 @@ final class LogoutDevice: Sendable {
     }
 }
 
-/// Runs what blocks on a thread of its own: the other tests, and the broker of this one, need those of Swift's pool.
+/// Runs a blocking function on a thread of its own, because the other tests and this test's broker need the threads of
+/// Swift's pool.
 func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
     try await withCheckedThrowingContinuation { continuation in
         let thread = QuietThread.start("aside") { continuation.resume(with: Result { try body() }) }
@@ -91,7 +92,7 @@ func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) asyn
     }
 }
 
-/// Sends, and reads to the end.
+/// Sends the text, and reads the response to its end.
 func exchange(_ text: String, port: UInt16) throws -> String {
     let client = try StreamSocket()
     try client.connect(port)
@@ -99,7 +100,6 @@ func exchange(_ text: String, port: UInt16) throws -> String {
     return client.readToEnd()
 }
 
-/// A blocking socket.
 final class StreamSocket: Sendable {
     private let descriptor: CInt
 
@@ -145,27 +145,27 @@ final class StreamSocket: Sendable {
         guard isBound else { throw NoAddress() }
     }
 
-    /// Has the kernel reset the connection when it is closed, so that its port is free at once.
+    /// Makes the kernel reset the connection when it is closed, so that its port is free at once.
     func resetWhenClosed() {
         var abort = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &abort, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Whether the other end has responded or hung up.
+    /// Whether the peer has responded or hung up.
     var hasNews: Bool {
         var look = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&look, 1, 0) != 0
     }
 
-    /// Nobody else listens at its address from now on.
+    /// From now on no other socket can listen at this address.
     func listen() throws {
         guard Glibc.listen(descriptor, 1) == 0 else { throw NoAddress() }
     }
 
-    /// Ends it before its time.
+    /// Shuts both directions down early.
     func shut() { shutdown(descriptor, CInt(SHUT_RDWR)) }
 
-    /// Sends nothing more.
+    /// Shuts the sending direction down.
     func endOutput() { shutdown(descriptor, CInt(SHUT_WR)) }
 
     func connect(to path: String) throws {

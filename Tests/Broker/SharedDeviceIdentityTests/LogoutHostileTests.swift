@@ -5,12 +5,13 @@ import Synchronization
 import TestProviders
 import Testing
 
-@Suite("Strangers at the listener for logouts", .serialized)
+@Suite("Attacks on the logout listener", .serialized)
 struct LogoutHostileTests {
-    /// Opens as many connections as it may, with one of these beginnings each, and another one for each that the listener closes.
+    /// Keeps as many connections open as permitted, each with one of these beginnings, and replaces each one that the
+    /// listener closes.
     private final class Attacker: Sendable {
-        /// Of all eight together fewer than the listener's queue in the kernel holds (1,024). Beyond that the kernel drops clients' attempts, which
-        /// they repeat after a second.
+        /// All eight attackers together stay below the listener's kernel backlog of 1,024. Beyond that the kernel drops
+        /// connection attempts, which clients repeat after a second.
         private static let connections = 100
 
         private static let beginnings = [
@@ -44,7 +45,7 @@ struct LogoutHostileTests {
         func stop() { state.withLock { $0.isOver = true } }
     }
 
-    @Test("eight attackers with half requests and rubbish delay no logout from another address by a second")
+    @Test("eight attackers delay a logout from another address by less than a second")
     func flood() async throws {
         var files = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
@@ -57,7 +58,7 @@ struct LogoutHostileTests {
         for _ in 0..<20 {
             tokens.append(try await FaultyProvider.shared.value.client(fault).page("logout-token"))
         }
-        // The provider's keys are read for the first of these.
+        // The first request makes the process fetch the provider's keys.
         #expect(try await device.post("logout_token=\(tokens.removeLast())").hasPrefix("HTTP/1.1 200"))
         let attackers = (0..<8).map { _ in Attacker() }
         defer { for attacker in attackers { attacker.stop() } }

@@ -8,14 +8,14 @@ import Testing
 
 @testable import HTTPListening
 
-/// Where it is listened for logouts: addresses, sockets of its own, and those that a service manager passes.
-@Suite("Where logouts of the provider's arrive")
+/// Listening at addresses, at own sockets and at sockets that a service manager passes.
+@Suite("The logout listener's sockets")
 struct LogoutListenerTests {
     private func token(_ fault: String) async throws -> String {
         try await FaultyProvider.shared.value.client(fault).page("logout-token")
     }
 
-    @Test("an address that another program has is listened at when it is free, without a change of the configuration")
+    @Test("an address in use is retried until it is free")
     func taken() async throws {
         let other = try StreamSocket()
         let port = try other.bindToAnyPort()
@@ -31,7 +31,7 @@ struct LogoutListenerTests {
         #expect(device.device.process.errorText.components(separatedBy: "nobody hears of logouts").count == 2)
     }
 
-    @Test("another address with the same port takes the place of the first one at once, whoever is connected")
+    @Test("another address with the same port replaces the first one at once")
     func moved() async throws {
         let fault = "backchannel-none.moved"
         let device = try await LogoutDevice(fault: fault)
@@ -49,7 +49,7 @@ struct LogoutListenerTests {
         #expect(!log.contains("nobody hears of logouts"), "\(log)")
     }
 
-    @Test("a socket that the service manager passes is listened at, also after the configuration has changed")
+    @Test("a socket from the service manager stays in use after configuration changes")
     func passed() async throws {
         let fault = "backchannel-none.passed"
         let directory = try TemporaryDirectory("passed")
@@ -62,14 +62,14 @@ struct LogoutListenerTests {
         }
         #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
         #expect(device.events.withLock { $0.count } == 2)
-        // Its children have none of it.
+        // Child processes do not inherit the socket.
         let descriptor = "/proc/\(device.device.process.identifier)/fdinfo/3"
         let flags = try String(contentsOfFile: descriptor, encoding: .utf8).split(separator: "\n")
             .first { $0.hasPrefix("flags:") }.flatMap { Int($0.dropFirst(6).filter { $0 != "\t" }, radix: 8) }
         #expect(try #require(flags) & Int(O_CLOEXEC) != 0)
     }
 
-    @Test("a path is listened at, also where an earlier process has left its socket")
+    @Test("a socket that an earlier process left at the path is replaced")
     func path() async throws {
         let fault = "backchannel-none.path"
         let directory = try TemporaryDirectory("logout")
@@ -79,7 +79,7 @@ struct LogoutListenerTests {
         #expect(try await device.post("logout_token=\(try await token(fault))", to: path).hasPrefix("HTTP/1.1 200"))
     }
 
-    @Test("a listener that gets no thread closes its socket, so that the next attempt finds the address free")
+    @Test("a listener that gets no thread closes its socket and frees the address")
     func noThread() async throws {
         let directory = try TemporaryDirectory("no-thread")
         let path = directory.path + "/logout.socket"
@@ -93,7 +93,7 @@ struct LogoutListenerTests {
                 on: { _ in false }
             )
         }
-        // A process that another test starts at this moment has a copy of each descriptor until it runs its program.
+        // A process that another test forks at this moment holds a copy of each descriptor until its exec.
         try await eventually("nobody is behind it any more") {
             do {
                 try StreamSocket(AF_UNIX).connect(to: path)
@@ -104,7 +104,7 @@ struct LogoutListenerTests {
         }
     }
 
-    @Test("clients that say nothing, and more of them than there are places, keep no logout away")
+    @Test("more silent clients than places delay no logout")
     func silentClients() async throws {
         let fault = "backchannel-none.silent"
         let device = try await LogoutDevice(fault: fault)
@@ -116,14 +116,14 @@ struct LogoutListenerTests {
     }
 
     @Test(
-        "a client that sends a little from time to time, or more than anybody wants, gives its place as well",
+        "a client that sends slowly or too much gives up its place as well",
         arguments: ["", "POST / HTTP/1.1\r\n", "nonsense\r\n\r\n"]
     )
     func places(beginning: String) async throws {
         let directory = try TemporaryDirectory("places")
         let path = directory.path + "/logout.socket"
         var limits = HTTPListener.Limits()
-        // By the time alone nobody would go.
+        // Without this, the patience alone would free the places.
         limits.patience = .seconds(600)
         let listener = try HTTPListener(adopting: try ListeningSocket.open(path: path), limits: limits) { _ in
             ListenerResponse(200)
@@ -144,9 +144,9 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    /// The handlers of a listener that have been called, and how many of them have run at a time.
+    /// The calls of a listener's handlers, and how many have run at once.
     private final class Handlers: Sendable {
-        /// Whether those that wait for it end.
+        /// Whether the waiting handlers may end.
         let isOpen = Locked(false)
         let calls = Locked((all: 0, running: 0, most: 0))
 
@@ -161,7 +161,7 @@ struct LogoutListenerTests {
         }
     }
 
-    /// A listener with places for four; the handler of `/wait` does `wait` before it responds.
+    /// A listener for four connections. The handler of `/wait` runs `wait` before it responds.
     private func listener(
         at path: String,
         _ handlers: Handlers,
@@ -184,7 +184,7 @@ struct LogoutListenerTests {
         return client
     }
 
-    @Test("clients that hang up while their requests are handled give their places to the next ones")
+    @Test("clients that hang up while their requests are handled free their places")
     func hungUp() async throws {
         let directory = try TemporaryDirectory("hung-up")
         let path = directory.path + "/logout.socket"
@@ -201,7 +201,7 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    @Test("a client that has ended its own direction gets the response")
+    @Test("a client that has shut down its sending direction still gets the response")
     func halfClosed() async throws {
         let directory = try TemporaryDirectory("half-closed")
         let path = directory.path + "/logout.socket"
@@ -218,13 +218,13 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    @Test("handlers that go on without their clients are at most twice as many as there are places")
+    @Test("handlers without a client are at most twice the number of places")
     func stubbornHandlers() async throws {
         let directory = try TemporaryDirectory("stubborn")
         let path = directory.path + "/logout.socket"
         let handlers = Handlers()
         let listener = try listener(at: path, handlers) {
-            // Whether it is cancelled or not.
+            // The wait goes on even if the handler is cancelled.
             await Task { try? await eventually("it is let go") { handlers.isOpen.withLock { $0 } } }.value
         }
         for number in 1...20 {
@@ -241,7 +241,7 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    @Test("a client that says nothing in its time gets status 408")
+    @Test("a client that sends nothing in time gets status 408")
     func late() async throws {
         let directory = try TemporaryDirectory("late")
         let path = directory.path + "/logout.socket"
@@ -259,7 +259,7 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    @Test("a socket is named as the configuration names it")
+    @Test("a socket's name is written as in the configuration")
     func names() throws {
         let directory = try TemporaryDirectory("names")
         let path = directory.path + "/logout.socket"
@@ -277,13 +277,13 @@ struct LogoutListenerTests {
             let isCut = ListeningSocket.name(count == 23 ? AF_INET6 : AF_INET, Array(six.prefix(count))) == nil
             #expect(isCut, "\(count)")
         }
-        // Without a name, and with one that is no path.
+        // Without a name, and with one that is not a path.
         for bytes: [UInt8] in [[], [1, 0], [1, 0, 0, 65]] { #expect(ListeningSocket.name(AF_UNIX, bytes) == nil) }
         #expect(ListeningSocket.name(of: -1) == nil)
         #expect(throws: ListeningSocket.Failure.self) { try ListeningSocket.duplicate(-1) }
     }
 
-    @Test("what is no socket is not removed, and a path that cannot be used is named, with what helps")
+    @Test("a file that is no socket is kept, and an error names the path and a remedy")
     func paths() throws {
         let directory = try TemporaryDirectory("paths")
         let file = directory.path + "/notes.txt"
@@ -299,7 +299,7 @@ struct LogoutListenerTests {
         #expect(try String(contentsOfFile: file, encoding: .utf8) == "notes")
     }
 
-    @Test("sockets that were passed to another process, or none, are nobody's here")
+    @Test("sockets that were passed to another process are ignored")
     func notPassed() {
         for environment in [
             [:], ["LISTEN_FDS": "1"], ["LISTEN_PID": "1", "LISTEN_FDS": "1"],

@@ -7,7 +7,7 @@ import Synchronization
 import TestProviders
 import Testing
 
-/// A broker's place on a bus, which keeps when it was told of what.
+/// Owns the broker's name on a bus and records the kinds of the reported events.
 private final class Listener: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
@@ -37,7 +37,7 @@ private final class Listener: Sendable {
     }
 }
 
-/// The network of a process that has one of its own.
+/// The network namespace of a process.
 private struct PrivateNetwork {
     private let process: ChildProcess
 
@@ -45,12 +45,13 @@ private struct PrivateNetwork {
 
     var path: String { "/proc/\(process.identifier)/ns/net" }
 
-    /// Starts a program in it.
+    /// Starts a program in this namespace.
     func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
         try ChildProcess("/usr/bin/nsenter", ["--net=\(path)", program] + arguments)
     }
 
-    /// Runs them in one process, so that they follow each other at once however busy the test's threads are.
+    /// Runs the commands in one process, so that they follow each other immediately even if the test's threads are
+    /// busy.
     func ip(_ commands: [String]) async throws {
         let script = commands.map { "/usr/sbin/ip \($0)" }.joined(separator: " && ")
         let child = try start("/bin/sh", ["-c", script])
@@ -59,15 +60,15 @@ private struct PrivateNetwork {
     }
 }
 
-/// The way from a device with a network of its own to the tests' provider, which is at 127.0.0.1 of this one: by a second private network, to which a link
-/// leads that can be taken down. Nothing of it is in this machine's network.
+/// Connects a device in a network namespace to the tests' provider at 127.0.0.1 of the machine, through a second
+/// namespace and a link that can be taken down. The machine's own network is not changed.
 private final class LinkToProvider: Sendable {
     private let device: PrivateNetwork
     private let relays: [ChildProcess]
-    /// Has the second network, and does nothing.
+    /// Keeps the second namespace alive.
     private let holder: ChildProcess
 
-    /// Hands on what comes in at one end, an address and port or a path, at the other.
+    /// Forwards connections from one end to the other. An end is an address with a port, or a path.
     private static let relay = #"""
         import os, socket, sys, threading
         def end(name):
@@ -107,8 +108,8 @@ private final class LinkToProvider: Sendable {
         """#
 
     /// - Parameters:
-    ///   - process: the device's.
-    ///   - directory: for a socket, which is in no network.
+    ///   - process: the device's process.
+    ///   - directory: for a Unix socket, which belongs to no network namespace.
     init(_ process: ChildProcess, port: UInt16, directory: String) async throws {
         device = PrivateNetwork(process)
         holder = try ChildProcess("/usr/bin/unshare", ["--net", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"])
@@ -142,14 +143,14 @@ private final class LinkToProvider: Sendable {
     )
 )
 struct NetworkTests {
-    @Test("the broker is told soon, once for all that happens together, and not of what is no way to anywhere")
+    @Test("the broker is told soon, once per burst of changes, and only of usable routes")
     func comesBack() async throws {
         let listener = try await Listener()
         let file = listener.directory.path + "/managed-configuration.json"
         let provider = #""oidcIssuer": "https://login.example", "oidcClientID": "a""#
         try #"{"sharedDeviceMode": true, "identity": "oidc", \#(provider)}"#
             .write(toFile: file, atomically: true, encoding: .utf8)
-        // A network of the process's own, without any link that works; the bus is a path, which is there all the same.
+        // A network namespace without a working link. The bus address is a path, which works in any namespace.
         let process = try await ChildProcess.service(
             "/usr/bin/unshare",
             [
@@ -159,7 +160,7 @@ struct NetworkTests {
         )
         defer { process.kill() }
         let network = PrivateNetwork(process)
-        // Only this machine itself: no way to anywhere.
+        // A link that leads only to this machine is no route.
         try await network.ip([
             "link set lo up", "link add way0 type veth peer name far0", "link set far0 up",
             "address add 10.9.9.7/24 dev way0",
@@ -171,9 +172,9 @@ struct NetworkTests {
         try await eventually("the word to the broker") { !listener.kinds.withLock { $0.isEmpty } }
         #expect(ContinuousClock.now - start < .seconds(60))
         let told = listener.kinds.withLock { $0.count }
-        // One word in ten seconds: more only where the machine has taken so long.
+        // One event in ten seconds. More are permitted only if the machine took that long.
         #expect(told <= 1 + Int((ContinuousClock.now - begin) / .seconds(10)))
-        // A second link is a second way. Told at the end of the pause at the latest.
+        // A second link is a second route. It is reported when the pause has ended, if not earlier.
         try await network.ip([
             "link add way1 type veth peer name far1", "link set far1 up", "address add 10.9.10.7/24 dev way1",
             "link set way1 up",
@@ -182,14 +183,12 @@ struct NetworkTests {
         #expect(listener.kinds.withLock { $0.allSatisfy { $0 == "networkUp" } })
     }
 
-    @Test(
-        "who is signed out at the provider while the device is offline is signed out here when the network is back, long before the next check"
-    )
+    @Test("a user signed out remotely while offline is signed out when the network returns")
     func signedOutWhileOffline() async throws {
         let fault = "none.offline"
         let device = try await WholeDevice(
             fault: fault,
-            // By the clock it would be asked tomorrow.
+            // By the schedule alone the next check would be tomorrow.
             more: #", "remoteCheckInterval": 86400, "offlineGrace": 86400"#,
             isApart: true
         )
@@ -201,7 +200,7 @@ struct NetworkTests {
         )
         try await link.up()
         let test = try faulty.client(fault)
-        // It has heard of the link; what follows is not about that.
+        // The service has reported the first link by now. The rest of the test is about the second time.
         try await eventually("the way to the provider") { (try? await device.signIn(test)) != nil }
         _ = try await device.token()
         try await link.down()

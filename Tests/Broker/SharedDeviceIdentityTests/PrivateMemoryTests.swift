@@ -6,7 +6,7 @@ import SharedDevice
 import TestProviders
 import Testing
 
-/// Programs as an ordinary user runs them: root reads all memory, and here it is without its rights.
+/// Runs programs as an ordinary user does. Root may read all memory, so a root test drops its capabilities.
 private struct OrdinaryUser {
     let bus: PrivateBus
     let directory: TemporaryDirectory
@@ -23,7 +23,8 @@ private struct OrdinaryUser {
         try text.write(toFile: "\(directory.path)/\(name)", atomically: true, encoding: .utf8)
     }
 
-    /// What takes root's rights from a program. setpriv becomes that program, and keeps its number.
+    /// The command that drops root's capabilities. setpriv executes the program in place, so the process ID stays the
+    /// same.
     static var rights: [String] {
         geteuid() == 0 ? ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"] : []
     }
@@ -49,7 +50,7 @@ private struct OrdinaryUser {
         return try await ChildProcess.service(words[0], Array(words.dropFirst()), environment: environment)
     }
 
-    /// Whether a program of the same user reads this file of the process.
+    /// Whether a program of the same user can read this file of the process.
     func reads(_ file: String, of process: ChildProcess) async throws -> Bool {
         let reader = try start("cat", ["/proc/\(process.identifier)/\(file)"])
         let status = await reader.exitStatus()
@@ -58,9 +59,9 @@ private struct OrdinaryUser {
     }
 }
 
-/// A machine that keeps cores, as large as they become, in a folder of the test's.
+/// A directory that collects core dumps without a size limit.
 private struct CoreFolder {
-    /// Starts a program, tells its number, and how it ended. The program ends with it.
+    /// Starts a program, prints its process ID and how it ended. The program is killed with the script.
     private static let script = """
         import ctypes, os, resource, sys
         limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
@@ -81,20 +82,19 @@ private struct CoreFolder {
 
     init() throws { directory = try TemporaryDirectory("cores") }
 
-    /// The words of a command that starts a program.
     var wrapper: [String] { ["/usr/bin/python3", "-c", Self.script, directory.path] }
 
     var files: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: directory.path) } }
 
-    /// The number of the program that was started so.
+    /// The process ID of the program that was started with the wrapper.
     func program(of process: ChildProcess) async throws -> Int32 {
         let line = try await process.line { $0.hasPrefix("process ") }
         return try #require(Int32(line.dropFirst("process ".count)))
     }
 
-    /// Has a program end as one with a mistake does.
+    /// Aborts the program, as a crash would.
     ///
-    /// - Returns: whether the kernel has kept its memory.
+    /// - Returns: whether the kernel has written a core dump.
     func leavesCore(_ process: ChildProcess) async throws -> Bool {
         let number = try await program(of: process)
         #expect(kill(number, SIGABRT) == 0)
@@ -104,7 +104,7 @@ private struct CoreFolder {
     }
 }
 
-/// Looks into the memory of another program, as gcore(1) does.
+/// Searches the memory of another program as gcore(1) reads it.
 private enum MemorySearch {
     static let script = """
         import sys
@@ -129,7 +129,7 @@ private enum MemorySearch {
 
     /// `found`, `absent` or `refused`.
     ///
-    /// - Parameter rights: the words of a command that changes the rights of who looks.
+    /// - Parameter rights: the words of a command that changes the rights of the searching program.
     static func look(for text: String, in process: Int32, rights: [String]) async throws -> String {
         let words = rights + ["/usr/bin/python3", "-c", script, "\(process)", text]
         let search = try ChildProcess(words[0], Array(words.dropFirst()))
@@ -137,19 +137,19 @@ private enum MemorySearch {
         return search.lines.last ?? ""
     }
 
-    /// Whether this machine lets a user's programs look into each other at all (Yama).
+    /// Whether this machine lets programs of one user trace each other (Yama).
     static var isCommon: Bool {
         let scope = try? String(contentsOfFile: "/proc/sys/kernel/yama/ptrace_scope", encoding: .utf8)
         return scope.map { $0.hasPrefix("0") } ?? true
     }
 }
 
-@Suite("Programs that see passwords and tokens keep their memory to themselves")
+@Suite("Programs with passwords and tokens protect their memory")
 struct PrivateMemoryTests {
-    /// What shows variables, and where memory is: who may read these may read all of it.
+    /// Files with variables and memory addresses. A program that may read these may read all memory.
     private static let files = ["environ", "maps"]
 
-    @Test("no other program of the same user looks into the broker, what speaks to the provider, or Microsoft's bridge")
+    @Test("no program of the same user can read the memory of the three services")
     func services() async throws {
         let user = try OrdinaryUser()
         let others = try user.start("sleep", ["1000"])
@@ -168,9 +168,7 @@ struct PrivateMemoryTests {
         }
     }
 
-    @Test(
-        "nor into the prompt, from before it asks for a password; and a broker of the same user knows it by its manifest"
-    )
+    @Test("nor of the prompt, which a broker of the same user still identifies")
     func prompt() async throws {
         let user = try OrdinaryUser()
         let program = ChildProcess.built("shared-device-sign-in")
@@ -190,10 +188,10 @@ struct PrivateMemoryTests {
         withExtendedLifetime(broker) {}
     }
 
-    /// The client's secret, which the process has in its memory from its start on.
+    /// The client secret, which is in the process's memory from its start.
     private static let secret = "s&cret +%/"
 
-    @Test("after a sign-in only root sees the memory of what speaks to the provider, and its crash leaves no core")
+    @Test("after a sign-in only root can read the identity service, and no core is written")
     func crashOfIdentity() async throws {
         let cores = try CoreFolder()
         let wrapper = OrdinaryUser.rights + cores.wrapper
@@ -212,7 +210,8 @@ struct PrivateMemoryTests {
         let seen = try await MemorySearch.look(for: Self.secret, in: program, rights: OrdinaryUser.rights)
         #expect(seen == "refused")
         if geteuid() == 0 {
-            // It is there to be found, and a core would have it. In some containers root may not look either.
+            // The secret is in the memory, and a core dump would contain it. In some containers even root may not read
+            // it.
             let byRoot = try await MemorySearch.look(for: Self.secret, in: program, rights: [])
             #expect(byRoot == "found" || byRoot == "refused")
         }
@@ -222,7 +221,7 @@ struct PrivateMemoryTests {
         #expect(left.sorted() == ["managed-configuration.json", "oidc-client-secret"])
     }
 
-    @Test("no core of broker and Microsoft's bridge either; one of a program that does nothing against it is there")
+    @Test("neither the broker nor Microsoft's bridge leaves a core, unlike other programs")
     func crashes() async throws {
         let user = try OrdinaryUser()
         let (cores, others) = (try CoreFolder(), try CoreFolder())

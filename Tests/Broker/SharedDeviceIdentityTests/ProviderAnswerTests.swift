@@ -6,9 +6,9 @@ import SharedDevice
 import TestProviders
 import Testing
 
-@Suite("What a provider may answer to the process, at the limits that are in force")
+@Suite("Responses of a provider to the process, with the real limits")
 struct ProviderAnswerTests {
-    /// A device at which Ada is signed in, and her record.
+    /// A device with Ada signed in, and her record.
     private func signedIn(_ fault: String) async throws -> (IdentityDevice, ProviderRecord) {
         let device = try await IdentityDevice(fault: fault)
         let test = try await FaultyProvider.shared.value.client(fault)
@@ -16,7 +16,7 @@ struct ProviderAnswerTests {
     }
 
     @Test(
-        "a page, a redirect and 1 GiB in place of new tokens end no session, and fill no memory",
+        "a page, a redirect or 1 GiB for a token neither ends a session nor fills memory",
         arguments: ["refresh-html", "refresh-redirect", "refresh-large"]
     )
     func refresh(fault: String) async throws {
@@ -27,11 +27,11 @@ struct ProviderAnswerTests {
         }
         #expect(!error.description.contains("Maintenance"), "\(error)")
         #expect(try device.process.memory().peak < 128 << 20)
-        // The process goes on.
+        // The process still works.
         _ = try await device.provider.begin(SignInStart(.browser, redirect: IdentityDevice.redirect))
     }
 
-    @Test("a provider that wants to be left alone says for how long, and the broker hears it")
+    @Test("the provider's Retry-After reaches the broker")
     func busy() async throws {
         let (device, record) = try await signedIn("refresh-busy")
         let outcome = await device.provider.renew(record, scopes: [], mayBeUsed: false)

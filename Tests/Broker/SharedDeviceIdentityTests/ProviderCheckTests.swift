@@ -38,18 +38,18 @@ struct ProviderCheckTests {
         return (status, try JSONDecoder().decode(Report.self, from: Data(output.utf8)))
     }
 
-    @Test("with a provider that makes no mistake all works, one line a step")
+    @Test("each step of the check passes with a correct provider, one line a step")
     func works() async throws {
         let device = try await IdentityDevice(fault: "check")
         let (status, output) = try await run(device)
         #expect(status == 0, "\(output)")
         let lines = output.split(separator: "\n")
         #expect(lines.count == 9 && lines.allSatisfy { $0.hasPrefix("✓ ") }, "\(output)")
-        // It leaves nothing behind that would end somebody's session.
+        // The check leaves no trace that would end a session.
         #expect(try await report(device).report.works)
     }
 
-    @Test("a wrong secret is told where the provider looks at it, with the remedy")
+    @Test("a wrong secret is reported by the steps that use it, with the remedy")
     func wrongSecret() async throws {
         let faulty = try await FaultyProvider.shared.value
         let device = try await IdentityDevice(
@@ -64,7 +64,7 @@ struct ProviderCheckTests {
         #expect(report.text("client").contains("oidc-client-secret"))
     }
 
-    @Test("a server that nobody vouches for, and one that calls itself otherwise, leave the rest untried")
+    @Test("an untrusted server or a wrong issuer leaves the later steps untried")
     func first() async throws {
         let faulty = try await FaultyProvider.shared.value
         let untrusted = try await report(IdentityDevice(issuer: faulty.issuer("none")))
@@ -76,14 +76,14 @@ struct ProviderCheckTests {
         #expect(other.report.text("discovery").contains("to the last slash"))
     }
 
-    @Test("a provider that lets nobody revoke")
+    @Test("a provider that refuses revocation fails that step only")
     func later() async throws {
         let denied = try await report(IdentityDevice(fault: "revoke-denied")).report
         #expect(denied.outcome("revocation") == "fails" && denied.outcome("refresh") == "works")
         #expect(denied.text("revocation").contains("give the client a secret"))
     }
 
-    @Test("of the end of a session the page is tried, and the report says that no session was ended")
+    @Test("the check tries the end-session page but ends no session")
     func endOfSession() async throws {
         let page = try await report(IdentityDevice(fault: "check.end"))
         #expect(page.status == 0 && page.report.outcome("endSession") == "works")
@@ -95,7 +95,7 @@ struct ProviderCheckTests {
         #expect(try await !test.page("ended").contains("end-session"))
     }
 
-    @Test("where logouts are to arrive, the report says whether the device listens, and what the provider says")
+    @Test("the check reports if the device can receive logouts and the provider sends any")
     func logouts() async throws {
         func step(_ fault: String, _ address: String) async throws -> (outcome: String?, text: String) {
             let device = try await IdentityDevice(fault: fault, more: #", "backChannelLogout": "\#(address)""#)
@@ -119,7 +119,7 @@ struct ProviderCheckTests {
         #expect(text.contains("listens at \(passed)") && text.contains("not at \(address)"), "\(text)")
     }
 
-    @Test("without a provider in the configuration, and without the process, the exit status says so")
+    @Test("a missing provider and a missing process have distinct exit statuses")
     func nobody() async throws {
         let device = try await IdentityDevice(issuer: nil)
         let none = try await run(device)
@@ -132,7 +132,7 @@ struct ProviderCheckTests {
 }
 
 @Suite(
-    "With glewlwyd, a provider that is not ours",
+    "With glewlwyd, an independent provider",
     .serialized,
     .enabled(
         if: access(Glewlwyd.program, X_OK) == 0,
@@ -140,7 +140,7 @@ struct ProviderCheckTests {
     )
 )
 struct GlewlwydProcessTests {
-    @Test("the check finds the redirect that is registered, and the secret that is wrong")
+    @Test("the check recognises a registered redirect and a wrong secret")
     func check() async throws {
         let glewlwyd = try await Glewlwyd()
         let ports = #", "oidcLoopbackPorts": [8976]"#

@@ -9,13 +9,13 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// What a configuration says of the stream of events that a provider has.
+/// The configuration keys of the provider's event stream.
 private func stream(_ fault: String, more: String = "") async throws -> String {
     let issuer = try await FaultyProvider.shared.value.issuer(fault)
     return #", "sharedSignals": {"endpoint": "\#(issuer)/signals/poll"\#(more)}"#
 }
 
-/// An app of the examples, with data of who is signed in.
+/// An example app with data of the signed-in user.
 private final class ExampleApp: Sendable {
     static let names = ["point-of-sale", "flight-briefing", "field-service"]
 
@@ -35,7 +35,7 @@ private final class ExampleApp: Sendable {
 
     deinit { process.kill() }
 
-    /// Whether a file of the app has the text.
+    /// Whether a file of the app contains the text.
     func holds(_ text: String) -> Bool {
         guard let files = try? FileManager.default.subpathsOfDirectory(atPath: data) else { return false }
         return files.contains { file in
@@ -44,7 +44,7 @@ private final class ExampleApp: Sendable {
         }
     }
 
-    /// Has the app store something of who is signed in.
+    /// Makes the app store data of the signed-in user.
     func work(for person: String) async throws {
         _ = try await process.line { $0.contains("signed in: \(person)") }
         try process.write("work")
@@ -54,9 +54,7 @@ private final class ExampleApp: Sendable {
 
 @Suite("Security events, from the provider to the apps")
 struct WholeSignalsTests {
-    @Test(
-        "an event ends Ada's session: three running apps delete what they have of her, and the device has their receipts"
-    )
+    @Test("an event ends the session, and three running apps delete their data")
     func session() async throws {
         let fault = "signals.whole"
         let device = try await WholeDevice(fault: fault, more: stream(fault))
@@ -77,7 +75,7 @@ struct WholeSignalsTests {
         try await eventually("the receipts") {
             report = try await observer.cleanupReport(ofSession: session)
             return apps.allSatisfy { app in
-                // An app without a manifest is known by its program, too.
+                // The name of an app without a manifest also contains its program.
                 report?.apps.contains { $0.identifier.hasPrefix(app.identifier) && $0.progress == .finished } == true
             }
         }
@@ -85,7 +83,7 @@ struct WholeSignalsTests {
         try await eventually("the acknowledgement") { try await test.page("signals/acknowledged") == identifier }
     }
 
-    @Test("an event that the process did not acknowledge before it was killed counts after its next start")
+    @Test("an event that a killed process had not acknowledged counts after its restart")
     func killed() async throws {
         let fault = "signals.whole-killed"
         let device = try await WholeDevice(fault: fault, more: stream(fault))
@@ -98,7 +96,7 @@ struct WholeSignalsTests {
         try await eventually("Ada's sign-out") { try await device.account() == nil }
     }
 
-    @Test("a device that the provider calls not compliant lets nobody in until it calls it compliant")
+    @Test("a non-compliant device refuses sign-ins until the provider says it complies")
     func compliance() async throws {
         let fault = "signals.whole-compliance"
         let device = try await WholeDevice(fault: fault, more: stream(fault, more: #", "device": "till-7""#))
@@ -113,7 +111,7 @@ struct WholeSignalsTests {
         #expect(try await device.account() != nil)
     }
 
-    @Test("a stream that hangs holds up no sign-in and no logout, and one that is named later is asked from then on")
+    @Test("a hanging stream delays no sign-in, and a new stream is used at once")
     func hangs() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeHanging() } }
 
     private func judgeHanging() async throws {
@@ -124,7 +122,7 @@ struct WholeSignalsTests {
         let start = ContinuousClock.now
         _ = try await device.signIn(test.browse)
         #expect(ContinuousClock.now - start < .seconds(40))
-        // Nothing of a token is in the log.
+        // No part of a token is in the log.
         #expect(!device.process.errorText.contains("eyJ") && !device.process.errorText.contains("s&cret"))
         let faulty = try await FaultyProvider.shared.value
         try device.configure(

@@ -6,6 +6,7 @@ import Testing
 
 extension LoginSessions.Session {
     /// A session in the foreground of the seat. A test overrides the properties that it needs.
+    ///
     /// - Parameter began: in seconds, on the clock of a ``VirtualDevice``, which begins at 1,000,000.
     static func of(
         _ user: UInt32 = 1000,

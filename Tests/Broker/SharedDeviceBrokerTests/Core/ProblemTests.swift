@@ -12,6 +12,7 @@ struct ProblemTests {
     private static let status = Request.Call.status(known: nil, patience: .zero)
 
     /// Sends a status request that waits for the next change, then performs `happen`.
+    ///
     /// - Returns: the response that the change causes.
     private func change(of device: VirtualDevice, _ happen: () throws -> Void) throws -> BrokerProtocol.Fields {
         let root = device.administrator

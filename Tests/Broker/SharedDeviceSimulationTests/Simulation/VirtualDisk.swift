@@ -54,6 +54,7 @@ package struct VirtualDisk {
     }
 
     /// Keeps the time stamp without waiting for the disk.
+    ///
     /// - Parameter isOldSynced: whether the previous time stamp has reached the disk by now.
     package mutating func keepActivity(_ date: Date, isOldSynced: Bool) {
         if isOldSynced { syncedActivity = lastActivity }
