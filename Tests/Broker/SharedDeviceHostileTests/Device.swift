@@ -8,21 +8,22 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceBroker
 
-/// A device whose bus many users reach, with the real broker, which runs as `daemon` with the capabilities that its unit names, and one enrolled
-/// app: this process, as root.
+/// A device on a bus for many users. The real broker runs as `daemon` with the capabilities that its unit names. The
+/// test process, as root, is the one enrolled app.
 final class Device {
-    /// Where the broker's files are.
+    /// The file system of the broker's files.
     enum Disk {
         case ordinary
         /// A file system of 3 MB.
         case small
-        /// One that can be frozen.
+        /// A file system that can be frozen.
         case freezable
     }
 
-    /// Who runs the broker: `daemon`, whom every Linux has.
+    /// The user who runs the broker: `daemon`, which exists on every Linux system.
     static let brokerUser: uid_t = 1
-    /// The broker as it is installed, where the environment names it: its figures are judged, and one without optimization takes several times as long.
+    /// The installed broker, if the environment names it. Only its measurements are judged, because a debug build takes
+    /// several times as long.
     static let releasedProgram = ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_BROKER"]
     private static let program = releasedProgram ?? ChildProcess.built("shared-device-broker")
 
@@ -33,13 +34,13 @@ final class Device {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     let control: SharedDeviceApplication
-    /// Another enrolled app, which nobody runs.
+    /// Another enrolled app, which is not running.
     let enrolledProgram: String
     let state: String
     private let disk: Disk
     private(set) var broker: ChildProcess?
 
-    /// - Parameter policy: who may call; `nil` for every user.
+    /// - Parameter policy: the users who may call; `nil` for every user.
     init(
         disk: Disk = .ordinary,
         configuration: String = #"{"sharedDeviceMode": true, "passwordSignIn": true}"#,
@@ -89,7 +90,7 @@ final class Device {
         try await startBroker()
     }
 
-    /// As an administrator does: root runs the command.
+    /// Runs the administrator's command as root.
     func addUser(_ name: String) async throws {
         let program = ChildProcess.built("shared-device")
         let command = try ChildProcess(program, ["user", "add", name, "--password-stdin", "--state", state])
@@ -106,11 +107,11 @@ final class Device {
     }
 
     deinit {
-        // On a frozen file system no process ends.
+        // No process ends on a frozen file system.
         if disk == .freezable, let thaw = try? ChildProcess("fsfreeze", ["--unfreeze", state]) { thaw.waitUntilExit() }
         broker?.kill()
         broker?.waitUntilExit()
-        // With its last mount a loop device is given back.
+        // The last unmount releases the loop device.
         if disk != .ordinary { umount2(state, CInt(MNT_DETACH)) }
     }
 
@@ -140,13 +141,15 @@ final class Device {
         broker?.waitUntilExit()
     }
 
-    /// Starts a client that means harm, as a user who has nothing to do with this device; with the deed `enrolled`, as one who runs an app of it.
+    /// Starts the hostile client as a user without any app on this device. With `enrolled`, the user runs an enrolled
+    /// app.
     func hostile(_ deed: String) throws -> ChildProcess {
         let program = deed == "enrolled" ? hostileApp : ChildProcess.built("hostile-client")
         return try ChildProcess(as: 65534, program, [bus.address, deed])
     }
 
-    /// Starts so many users, each of whom sends calls with so many bytes that want no answer, as fast as the bus takes them.
+    /// Starts this many users. Each of them sends calls with this many bytes, without expecting a reply, as fast as the
+    /// bus accepts them.
     func crowd(_ users: Int, bytes: Int) throws -> ChildProcess {
         try ChildProcess(ChildProcess.built("hostile-client"), [bus.address, "crowd", "\(users)", "\(bytes)"])
     }
@@ -158,13 +161,13 @@ final class Device {
         _ = try await control.acquireToken(with: parameters)
     }
 
-    /// Signs out, and cleans up.
+    /// Signs out and cleans up.
     func signOut() async throws {
         guard let account = try await control.getCurrentAccount().current else { return }
         _ = try await control.signout(with: account)
     }
 
-    /// Whether the disk has it that nobody is signed in. A sign-out is answered before that where the disk stands still.
+    /// Whether the sign-out is committed. While the disk hangs, a sign-out is answered before that.
     func isSignOutWritten() async throws -> Bool {
         let arguments = ["status", "--json", "--state", state, "--bus", bus.address]
         let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
@@ -180,7 +183,7 @@ final class Device {
     /// The broker's resident memory, in bytes.
     func brokerMemory() throws -> Int { try broker?.memory().resident ?? 0 }
 
-    /// How much the broker's files take, in bytes.
+    /// The size of the broker's files, in bytes.
     func filesSize() throws -> Int {
         try FileManager.default.contentsOfDirectory(atPath: state).reduce(0) { sum, name in
             let size = try? FileManager.default.attributesOfItem(atPath: "\(state)/\(name)")[.size] as? Int
@@ -192,7 +195,7 @@ final class Device {
 
     private var image: String { "\(directory.path)/image" }
 
-    /// Stops each write to the broker's files where it stands, until the disk is thawed.
+    /// Blocks each write to the broker's files until the disk is thawed.
     func freezeDisk() async throws { try await run("fsfreeze", "--freeze", state) }
     func thawDisk() async throws { try await run("fsfreeze", "--unfreeze", state) }
 

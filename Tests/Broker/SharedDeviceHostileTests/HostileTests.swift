@@ -7,17 +7,17 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-/// Clients of another user against the real broker, on a bus with the policy that is installed for the system bus. Only root can be several
-/// users.
+/// Clients of another user against the real broker, on a bus with the policy that is installed for the system bus. Only
+/// root can act as several users.
 @Suite(
     "A hostile process of another user",
     .serialized,
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct HostileTests {
-    /// In some containers root may not.
+    /// In some containers even root may not mount.
     static let canMount = system("unshare --mount mount -t tmpfs tmpfs /tmp 2>/dev/null") == 0
-    /// Whether a process that is not root can mount in a user namespace of its own, a FUSE file system too.
+    /// Whether an unprivileged process can mount in its own user namespace, including a FUSE file system.
     static let canMakeRoot =
         system(
             "command -v cc >/dev/null && test -w /dev/fuse && setpriv --reuid=65534 --regid=65534 --clear-groups "
@@ -26,18 +26,19 @@ struct HostileTests {
     static let canFreeze =
         system("PATH=$PATH:/usr/sbin:/sbin; test -b /dev/loop0 && command -v fsfreeze mkfs.ext4 >/dev/null") == 0
 
-    /// What the hostile client does; see its own file.
+    /// The deeds of the hostile client, described in its source.
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads",
         "never-reads-description", "half-open", "enforces", "watches-strangers", "prompts", "tokens",
         "standard", "enrolled", "unanswered", "first-bodies", "silent", "silent-crowd",
     ]
 
-    /// How long a sign-out may take at the median and at most. It is a dozen messages, so that it is judged by what the bus takes to answer for itself
-    /// where that is much. A message of 15 MB is read whole before it is refused; and the questions of who watches are all answered by the sign-out, and
-    /// asked again in the middle of it.
+    /// The limits of a sign-out's median and longest time. A sign-out takes a dozen messages, so a slow bus raises the
+    /// limit. The broker reads a message of 15 MB completely before it refuses it. The sign-out answers all requests of
+    /// watchers, who repeat them during it.
     private static func limits(_ deed: String, bus: Duration) -> (median: Duration, worst: Duration) {
-        // dbus-broker keeps as many of one user's messages before those of others as the broker reads in seconds. This shows only that there is an end.
+        // dbus-broker queues as many messages of one user ahead of others' as the broker reads in seconds. This limit
+        // shows only that the wait ends.
         if ["unanswered", "silent-crowd"].contains(deed), PrivateBus.Daemon.chosen == .broker {
             return (.seconds(10), .seconds(10))
         }
@@ -49,17 +50,17 @@ struct HostileTests {
     }
 
     // S1 to S6, S10, S14
-    @Test("cannot hold up a sign-out, learn anything, or fill memory and disk", arguments: deeds)
+    @Test("a hostile client neither delays a sign-out, learns secrets nor fills memory", arguments: deeds)
     func flood(deed: String) async throws {
         let device = try await Device()
-        // What else this machine does holds up a sign-out, too.
+        // The other load of this machine also delays a sign-out.
         let calm = try await signOutTimes(3, on: device)[1]
         let before = try device.brokerMemory()
         let hostile = try device.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
         if deed == "enrolled" {
-            // It is the app that its manifest names, and does all of it as that app.
+            // The client first gets the account as the app that its manifest names.
             try await device.signIn()
             try await hostile.line { $0 == "knows the account" }
             try await device.signOut()
@@ -69,7 +70,7 @@ struct HostileTests {
         print(
             "hostile \(deed): sign-out median \(waits[4]), worst \(waits[7]), without the client \(calm); bus \(bus)"
         )
-        // A broker without optimization is no broker that anybody installs.
+        // Only an optimised build is judged, because only that is installed.
         if Device.releasedProgram != nil {
             let limits = Self.limits(deed, bus: bus)
             #expect(waits[4] < limits.median, "\(waits)")
@@ -79,7 +80,7 @@ struct HostileTests {
         print(
             "hostile \(deed): the broker grew by \(grown / 1024) kB; its files have \(try device.filesSize() / 1024) kB"
         )
-        // Two password checks at a time take 64 MB each.
+        // Two password checks in flight take 64 MB each.
         #expect(grown < 200 << 20)
         #expect(try device.filesSize() < 8 << 20)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(hostile.lines.prefix(5))")
@@ -87,7 +88,7 @@ struct HostileTests {
     }
 
     @Test(
-        "a user whom the bus does not let call keeps no sign-out from being answered",
+        "a user whom the bus policy refuses delays no sign-out",
         arguments: ["silent", "silent-crowd"]
     )
     func refusedFlood(deed: String) async throws {
@@ -100,15 +101,15 @@ struct HostileTests {
         #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
-    /// Users that send calls which want no reply, as fast as the bus takes them.
+    /// Users who send calls without reply as fast as the bus accepts them.
     struct Crowd: CustomTestStringConvertible {
         let users: Int
-        /// In each call.
+        /// The number of bytes in each call.
         let bytes: Int
-        /// Whether the bus refuses them, as it does where the manifests name no app of theirs.
+        /// Whether the bus refuses these users, as it does if the manifests name no app of theirs.
         var isRefusedByBus = false
 
-        /// How long a sign-out may take. dbus-broker keeps the smallest calls of one user longest.
+        /// The limit of a sign-out's time. dbus-broker queues the smallest calls of one user for longest.
         var limit: Duration {
             if users > 1 { return .seconds(1) }
             return .milliseconds(bytes == 1 && PrivateBus.Daemon.chosen == .broker ? 300 : 100)
@@ -119,20 +120,21 @@ struct HostileTests {
         }
     }
 
-    // dbus-daemon takes 32 MB in a message, and hangs up on who sends more.
+    // dbus-daemon accepts 32 MB in a message and disconnects a client that sends more.
     private static let floods = [1, 30_000, 1_000_000, 30_000_000, 120_000_000].map { Crowd(users: 1, bytes: $0) }
     private static let refusedCrowds = crowds.map { Crowd(users: $0.users, bytes: $0.bytes, isRefusedByBus: true) }
     static let crowds = [36, 100].flatMap { users in [1, 30_000].map { Crowd(users: users, bytes: $0) } }
-    /// Those beside whom a service can be reached in time. dbus-broker reads a few calls of each sender, and then hands 16 messages on to the service:
-    /// a crowd fills what it keeps for the service, however fast the service reads, unless the bus refuses the crowd.
+    /// The floods during which a service can still be reached in time. dbus-broker reads a few calls of each sender,
+    /// and then passes 16 messages on to the service. Unless the bus refuses it, a crowd fills the queue for the
+    /// service, however fast the service reads.
     static let bearable =
         floods + refusedCrowds + (PrivateBus.Daemon.chosen == .daemon ? crowds : [])
 
-    /// How long a flood goes on at least, in seconds; by default until there were eight sign-outs. For a test of endurance: 60.
+    /// How long a flood lasts at least, in seconds. The default ends after eight sign-outs; an endurance test uses 60.
     private static let floodSeconds =
         ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_FLOOD_SECONDS"].flatMap(Int.init) ?? 0
 
-    /// A device, and what sends calls to it.
+    /// A device, and a process that floods it with calls.
     private func flooded(by crowd: Crowd) async throws -> (device: Device, hostile: ChildProcess, calmSignIn: Duration)
     {
         let device = try await Device(
@@ -145,12 +147,12 @@ struct HostileTests {
         return (device, hostile, calm)
     }
 
-    // A broker without optimization is no broker that anybody installs, and reads more slowly than the bus writes.
+    // Only an optimised build is installed. A debug build reads more slowly than the bus writes.
     private static let withoutReleasedBroker: Comment =
         "NOTIFY_CENTER_TEST_BROKER names no broker that was built in release"
 
     @Test(
-        "users who send calls without end that want no reply hold up neither sign-out nor sign-in",
+        "users who send calls without end delay neither sign-out nor sign-in",
         .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
         arguments: bearable
     )
@@ -177,7 +179,7 @@ struct HostileTests {
         print("hostile \(crowd.testDescription): sign-out median \(signOuts[signOuts.count / 2]), worst \(signOut)")
         print("hostile \(crowd.testDescription): sign-in worst \(signIn), calm \(calm); bus \(bus)")
         #expect(signOut < max(crowd.limit, bus * 12), "\(signOuts)")
-        // The check of a password takes most of a processor, of which flood and bus leave a part.
+        // The password check needs most of a processor, of which the flood and the bus leave only a part.
         #expect(signIn < .seconds(1) + calm * 4, "\(signIns)")
         let memory = try device.brokerMemory()
         #expect(memory < 200 << 20)
@@ -186,14 +188,14 @@ struct HostileTests {
     }
 
     @Test(
-        "what a crowd leaves in dbus-broker fills no memory of the broker, and is over with the crowd",
+        "a crowd on dbus-broker does not fill the broker's memory, and its effect ends",
         .enabled(if: Device.releasedProgram != nil, withoutReleasedBroker),
         .enabled(if: PrivateBus.Daemon.chosen == .broker, "on dbus-daemon it holds up nobody"),
         arguments: crowds
     )
     func endOfCrowd(crowd: Crowd) async throws {
         let (device, hostile, _) = try await flooded(by: crowd)
-        // For so long the bus fills up.
+        // The time in which the queues of the bus fill up.
         try await Task.sleep(for: .seconds(2))
         hostile.kill()
         try await eventually("what the bus has kept is read, and somebody signs in") {
@@ -205,7 +207,7 @@ struct HostileTests {
         #expect(signOuts[2] < .seconds(1), "\(signOuts)")
     }
 
-    @Test("who may see the device and asks without end holds up neither a sign-out nor another's console")
+    @Test("an operator who polls without end delays neither sign-outs nor other consoles")
     func floodOfOperator() async throws {
         let device = try await Device(
             configuration: #"{"sharedDeviceMode": true, "passwordSignIn": true, "operators": ["nobody"]}"#
@@ -231,7 +233,8 @@ struct HostileTests {
         print(
             "hostile operator: sign-out median \(waits[4]), worst \(waits[7]), calm \(calm); console median \(answers[4])"
         )
-        // Every call of an operator is carried out, up to 256 of them before that of anybody else: slower than what a stranger brings about, and bounded.
+        // The broker carries out all calls of an operator, up to 256 of them before other callers'. That is slower than
+        // for strangers, but bounded.
         #expect(waits[7] < .seconds(10), "\(waits)")
         #expect(answers[7] < .seconds(10), "\(answers)")
         let grown = try device.brokerMemory() - before
@@ -239,7 +242,7 @@ struct HostileTests {
         #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
-    /// How long sign-outs take, the shortest first.
+    /// The times of sign-outs, shortest first.
     private func signOutTimes(
         _ count: Int,
         on device: Device,
@@ -254,7 +257,7 @@ struct HostileTests {
         }
     }
 
-    /// How long the bus takes to answer for itself, at the median.
+    /// The median time in which the bus answers a call to itself.
     private func busTime(on device: Device) async throws -> Duration {
         let connection = try DBusConnection.open(device.bus.bus)
         var times: [Duration] = []
@@ -267,7 +270,7 @@ struct HostileTests {
     }
 
     @Test(
-        "whose root directory never answers keeps nobody but itself waiting",
+        "a process whose root directory never responds delays only itself",
         .enabled(if: canMakeRoot, "nobody but root can mount here, or there is no C compiler")
     )
     func stuckRoot() async throws {
@@ -288,11 +291,11 @@ struct HostileTests {
     }
 
     // S9
-    @Test("with a mount namespace of its own is no enrolled app", .enabled(if: canMount, "nothing can be mounted here"))
+    @Test("a process with its own mount namespace is not taken for an enrolled app", .enabled(if: canMount, "nothing can be mounted here"))
     func forgedPath() async throws {
         let device = try await Device()
         try await device.signIn()
-        // The manifest's program leads to another file in that namespace.
+        // In that namespace the path of the manifest's program leads to another file.
         let script = """
             mount --bind "$1" "$2" && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2" "$3" names
             """
@@ -310,7 +313,7 @@ struct HostileTests {
 
     // S3
     @Test(
-        "can fill the disk: a sign-out takes place all the same, and a restart does not bring the session back",
+        "on a full disk a sign-out takes effect, and a restart does not undo it",
         .enabled(if: canMount, "nothing can be mounted here")
     )
     func fullDisk() async throws {
@@ -337,7 +340,7 @@ struct HostileTests {
     }
 
     @Test(
-        "has the disk stand still: a sign-out takes place all the same, and is written when the disk goes on",
+        "on a frozen disk a sign-out takes effect, and is written after the thaw",
         .enabled(if: canMount && canFreeze, "no file system can be frozen here")
     )
     func frozenDisk() async throws {
@@ -360,7 +363,7 @@ struct HostileTests {
         }
         print("frozen disk: sign-out median \(waits[waits.count / 2]), worst \(waits[waits.count - 1])")
         #expect(waits[waits.count - 1] < .seconds(1), "\(waits)")
-        // Written, and not only told.
+        // The sign-out must be committed and not only announced.
         try await eventually("the disk has the sign-out") { try await device.isSignOutWritten() }
         device.killBroker()
         try await device.startBroker()
@@ -368,7 +371,7 @@ struct HostileTests {
         try await device.signIn()
     }
 
-    @Test("is not the enforcement outside its unit, and ends, so that its next start is looked at anew")
+    @Test("an enforcer outside its unit is refused, and exits so that it can be restarted")
     func strangeEnforcement() async throws {
         let device = try await Device()
         let enforcement = try ChildProcess(
@@ -380,7 +383,7 @@ struct HostileTests {
         #expect(enforcement.errorText.contains("only the unit shared-device-enforcement.service"))
     }
 
-    @Test("cannot be the broker, neither before it starts nor after it has ended")
+    @Test("another user cannot take the broker's name before its start or after its end")
     func squatting() async throws {
         let device = try await Device()
         device.killBroker()
@@ -397,7 +400,7 @@ struct HostileTests {
         #expect(squatter.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(squatter.lines.prefix(5))")
     }
 
-    @Test("takes all inotify instances that it may have, and the broker still follows its configuration")
+    @Test("the broker follows its configuration even if all inotify instances are taken")
     func inotify() async throws {
         let device = try await Device()
         let hostile = try device.hostile("watches")
@@ -407,7 +410,7 @@ struct HostileTests {
         try await eventually("the broker has taken it up") {
             await device.control.getDeviceInformation().organization == "Contoso"
         }
-        // A broker of the same machine starts, too.
+        // The broker can also start in this situation.
         device.killBroker()
         try await device.startBroker()
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Fabrikam"}"#)
@@ -418,7 +421,7 @@ struct HostileTests {
 
     // MARK: The broker's own user
 
-    @Test("what root adds while the broker runs belongs to the broker's user, who uses it at once")
+    @Test("files that root adds while the broker runs belong to the broker's user")
     func addedByRoot() async throws {
         let device = try await Device()
         try await device.addUser("grace")
@@ -428,7 +431,7 @@ struct HostileTests {
             let attributes = try FileManager.default.attributesOfItem(atPath: "\(device.state)/\(name)")
             #expect(attributes[.ownerAccountID] as? UInt32 == Device.brokerUser, "\(name)")
         }
-        // The broker's user leads root's command nowhere.
+        // The broker's user cannot redirect root's command by symbolic links.
         let secret = "\(device.directory.path)/secret"
         try "root's".write(toFile: secret, atomically: true, encoding: .utf8)
         device.killBroker()

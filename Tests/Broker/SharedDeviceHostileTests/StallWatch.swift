@@ -3,19 +3,19 @@ import Foundation
 import NotifyCenterTestKit
 import Synchronization
 
-/// Knows when this machine stood still, as virtual ones do: what is timed meanwhile says nothing of the broker.
+/// Detects when this machine stood still, as virtual machines do. A time measured during a stall says nothing about the
+/// broker.
 final class StallWatch: Sendable {
-    /// Longer than the load of these tests keeps a thread from its turn that sleeps nearly always.
+    /// Longer than these tests' load ever delays a thread that nearly always sleeps.
     private static let stall = Duration.milliseconds(300)
     private static let beat: useconds_t = 5_000
 
     private struct State {
         var isOver = false
-        /// When the thread woke last, and when it last woke so late.
+        /// When the thread last woke, and when it last woke late.
         var (woken, stalled) = (ContinuousClock.now, ContinuousClock.Instant?.none)
     }
 
-    /// Shared with the thread.
     private final class Shared: Sendable {
         let state = Locked(State())
     }
@@ -23,7 +23,7 @@ final class StallWatch: Sendable {
     private let shared = Shared()
 
     init() {
-        // Swift's own threads may all be busy.
+        // A separate thread, because all threads of Swift's pool may be busy.
         Thread.detachNewThread { [shared] in
             var isOver = false
             while !isOver {
@@ -40,16 +40,16 @@ final class StallWatch: Sendable {
 
     deinit { shared.state.withLock { $0.isOver = true } }
 
-    /// Times `body` until the machine has not stood still in `count` of the times, and three times as often at most.
+    /// Times `body` until `count` runs had no stall, with at most three times as many runs.
     ///
-    /// - Returns: these times, the shortest first; the longest of all where there are too few.
+    /// - Returns: the times without a stall, shortest first, or the longest of all times if there are too few.
     func times(_ count: Int, _ body: () async throws -> Duration) async throws -> [Duration] {
         var (times, disturbed): ([Duration], [Duration]) = ([], [])
         while times.count < count, times.count + disturbed.count < 3 * count {
             let start = ContinuousClock.now
             let time = try await body()
             let end = ContinuousClock.now
-            // A stall is noted only when it is over.
+            // A stall is noted only after it has ended.
             try await eventually("the thread has looked") { shared.state.withLock { $0.woken > end } }
             let isDisturbed = shared.state.withLock { $0.stalled.map { $0 > start } ?? false }
             if isDisturbed { disturbed.append(time) } else { times.append(time) }

@@ -7,19 +7,18 @@ import OpenIDConnect
 import SharedDevice
 import TestProviders
 
-/// A bus with `shared-device-identity`, and the test in the broker's place.
+/// A bus with `shared-device-identity`, on which the test acts as the broker.
 final class IdentityDevice: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
-    /// Owns the broker's name.
     let broker: DBusConnection
     let provider: RemoteProvider
     let process: ChildProcess
 
     /// - Parameters:
     ///   - issuer: the provider; `nil` for a device without one.
-    ///   - more: further members of the managed configuration, each with a comma before it.
-    ///   - passed: the path of a socket that listens, and that the process gets as a service manager passes it.
+    ///   - more: further members of the managed configuration, each preceded by a comma.
+    ///   - passed: the path of a listening socket that the process inherits, as from a service manager.
     ///   - wrapper: the words of a command that starts the program.
     init(
         issuer: String?,
@@ -41,7 +40,7 @@ final class IdentityDevice: Sendable {
         process = try await Self.start(bus, directory, passed: passed, wrapper: wrapper)
     }
 
-    /// With the provider that makes this mistake.
+    /// Uses a provider with this fault.
     convenience init(
         fault: String,
         more: String = "",
@@ -58,7 +57,7 @@ final class IdentityDevice: Sendable {
         )
     }
 
-    /// What a service manager does between fork and exec (sd_listen_fds(3)).
+    /// The steps of a service manager between fork and exec (sd_listen_fds(3)).
     private static let passing = """
         import os, socket, sys
         door = socket.socket(socket.AF_UNIX)
@@ -72,11 +71,11 @@ final class IdentityDevice: Sendable {
         os.execv(sys.argv[2], sys.argv[2:])
         """
 
-    /// Starts it, and waits until it serves.
+    /// Starts the process, and waits until it is ready.
     ///
     /// - Parameters:
     ///   - environment: further variables.
-    ///   - passed: the path of a socket that it gets as descriptor 3.
+    ///   - passed: the path of a socket that the process gets as descriptor 3.
     ///   - wrapper: the words of a command that starts the program.
     static func start(
         _ bus: PrivateBus,
@@ -122,7 +121,7 @@ final class IdentityDevice: Sendable {
         return try await provider.complete(begun.handle, query: browse(address))
     }
 
-    /// A call as it stands in the protocol.
+    /// Sends a call of the protocol without a typed wrapper.
     func call(
         _ method: String,
         _ fields: IdentityFields,

@@ -7,20 +7,19 @@ import Synchronization
 import TestProviders
 import Testing
 
-/// A bus with the broker, the process that speaks to the provider, and a prompt.
+/// A bus with the broker, the identity service and a prompt.
 final class WholeDevice: Sendable {
     let port: UInt16
     let bus: PrivateBus
     let directory: TemporaryDirectory
     private let prompt: DBusConnection
     private let processes = Locked<[Program: ChildProcess]>([:])
-    /// What processes that have ended wrote.
+    /// The error output of processes that have ended.
     private let earlier = Locked<[String]>([])
     private let isApart: Bool
     /// An app with a manifest, in the test's process.
     let app: SharedDeviceApplication
 
-    /// The programs of the device.
     enum Program: String, Sendable, CaseIterable {
         case broker = "shared-device-broker"
         case identity = "shared-device-identity"
@@ -28,7 +27,7 @@ final class WholeDevice: Sendable {
 
     static let secret = "s&cret +%/"
 
-    /// With the provider that makes this mistake.
+    /// Uses a provider with this fault.
     convenience init(
         fault: String,
         more: String = "",
@@ -41,10 +40,10 @@ final class WholeDevice: Sendable {
     }
 
     /// - Parameters:
-    ///   - secret: by which the provider knows the device.
-    ///   - more: further members of the managed configuration, each with a comma before it.
-    ///   - scopes: what the app may ask for.
-    ///   - isApart: whether the process that speaks to the provider has a network of its own, in which nothing is up.
+    ///   - secret: the client secret.
+    ///   - more: further members of the managed configuration, each preceded by a comma.
+    ///   - scopes: the scopes in the app's manifest.
+    ///   - isApart: whether the identity service has its own network namespace, without a working link.
     init(
         issuer: String,
         secret: String = WholeDevice.secret,
@@ -61,7 +60,7 @@ final class WholeDevice: Sendable {
         "backChannelLogout": "127.0.0.1:\#(port)"\#(more)}
         """#
         .write(toFile: directory.path + "/managed-configuration.json", atomically: true, encoding: .utf8)
-        // Out of what the searches for secrets look through.
+        // Outside the directory that is searched for secrets.
         for folder in ["secrets", "apps"] {
             try FileManager.default.createDirectory(
                 atPath: "\(directory.path)/\(folder)",
@@ -87,21 +86,21 @@ final class WholeDevice: Sendable {
         for program in Program.allCases { try await start(program) }
     }
 
-    /// Where the broker has its database.
+    /// The directory of the broker's database.
     var state: String { directory.path + "/state" }
 
-    /// What all of its processes have written, those that were killed included.
+    /// The error output of all processes, including those that have ended.
     var log: String {
         (earlier.withLock { $0 } + processes.withLock { $0.values.map(\.errorText) }).joined(separator: "\n")
     }
 
     func process(_ program: Program) throws -> ChildProcess { try #require(processes.withLock { $0[program] }) }
 
-    /// Starts a program, and waits until it serves.
+    /// Starts a program, and waits until it is ready.
     func start(_ program: Program) async throws {
         var arguments = ["--bus", bus.address, "--configuration", directory.path + "/managed-configuration.json"]
         if program == .broker { arguments += ["--state", state] }
-        // unshare becomes the program, and keeps its number.
+        // unshare executes the program in place, so the process ID stays the same.
         let isApart = isApart && program == .identity
         let words = (isApart ? ["/usr/bin/unshare", "--net", "--"] : []) + [ChildProcess.built(program.rawValue)]
         let process = try await ChildProcess.service(
@@ -112,7 +111,7 @@ final class WholeDevice: Sendable {
         processes.withLock { $0[program] = process }
     }
 
-    /// Ends a program as a crash would, or as systemd does. On return it has ended.
+    /// Ends a program by a signal: as a crash does, or as systemd does. Returns when the program has ended.
     func kill(_ program: Program, by signal: Int32 = SIGKILL) async throws {
         let process = try process(program)
         process.send(signal)
@@ -135,21 +134,21 @@ final class WholeDevice: Sendable {
         return try await prompt.call(message).first?.fieldsValue ?? [:]
     }
 
-    /// Who is signed in.
+    /// The signed-in account.
     func account() async throws -> Account? { try? Account(try await call(.getCurrentAccount)["account"]) }
 
     /// The session's number.
     func epoch() async throws -> UInt64? { try await call(.getCurrentAccount)["epoch"]?.unsignedValue }
 
-    /// Whether the person has to sign in again before there is another token.
+    /// Whether the user must reauthenticate before apps get new tokens.
     func needsSignIn() async throws -> Bool {
         try await call(.getDeviceInformation)["needsSignIn"]?.booleanValue == true
     }
 
-    /// A new token for the app, from the provider.
+    /// A new token for the app from the provider.
     func token() async throws(SharedDeviceError) -> String { try await token(["profile"]).accessToken }
 
-    /// The same for these scopes.
+    /// A new token for these scopes.
     func token(_ scopes: [String]) async throws(SharedDeviceError) -> TokenResult {
         guard let account = try await app.getCurrentAccount().current else {
             throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "nobody is signed in")
@@ -158,11 +157,11 @@ final class WholeDevice: Sendable {
         return try await app.acquireTokenSilent(with: parameters)
     }
 
-    /// Signs Ada in as her browser does.
+    /// Signs a user in through the provider's page.
     ///
     /// - Parameters:
-    ///   - name: who is to sign in.
-    ///   - scopes: what the app that has begun it wants to get tokens for.
+    ///   - name: the user.
+    ///   - scopes: the scopes that the prompt requests.
     func signIn(_ test: TestClient, as name: String = "ada", scopes: [String] = []) async throws {
         let begun = try await call(
             .beginSignIn,
@@ -176,7 +175,7 @@ final class WholeDevice: Sendable {
         _ = try await call(.completeSignIn, ["request": request, "query": .string(query)])
     }
 
-    /// Signs her in by a code that she enters on another device.
+    /// Signs Ada in with a code that she enters on another device.
     func signInByCode() async throws {
         let begun = try await call(.beginSignIn, ["methods": .array([.string("deviceCode")], of: "s")])
         let request = try #require(begun["request"])
@@ -186,9 +185,9 @@ final class WholeDevice: Sendable {
         } while true
     }
 
-    /// Tells the device of a logout as the provider does.
+    /// Sends a logout token to the device as the provider does.
     ///
-    /// - Returns: the whole answer.
+    /// - Returns: the whole response.
     func report(logout token: String) async throws -> String {
         let body = "logout_token=\(token)"
         let type = "Content-Type: application/x-www-form-urlencoded"
@@ -199,8 +198,8 @@ final class WholeDevice: Sendable {
     /// Starts the prompt in a session of its own, with this program as its browser.
     ///
     /// - Parameters:
-    ///   - arguments: of the browser.
-    ///   - more: of the prompt.
+    ///   - arguments: the arguments of the browser.
+    ///   - more: further arguments of the prompt.
     func prompt(_ browser: String, _ arguments: [String] = [], _ more: [String] = []) throws -> ChildProcess {
         try FileManager.default.createDirectory(
             atPath: session,
@@ -215,6 +214,6 @@ final class WholeDevice: Sendable {
         )
     }
 
-    /// Where the prompt keeps its browsers' profiles.
+    /// The directory of the browsers' profiles.
     var session: String { directory.path + "/session" }
 }

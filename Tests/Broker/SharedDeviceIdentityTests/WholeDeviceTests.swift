@@ -7,10 +7,10 @@ import SharedDevice
 import TestProviders
 import Testing
 
-@Suite("Broker and provider's process together")
+@Suite("The broker and the identity service together")
 struct WholeDeviceTests {
-    // A profile of its own makes sure that there is no such session: BrowserTests. This is what holds without one.
-    @Test("Grace is not signed in as Ada by a browser that has kept Ada's session, and what it brought is given back")
+    // BrowserTests checks that a separate profile prevents such a session. This test checks the behaviour without one.
+    @Test("a browser that still has Ada's session does not sign Grace in as Ada")
     func keptSession() async throws {
         let device = try await WholeDevice(fault: "kept-session")
         let test = try await FaultyProvider.shared.value.client("kept-session")
@@ -29,13 +29,13 @@ struct WholeDeviceTests {
     }
 
     @Test(
-        "a real browser whose profile is kept on purpose signs nobody in a second time, where the provider says since when she is known",
+        "a kept browser profile signs nobody in again if the provider sends auth_time",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/chromium"), "chromium is not installed")
     )
     func keptProfile() async throws {
         let device = try await WholeDevice(fault: "kept-cookie")
         let test = try await FaultyProvider.shared.value.client("kept-cookie")
-        // Whatever profile the prompt has made, this one is used, and is there the next time.
+        // The script ignores the profile of the prompt and uses one that persists.
         let browser = try device.directory.writeScript(
             "chromium",
             """
@@ -52,7 +52,8 @@ struct WholeDeviceTests {
         #expect(await first.exitStatus() == 0, "\(first.errorText)")
         let ada = try #require(try await device.account())
         _ = try await device.call(.signOut, ["accountIdentifier": .string(ada.identifier)])
-        // A browser writes cookies when it is closed by itself, and the prompt's is not: she has been at another page of the provider's.
+        // A browser writes its cookies on a clean exit, and the prompt kills its browser. Therefore the user visits
+        // another page of the provider first.
         let page = try await FaultyProvider.shared.value.issuer("kept-cookie") + "/visit"
         let visit = try ChildProcess(browser, arguments + ["--user-data-dir=", "--dump-dom", page])
         #expect(await visit.exitStatus() == 0, "\(visit.errorText)")
@@ -71,7 +72,7 @@ struct WholeDeviceTests {
     }
 
     @Test(
-        "at the prompt Ada gets a code of a real provider's, types it in on another device, and an app has her token",
+        "with a device code Ada signs in at a real provider, and an app gets her token",
         .enabled(if: FileManager.default.isExecutableFile(atPath: Glewlwyd.program), "glewlwyd is not installed")
     )
     func deviceCode() async throws {
@@ -89,7 +90,7 @@ struct WholeDeviceTests {
             page = prompt.errorText.split(separator: " ").last.map(String.init) ?? ""
             return page.hasPrefix("http://")
         }
-        // As she sees it, in any browser.
+        // The page as any browser shows it.
         let curl = try ChildProcess("curl", ["--silent", "--max-time", "60", page])
         #expect(await curl.exitStatus() == 0)
         let text = curl.lines.joined(separator: "\n")
@@ -101,7 +102,7 @@ struct WholeDeviceTests {
         #expect(!(try await device.token(["openid"]).accessToken.isEmpty))
     }
 
-    @Test("an app whose provider grants less than it asks for learns what, and gets a token where it asks for that")
+    @Test("an app learns which scopes are granted, and gets a token if it requests those")
     func fewerScopes() async throws {
         let device = try await WholeDevice(fault: "fewer-scopes", scopes: ["openid", "profile", "orders.read"])
         try await device.signIn(try await FaultyProvider.shared.value.client("fewer-scopes"))
@@ -118,7 +119,7 @@ struct WholeDeviceTests {
         #expect(try await device.account()?.username == "ada@example.com")
     }
 
-    @Test("where a provider grants later only what the sign-in asked for, an app gets tokens of what it signed in with")
+    @Test("with a strict provider, apps get tokens only for scopes of the sign-in")
     func scopesOfSignIn() async throws {
         let rights = ["openid", "profile", "orders.read"]
         let unasked = try await WholeDevice(fault: "strict-scopes", scopes: rights)
@@ -127,7 +128,7 @@ struct WholeDeviceTests {
         #expect(error?.code == .scopesDeclined)
         let asked = try await WholeDevice(fault: "strict-scopes.asked", scopes: rights)
         let test = try await FaultyProvider.shared.value.client("strict-scopes.asked")
-        // No manifest has the last one.
+        // No manifest has the last scope.
         try await asked.signIn(test, scopes: ["orders.read", "orders.refund"])
         #expect(try await asked.token(["orders.read"]).scopes == ["orders.read"])
     }

@@ -9,7 +9,7 @@ import func NotifyCenterTestKit.eventually
 @testable import SharedDeviceBroker
 
 // S9, DT-1 to DT-4
-@Suite("By what an app's processes are known")
+@Suite("How the processes of an app are identified")
 struct AppCredentialsTests {
     private func credentials(
         _ executable: String = "/usr/bin/a",
@@ -31,7 +31,7 @@ struct AppCredentialsTests {
         AppManifest(identifier: "a.b", identity: identity).mismatch(credentials)?.rawValue
     }
 
-    @Test("all that a manifest names has to fit, and the first that does not is told")
+    @Test("all facts in a manifest must match, and the first mismatch is reported")
     func mismatches() {
         let identity = AppManifest.Identity(executable: "/usr/bin/a", user: 1000, unit: "a.service", appArmor: "a")
         for (credentials, expected) in [
@@ -44,7 +44,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("a profile counts only where it is enforced")
+    @Test("an AppArmor profile counts only in enforce mode")
     func profiles() {
         #expect(credentials(label: "snap.a.b (enforce)").enforcedProfile == "snap.a.b")
         for label in ["a (complain)", "unconfined", "a", "", nil] {
@@ -52,7 +52,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("a Flatpak's process is no other app's, whatever the path of its program in the sandbox")
+    @Test("a Flatpak's process matches no other app, whatever its program's path")
     func flatpaks() {
         let own = AppManifest.Identity(flatpak: "org.example.A")
         #expect(mismatch(.init(executable: "/usr/bin/a"), credentials(flatpak: "org.evil.A")) == "flatpak")
@@ -60,7 +60,7 @@ struct AppCredentialsTests {
         #expect(mismatch(own, credentials("/app/bin/x")) == "flatpak")
     }
 
-    @Test("a process in a sandbox that does not say of which Flatpak it is is no app, and takes no part")
+    @Test("a process in an unreadable sandbox is identified as no app and refused")
     func unreadableSandbox() {
         let caller = AppCredentials(
             user: 1000,
@@ -88,7 +88,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("where many users reach the bus, a manifest counts only with what another user cannot forge")
+    @Test("on a bus of many users a manifest needs facts that other users cannot forge")
     func proof() throws {
         func refusal(_ identity: AppManifest.Identity) -> EligibilityRefusal.Code? {
             let manifest = AppManifest(identifier: "a.b", identity: identity)
@@ -106,7 +106,7 @@ struct AppCredentialsTests {
         for (identity, code) in expected { #expect(refusal(identity) == code, "\(identity)") }
     }
 
-    @Test("whoever claims nothing is not found by a manifest without proof either")
+    @Test("without a claimed name a manifest without proof is not matched")
     func proofWithoutClaim() {
         let manifest = AppManifest(identifier: "a.b", identity: .init(executable: "/usr/bin/a"))
         for (requiresProof, identifier) in [(false, "a.b"), (true, "/usr/bin/a (uid 1000)")] {
@@ -121,7 +121,7 @@ struct AppCredentialsTests {
 
     // MARK: What the kernel says
 
-    @Test("a unit is the system's; below a user's own service manager there is none, whatever it is called")
+    @Test("only units of the system manager count, not units of a user's manager")
     func units() {
         for (text, unit) in [
             ("0::/system.slice/orders.service\n", "orders.service"),
@@ -136,7 +136,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("a Flatpak's id is in the section of the application, and nowhere else")
+    @Test("a Flatpak's ID is read only from the Application section")
     func flatpakInformation() {
         #expect(ProcessView.flatpak(inInformation: "[Application]\nname=org.a.B\nruntime=x\n") == "org.a.B")
         #expect(
@@ -147,7 +147,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("whatever is there in place of the file that Flatpak writes is a sandbox's, and only no file is none")
+    @Test("only a missing .flatpak-info means no sandbox")
     func sandboxes() throws {
         let root = try TemporaryDirectory()
         let file = root.file(".flatpak-info")
@@ -174,7 +174,7 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("this process is seen as it is")
+    @Test("the test's own process is identified correctly")
     func ownProcess() throws {
         let seen = ProcessView.credentials(ofProcess: UInt32(getpid()), user: geteuid(), label: nil)
         #expect(seen.executable == (try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")))
@@ -185,17 +185,18 @@ struct AppCredentialsTests {
         }
     }
 
-    @Test("a program whose path leads to another file is not seen: it was moved, or has a mount namespace of its own")
+    @Test("a program whose path leads to another file is not identified")
     func otherFile() async throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("sleeper")
-        // Copied by another process: a thread of this one that forks meanwhile would hold the file open for writing.
+        // Another process copies the file. If this process did, a thread that forks at that moment would hold the file
+        // open for writing.
         try await Self.run("cp /bin/sleep '\(path)'")
         let process = try ChildProcess(path, ["600"])
         let identifier = UInt32(process.identifier)
         #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == true)
         try await Self.run("mv '\(path)' '\(path).old'; cp /bin/sleep '\(path)'")
-        // The kernel follows the file to its new name, and the new file at the old one is not what runs.
+        // The kernel reports the file's new name, and the new file at the old path is not the running program.
         #expect(ProcessView.executable(of: identifier)?.hasSuffix("/sleeper") == false)
     }
 
@@ -219,7 +220,7 @@ struct AppCredentialsTests {
         #expect(try await ChildProcess("sh", ["-e", "-c", script]).exitStatus() == 0)
     }
 
-    @Test("where other users' processes have taken all threads, an administrator's is looked at all the same")
+    @Test("a process of root is examined even if other users have taken all threads")
     func threadsOfAdministrators() async throws {
         let (gate, looks) = (DispatchSemaphore(value: 0), ProcessLooks(patience: .seconds(600)))
         let (begun, seen) = (Shared(0), Shared<[uid_t]>([]))

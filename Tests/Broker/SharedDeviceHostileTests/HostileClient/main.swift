@@ -1,29 +1,31 @@
-// A client that means harm, for tests that run it as another user: hostile-client BUS DEED [NUMBER…]. It writes “ready” when its first calls were
-// answered, and a line that begins with LEAK for each answer that tells it what it must not know. It goes on until it is killed.
+// A hostile client that tests run as another user: hostile-client BUS DEED [NUMBER…]. It prints "ready" after the
+// response to its first calls, and a line that begins with LEAK for each response with information that it must not
+// have. It runs until it is killed.
 import DBusTransport
 import Foundation
 import Glibc
 import SharedDevice
 import Synchronization
 
-/// Past stdio: a line in its buffer would die with the process.
+/// Bypasses stdio, whose buffered lines would be lost when the process is killed.
 func say(_ text: String) {
     let line = Array("\(text)\n".utf8)
     _ = write(STDOUT_FILENO, line, line.count)
 }
 
 let (address, deed) = (CommandLine.arguments[1], CommandLine.arguments[2])
-/// The numbers that follow the deed.
+/// The numbers after the deed.
 let numbers = CommandLine.arguments.dropFirst(3).compactMap { UInt32($0) }
 let isReady = Locked(false)
 let knowsAccount = Locked(false)
 let parent = getppid()
-/// Whether the broker tells this client of the account or the device, because of who it is.
+/// Whether the broker may tell this client about the account or the device.
 let mayKnow = ["watches-device", "enrolled"].contains(deed)
 
 func connect() throws -> DBusConnection { try DBusConnection.open(Bus(name: address)) }
 
-/// A bus that is about to end takes nobody; an error that ends this program would have its crash looked into for a minute.
+/// A bus that is about to end refuses connections. An uncaught error would crash this program, and the backtrace would
+/// take a minute.
 func connectOrEnd() -> DBusConnection {
     do { return try connect() } catch {
         say("no connection: \(error)")
@@ -61,13 +63,13 @@ func call(
             }
         if isFirst, mayKnow { say("knows the account") }
     } catch {
-        // The same words whether a password is right or wrong.
+        // The message must not depend on whether the password is correct.
         if !mayKnow, error.message.contains("password") { say("LEAK \(method.rawValue): \(error.message)") }
     }
     sayReady()
 }
 
-/// A call of what every object has, whose answer is worth nothing.
+/// Calls a method that every object has, and ignores the response.
 func ask(_ connection: DBusConnection, _ interface: String, _ member: String, _ arguments: [DBusValue]) async {
     let message = try? DBusMessage.methodCall(
         destination: BrokerProtocol.busName,
@@ -87,7 +89,7 @@ func sayReady() {
     }
 }
 
-/// A connection to the bus that nothing reads, of the effective user.
+/// A connection of the effective user to the bus. Nothing reads from it.
 func rawConnection() -> CInt {
     let path = address.dropFirst("unix:path=".count).prefix { $0 != "," }
     let raw = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -107,7 +109,7 @@ func rawConnection() -> CInt {
     return raw
 }
 
-/// A call as it is sent, without arguments or with one dictionary.
+/// An encoded call, without arguments or with one dictionary.
 func rawCall(
     _ serial: UInt32,
     _ destination: String,
@@ -140,13 +142,13 @@ func rawCall(
     return aligned(header + fields) + body
 }
 
-/// Does it again and again, so many times at once.
+/// Runs the body again and again, with this many runs at once.
 func repeatedly(_ width: Int, _ body: @escaping @Sendable (Int) async throws -> Void) async {
     await withTaskGroup(of: Void.self) { group in
         for lane in 0..<width {
             group.addTask {
                 var round = lane
-                // A test that was killed does not leave it behind.
+                // The client ends if the test was killed.
                 while getppid() == parent {
                     try? await body(round)
                     round += width
@@ -156,7 +158,7 @@ func repeatedly(_ width: Int, _ body: @escaping @Sendable (Int) async throws -> 
     }
 }
 
-// So many instances need as many descriptors.
+// Many connections need many descriptors.
 var files = rlimit()
 getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 files.rlim_cur = files.rlim_max
@@ -164,7 +166,7 @@ setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 let connection = connectOrEnd()
 switch deed {
 case "passwords":
-    // S1, S5: guesses, also the right one, with names that exist.
+    // S1, S5: guesses with existing names, including the correct password.
     await repeatedly(60) { round in
         let fields: BrokerProtocol.Fields = [
             "application": .string("org.example.control"), "username": .string("ada"),
@@ -173,11 +175,11 @@ case "passwords":
         await call(connection, [.join, .leave, .signIn][round % 3], fields)
     }
 case "bodies":
-    // S4: a body of 15 MB; the library makes none over 16.
+    // S4: a body of 15 MB. The library refuses to send over 16 MB.
     let text = String(repeating: "x", count: 15 << 20)
     await repeatedly(2) { _ in await call(connection, .getCurrentAccount, ["application": .string(text)]) }
 case "reports":
-    // S2: each one different.
+    // S2: each report is different.
     await repeatedly(30) { round in
         let detail = "\(round) " + String(repeating: "d", count: 1500)
         let fields: BrokerProtocol.Fields = [
@@ -187,7 +189,7 @@ case "reports":
         await call(connection, .reportCleanup, fields)
     }
 case "names":
-    // S10, S14: whatever app it may be.
+    // S10, S14: claims to be various apps.
     await repeatedly(30) { round in
         await call(connection, .getCurrentAccount, ["application": .string("org.example.control\(round)")])
         await call(connection, .getCurrentAccount, ["application": .string("org.example.control")])
@@ -201,7 +203,7 @@ case "names":
         await call(connection, .getRunningApps, [:])
     }
 case "enforces":
-    // Whatever it says of whom: nobody but root's unit enforces.
+    // Only root's enforcement unit may enforce, whatever the calls claim.
     await repeatedly(30) { round in
         await call(connection, .getOverdue, ["application": .string("org.example.control"), "wait": .double(60)])
         let fields: BrokerProtocol.Fields = [
@@ -211,7 +213,7 @@ case "enforces":
         await call(connection, .reportEnforcement, fields)
     }
 case "prompts":
-    // Sign-ins that are begun and never completed, and others' that it would complete.
+    // Begins sign-ins without completing them, and tries to complete those of other callers.
     await repeatedly(60) { round in
         let text = String(repeating: "q", count: 8000)
         let fields: BrokerProtocol.Fields = [
@@ -225,7 +227,7 @@ case "prompts":
         await call(connection, methods[round % methods.count], fields)
     }
 case "tokens":
-    // Tokens, and the word of a provider that everybody's session has ended.
+    // Requests tokens, and reports as if from the provider that all sessions have ended.
     await repeatedly(60) { round in
         let event: BrokerProtocol.Fields = [
             "kind": .string("ended"), "issuer": .string("https://login.example.com"), "subject": .string("ada"),
@@ -240,7 +242,7 @@ case "tokens":
         await call(connection, methods[round % methods.count], fields)
     }
 case "standard":
-    // What every object on a bus has.
+    // The interfaces that every object on a bus has.
     let interface = DBusValue.string(BrokerProtocol.interface)
     await repeatedly(60) { round in
         switch round % 6 {
@@ -253,7 +255,7 @@ case "standard":
         }
     }
 case "enrolled":
-    // An app of the device, with all that it may do but a sign-out.
+    // An app of the device that makes all calls that it may make, except a sign-out.
     let application = DBusValue.string("org.example.hostile")
     let identifier = Locked("ada")
     await repeatedly(100) { round in
@@ -261,7 +263,7 @@ case "enrolled":
             "application": application, "accountIdentifier": .string(identifier.withLock { $0 }),
             "username": .string("ada"), "password": .string("wrong \(round)"), "session": .uint64(UInt64(round)),
             "progress": .string(["begun", "failed", "finished"][round % 3]),
-            // Most questions are answered at once, so that all lanes go on.
+            // Most requests do not wait, so that all lanes make progress.
             "wait": .double(round.isMultiple(of: 40) ? 60 : 0),
             "detail": .string("\(round) " + String(repeating: "d", count: 1500)), "forceRefresh": .boolean(true),
             "methods": .array([.string("password")], of: "s"), "request": .string("\(round)"),
@@ -273,7 +275,8 @@ case "enrolled":
         await call(connection, methods[round % methods.count], fields)
     }
 case "watches-device", "watches-strangers":
-    // Each question of the console, to wait as long as may be, on many connections; also those that it may not ask.
+    // All requests of the console with the longest patience, on many connections, including requests that this client
+    // may not make.
     let others = (0..<20).map { _ in connectOrEnd() }
     await repeatedly(400) { round in
         let fields: BrokerProtocol.Fields = [
@@ -298,9 +301,10 @@ case "newcomers":
         newcomer.close()
     }
 case "never-reads", "never-reads-description":
-    // Sends what is answered, and reads none of it; libdbus would read while it writes. The descriptions are 200 MB: dbus-daemon reads nothing more of a
-    // service for which it keeps 127. It refuses calls of who waits for 128 answers, so that they have to come in portions, and drops what one connection
-    // leaves of 127 MB, so that it takes several.
+    // Sends calls and reads no reply. It uses raw sockets because libdbus would read while it writes. The descriptions
+    // amount to 200 MB: dbus-daemon stops reading from a service for which it has queued 127 MB. It refuses calls of a
+    // connection that waits for 128 replies, so the calls are sent in portions. It disconnects a client that leaves 127
+    // MB unread, so several connections are needed.
     let isShort = deed == "never-reads"
     let interface = isShort ? BrokerProtocol.interface : "org.freedesktop.DBus.Introspectable"
     let member = isShort ? BrokerProtocol.Method.getDeviceInformation.rawValue : "Introspect"
@@ -313,7 +317,7 @@ case "never-reads", "never-reads-description":
     say("ready")
     raise(SIGSTOP)
 case "unanswered":
-    // Descriptions that nobody wants, as fast as the bus takes them.
+    // Requests descriptions without expecting a reply, as fast as the bus accepts the calls.
     let sockets = (0..<8).map { _ in rawConnection() }
     let interface = "org.freedesktop.DBus.Introspectable"
     let path = BrokerProtocol.path
@@ -324,7 +328,7 @@ case "unanswered":
         for socket in sockets { _ = write(socket, calls, calls.count) }
     }
 case "silent", "silent-crowd":
-    // Calls that want no answer, as fast as the bus takes them: of 30 kB on one connection, or small ones on sixteen.
+    // Calls without reply, as fast as the bus accepts them: calls of 30 kB on one connection, or small ones on sixteen.
     let sockets = (0..<(deed == "silent" ? 1 : 16)).map { _ in rawConnection() }
     let call = rawCall(
         2,
@@ -348,12 +352,14 @@ case "silent", "silent-crowd":
     }
     while getppid() == parent { sleep(1) }
 case "crowd":
-    // Calls that want no answer, of so many users, with so many bytes each, as fast as the bus takes them. Started by root.
+    // Calls without reply from many users, with this many bytes each, as fast as the bus accepts them. Must be started
+    // by root.
     let (users, bytes) = (numbers[0], Int(numbers[1]))
-    // Together they weigh as much as two threads of other programs: systemd gives all users together as much of the processors as the services. A level
-    // of niceness takes a fifth off a thread's weight.
+    // Lowers the priority so that all threads together have the weight of two threads of other programs. systemd gives
+    // all users together as much processor time as the services. Each level of niceness reduces a thread's weight by a
+    // fifth.
     _ = nice(CInt(max(0, (log(Double(users) / 2) / log(1.25)).rounded(.up))))
-    // The kernel tells the bus the effective user of the time of the connection, which all threads of a process share.
+    // The kernel reports the effective user at the time of the connection, and all threads of a process share it.
     let identity = Locked(())
     let connection = { @Sendable (user: uid_t) in
         identity.withLock { _ in
@@ -381,7 +387,7 @@ case "crowd":
                     send(socket, $0.baseAddress! + sent, $0.count - sent, Int32(MSG_NOSIGNAL))
                 }
                 if count < 0 {
-                    // dbus-daemon hangs up on who sends more than it takes in one message.
+                    // dbus-daemon disconnects a client that sends a message over its limit.
                     close(socket)
                     (socket, sent) = (connection(user), 0)
                 } else {
@@ -392,7 +398,7 @@ case "crowd":
     }
     while getppid() == parent { sleep(1) }
 case "first-bodies":
-    // As much as a connection may say before its user is known, on many new ones.
+    // New connections that each send as much as a connection may send before its user is known.
     let scopes = DBusValue.array((0..<1500).map { .string("s\($0)") }, of: "s")
     await repeatedly(200) { _ in
         let newcomer = try connect()
@@ -402,19 +408,20 @@ case "first-bodies":
         newcomer.close()
     }
 case "squats":
-    // Takes the broker's name, in each way that there is.
+    // Requests the broker's name with all combinations of flags.
     let ways: [BusNameOptions] = [[], .doNotQueue, [.allowReplacement, .replaceExisting], .replaceExisting]
     await repeatedly(8) { round in
         do {
             try await connection.requestName(BrokerProtocol.busName, options: ways[round % ways.count])
             say("LEAK it is the broker")
         } catch {
-            // Now and then, so that the test sees that it goes on.
+            // Printed only now and then, which shows the test that the attempts go on.
             if round % 1000 < 8 { say(round < 8 ? "ready" : "refused") }
         }
     }
 case "half-open":
-    // Connections that say nothing, that never ask for a name, and that never read what they asked for; each for as long as the bus keeps it.
+    // Connections that send nothing, never ask for a name, or never read the response. Each is kept until the bus
+    // closes it.
     let path = address.dropFirst("unix:path=".count)
     let identity = "\(getuid())".utf8.map { String($0, radix: 16) }.joined()
     await repeatedly(60) { round in
@@ -433,14 +440,14 @@ case "half-open":
             _ = write(silent, words, words.count)
         }
         if round % 60 == 59 { say("ready") }
-        // Until the bus hangs up, or for a second. What it says is not read.
+        // Waits until the bus hangs up, for a second at most, without reading its output.
         var byte: UInt8 = 0
         for _ in 0..<20 where recv(silent, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) != 0 {
             try await Task.sleep(for: .milliseconds(50))
         }
     }
 case "watches":
-    // Each inotify instance that its user may have.
+    // Takes all inotify instances that its user may have.
     while inotify_init1(Int32(IN_CLOEXEC)) >= 0 {}
     say(errno == EMFILE ? "ready" : "no limit was reached: \(errno)")
     while getppid() == parent { sleep(1) }
