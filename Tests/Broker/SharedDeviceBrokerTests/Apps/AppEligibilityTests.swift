@@ -5,7 +5,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Which apps take part")
+@Suite("Which apps may take part")
 struct AppEligibilityTests {
     private let orders = AppManifest(
         identifier: "org.example.orders",
@@ -33,7 +33,7 @@ struct AppEligibilityTests {
         if case .failure(let refusal) = decision { refusal } else { nil }
     }
 
-    @Test("a claimed identifier with a manifest needs that program, and that user")
+    @Test("a claimed identifier with a manifest requires its program and its user")
     func claims() throws {
         let identity = AppIdentity(identifier: "org.example.orders", manifest: orders)
         #expect(decide("org.example.orders", "/usr/bin/orders") == .success(identity))
@@ -44,7 +44,7 @@ struct AppEligibilityTests {
         #expect(program.description.contains("is not the program that its manifest names"))
         let user = try #require(refusal(decide("org.example.orders", "/usr/bin/orders", user: 1002)))
         #expect(user.code == .notTheUser && user.description.contains("1002"))
-        // Without a user in the manifest any will do.
+        // Without a user in the manifest any user is accepted.
         let free = AppManifest(identifier: "org.example.orders", identity: .init(executable: "/usr/bin/orders"))
         for user: UInt32 in [0, 1001, 1002] {
             let decision = decide("org.example.orders", "/usr/bin/orders", user: user, manifests: [free])
@@ -52,7 +52,7 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("who claims nothing is the app whose program it is, if that is exactly one")
+    @Test("an app that claims no name is identified by its program if one manifest fits")
     func noClaim() {
         #expect(
             decide(nil, "/usr/bin/orders") == .success(AppIdentity(identifier: "org.example.orders", manifest: orders))
@@ -63,12 +63,12 @@ struct AppEligibilityTests {
         let twin = AppManifest(identifier: "org.example.twin", identity: .init(executable: "/usr/bin/orders"))
         let decision = decide(nil, "/usr/bin/orders", manifests: [orders, twin])
         #expect(decision == .success(AppIdentity(identifier: "/usr/bin/orders (uid 1001)")))
-        // The other user's process is one of the two only.
+        // The other user's process fits only one of the two manifests.
         let other = decide(nil, "/usr/bin/orders", user: 1002, manifests: [orders, twin])
         #expect(other == .success(AppIdentity(identifier: "org.example.twin", manifest: twin)))
     }
 
-    @Test("an app without a manifest is kept under what it says, its program and its user")
+    @Test("an app without a manifest is identified by claimed name, program and user")
     func strangers() {
         #expect(
             decide("com.example.a", "/opt/a", user: 7)
@@ -78,14 +78,14 @@ struct AppEligibilityTests {
     }
 
     @Test(
-        "what can be no identifier is refused",
+        "an invalid identifier is refused",
         arguments: ["", "a b", "a\nb", "\u{1b}[2J", "é", String(repeating: "a", count: 256)]
     )
     func malformed(identifier: String) {
         #expect(refusal(decide(identifier, "/opt/a"))?.code == .malformedIdentifier)
     }
 
-    /// One row of the table of precedence: an app, the lists, and whether it takes part.
+    /// A row of the table of precedence: an app, the lists and the expected decision.
     struct Row: Sendable, CustomTestStringConvertible {
         enum App: String { case made, enrolled, unknown }
         let app: App
@@ -94,7 +94,7 @@ struct AppEligibilityTests {
         var prefix: [String]?
         var all = false
         var required = false
-        /// `nil`: it takes part.
+        /// `nil` if the app takes part.
         let refusal: EligibilityRefusal.Code?
 
         var testDescription: String {
@@ -106,12 +106,12 @@ struct AppEligibilityTests {
     private static let other = ["com.other.app"]
 
     @Test(
-        "made for it > block > enrolment > allow > prefix > all managed > the rest",
+        "precedence: made for the mode, block, enrolment, allow, prefix, all managed",
         arguments: [
-            // Made for shared device mode: nothing touches it.
+            // Apps made for shared device mode always take part.
             Row(app: .made, refusal: nil), Row(app: .made, block: true, refusal: nil),
             Row(app: .made, block: true, allow: other, required: true, refusal: nil),
-            // Enrolled, and not made for it.
+            // Enrolled apps that are not made for it.
             Row(app: .enrolled, refusal: nil), Row(app: .enrolled, block: true, refusal: .blocked),
             Row(app: .enrolled, block: true, allow: itself, prefix: itself, all: true, refusal: .blocked),
             Row(app: .enrolled, allow: itself, refusal: nil), Row(app: .enrolled, allow: other, refusal: .notListed),
@@ -122,7 +122,7 @@ struct AppEligibilityTests {
             Row(app: .enrolled, all: true, required: true, refusal: nil),
             Row(app: .enrolled, allow: itself, required: true, refusal: nil),
             Row(app: .enrolled, prefix: itself, required: true, refusal: nil),
-            // Without a manifest.
+            // Apps without a manifest.
             Row(app: .unknown, refusal: nil), Row(app: .unknown, block: true, refusal: .blocked),
             Row(app: .unknown, block: true, allow: itself, refusal: .blocked),
             Row(app: .unknown, block: true, prefix: itself, refusal: .blocked),
@@ -152,7 +152,7 @@ struct AppEligibilityTests {
         #expect(refusal(decision)?.code == row.refusal)
     }
 
-    @Test("an app that lacks a manifest is told the command, the file and its form")
+    @Test("the refusal of an app without a manifest names the command, file and content")
     func remedyOfEnrolment() throws {
         let text = try #require(refusal(decide("org.example.a", "/opt/a", requiresEnrolment: true))?.description)
         for words in [
@@ -163,7 +163,7 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("a refusal shows no command to paste where the caller has chosen the path or the name for a shell")
+    @Test("a refusal shows no command if the caller's path or name is unsafe for a shell")
     func noCommandOfAStranger() throws {
         for (name, program) in [
             ("org.example.a", "/tmp/x;reboot"), ("a.b`reboot`", "/opt/a"), ("org.example.a", "/opt/a b"),
@@ -173,20 +173,20 @@ struct AppEligibilityTests {
         }
     }
 
-    @Test("an exact list takes no beginning, and a list cannot have an app that says nothing")
+    @Test("an exact list matches no prefix, and no list matches an app without a name")
     func exact() {
         #expect(refusal(decide("com.a.bc", "/opt/a", lists: AppLists(allowed: ["com.a.b"])))?.code == .notListed)
         #expect(
             refusal(decide(nil, "/opt/a", lists: AppLists(allowed: ["/opt/a"], allowedPrefixes: ["/"])))?.code
                 == .notListed
         )
-        // A manifest found by the program alone counts for the lists, too.
+        // The lists also apply to a manifest that was found by the program alone.
         #expect(
             refusal(decide(nil, "/usr/bin/legacy", lists: AppLists(blocked: ["org.example.legacy"])))?.code == .blocked
         )
     }
 
-    @Test("a configuration brings its lists and its enrolment")
+    @Test("a configuration sets the app lists and the enrolment requirement")
     func lists() throws {
         let strict = try configuration(#"{"sharedDeviceMode": true, "cleanupPolicy": "strict"}"#)
         let device = VirtualDevice()
@@ -205,7 +205,7 @@ struct AppEligibilityTests {
         )
     }
 
-    @Test("a block list that names an app made for the mode is warned of")
+    @Test("a warning names blocked apps that are made for the mode")
     func warnings() throws {
         let lists = AppLists(blocked: ["org.example.orders", "org.example.legacy", "com.other"])
         let warnings = AppEligibility(lists: lists, manifests: [orders, legacy]).warnings
@@ -220,7 +220,7 @@ extension String {
 }
 
 extension AppEligibilityTests {
-    @Test("an adapter that somebody starts by hand is told of its unit, and no key that its manifest does not have")
+    @Test("an adapter that was started by hand is told to use its unit")
     func adapterByHand() throws {
         let cleanup = #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"]}"#
         let text = #"{"id": "org.example.kiosk", "user": 1001, "cleanup": \#(cleanup)}"#
@@ -239,9 +239,7 @@ extension AppEligibilityTests {
         #expect(inUnit.contains("not root's, but user 1001's"), "\(inUnit)")
     }
 
-    @Test(
-        "an app takes over what it owed before it had a manifest, and not what another program of its interpreter owes"
-    )
+    @Test("an app inherits the debts of its program only if no other app shares the program")
     func formerKeys() {
         let one = AppManifest(identifier: "org.example.one", identity: .init(executable: "/usr/bin/python3"))
         let two = AppManifest(identifier: "org.example.two", identity: .init(executable: "/usr/bin/python3"))
@@ -251,12 +249,12 @@ extension AppEligibilityTests {
                 .formerKeys(of: app, AppCredentials(user: 7, executable: "/usr/bin/python3"))
         }
         let own = "org.example.one (/usr/bin/python3, uid 7)"
-        // Where the program is one app's only, so is what it owes without a name.
+        // If only one app has the program, it also inherits the debts without a name.
         #expect(keys([one], app) == [own, "/usr/bin/python3 (uid 7)"] && keys([one, two], app) == [own])
         #expect(keys([one], AppIdentity(identifier: own)).isEmpty)
     }
 
-    @Test("who an app is that is kept out can be told, and it is never somebody else's app")
+    @Test("a refused app can be identified, and never as another app")
     func refused() {
         let legacy = AppManifest(
             identifier: "org.example.legacy",

@@ -24,7 +24,7 @@ struct AppManifestTests {
         }
     }
 
-    @Test("every key is read, and those that may be absent have their defaults")
+    @Test("all keys are read, and absent optional keys have their defaults")
     func keys() throws {
         let all = try manifest(
             #"""
@@ -49,7 +49,7 @@ struct AppManifestTests {
         #expect(least.supportsSharedDeviceMode)
     }
 
-    @Test("symbolic links in the executable's path are followed")
+    @Test("symbolic links in the executable's path are resolved")
     func links() throws {
         try directory.write("", to: "orders-1.2")
         #expect(symlink(directory.file("orders-1.2"), directory.file("orders")) == 0)
@@ -60,7 +60,7 @@ struct AppManifestTests {
     }
 
     @Test(
-        "a mistake names the file, the key and the remedy",
+        "an error names the file, the key and the remedy",
         arguments: [
             (#"{"executable": "/a/b"}"#, "id", "org.example.orders"),
             (#"{"id": "a.b"}"#, "executable", "absolute path"),
@@ -97,7 +97,7 @@ struct AppManifestTests {
     }
 
     // S9, DT-1 to DT-4
-    @Test("an app may be known by its unit, its AppArmor profile, its snap or its Flatpak in place of its program")
+    @Test("an app may be identified by unit, AppArmor profile, snap or Flatpak")
     func kinds() throws {
         for (text, identity) in [
             (#""unit": "orders.service""#, AppManifest.Identity(unit: "orders.service")),
@@ -119,7 +119,7 @@ struct AppManifestTests {
         }
     }
 
-    @Test("what is no JSON object is an error")
+    @Test("content that is not a JSON object is an error")
     func noObject() {
         for text in ["", "[]", "<plist/>", "{", #"{"id": "a.b", "executable": "/a/b",}"#] {
             let error = failure(text)
@@ -127,7 +127,7 @@ struct AppManifestTests {
         }
     }
 
-    @Test("a key that is there twice is an error")
+    @Test("a duplicate key is an error")
     func twice() {
         let error = failure(#"{"id": "a.b", "executable": "/a/b", "user": "ada", "user": "grace"}"#)
         #expect(error?.code == .contradiction && error?.remedy == "leave one")
@@ -154,19 +154,19 @@ struct AppManifestDirectoryTests {
         AppManifest(identifier: identifier, identity: .init(executable: "/no/such/app"))
     }
 
-    @Test("the manifests are beside the configuration unless told otherwise")
+    @Test("the manifests are next to the configuration by default")
     func place() {
         #expect(AppManifestDirectory.defaultPath == "/etc/shared-device/apps")
         let places = ["managed.json", "/managed.json"].map { ManagedConfigurationFile(path: $0).appManifestDirectory }
         #expect(places == ["./apps", "/apps"])
     }
 
-    @Test("a missing directory means no manifests, and is no problem")
+    @Test("a missing directory means no manifests and is no problem")
     func missing() {
         #expect(apps.load() == AppManifests())
     }
 
-    @Test("all JSON files are read, in the order of their names; others and hidden ones are not")
+    @Test("all JSON files are read in order of name, except hidden files")
     func load() throws {
         try write("b.json", "org.example.b")
         try write("a.json", "org.example.a")
@@ -178,7 +178,7 @@ struct AppManifestDirectoryTests {
         #expect(loaded.contents.keys.sorted() == ["a.json", "b.json"])
     }
 
-    @Test("a bad manifest is told and does not hide the others")
+    @Test("a bad manifest is reported and does not affect the others")
     func bad() throws {
         try write("a.json", "org.example.a")
         try write("b.json", "no reverse DNS")
@@ -192,7 +192,7 @@ struct AppManifestDirectoryTests {
         #expect(loaded.problems.map(\.file) == ["b", "d", "e"].map { directory.file("apps/\($0).json") })
     }
 
-    @Test("a manifest that has become bad before the start counts as it was; one that was never valid is unknown")
+    @Test("a manifest that became bad keeps its last valid content, if it had any")
     func kept() async throws {
         try write("a.json", "org.example.a")
         let kept = apps.load().contents
@@ -211,7 +211,7 @@ struct AppManifestDirectoryTests {
         #expect(await updates.next() == AppManifests(), "a manifest that was removed is over")
     }
 
-    @Test("a directory is read again although nothing happens in it, for as long as the reader wants that")
+    @Test("a directory is read again without events while the reader asks for it")
     func readAgain() async throws {
         let reads = Shared(0)
         let updates = try await onceInotifyIsFree {
@@ -232,7 +232,7 @@ struct AppManifestDirectoryTests {
         #expect(await iterator.next() == 3)
     }
 
-    @Test("what was kept stays so while the system does not know a user, and counts while the directory cannot be read")
+    @Test("kept manifests stay while a user is unknown or the directory is unreadable")
     func keptThroughTrouble() async throws {
         try write("a.json", "org.example.a")
         let unread = [
@@ -251,9 +251,7 @@ struct AppManifestDirectoryTests {
         #expect(second.contents == kept && second.unknown == [apps.path])
     }
 
-    @Test(
-        "the problems of one app are those of its manifest and of the directory; where it has none, files that name no app count"
-    )
+    @Test("an app's problems are those of its manifest and of the directory")
     func problemsOfOne() throws {
         try write("a.json", "org.example.a", executable: "a")
         try write("b.json", "org.example.b", executable: "b")
@@ -270,7 +268,7 @@ struct AppManifestDirectoryTests {
         #expect(problems("org.example.d") == ["apps"])
     }
 
-    @Test("of two manifests with one identifier the first by name counts, and the other is told")
+    @Test("of two manifests with one identifier the first by name counts")
     func duplicates() throws {
         try write("a.json", "org.example.a", executable: "/no/first")
         try write("b.json", "org.example.a", executable: "/no/second")
@@ -282,7 +280,7 @@ struct AppManifestDirectoryTests {
         #expect(problem.message.contains(directory.file("apps/a.json")))
     }
 
-    @Test("a directory that anyone may write to enrols nobody")
+    @Test("a world-writable directory enrols no app")
     func insecure() throws {
         try write("a.json", "org.example.a")
         chmod(apps.path, 0o777)
@@ -290,7 +288,7 @@ struct AppManifestDirectoryTests {
         #expect(loaded.manifests.isEmpty && loaded.problems.map(\.code) == [.insecure])
     }
 
-    @Test("manifests that come, change, break, are mended and go are seen")
+    @Test("added, changed, broken, repaired and removed manifests are noticed")
     func watch() async throws {
         var updates = try await onceInotifyIsFree { try apps.updates(quietPeriod: .milliseconds(5)) }
             .makeAsyncIterator()
@@ -307,7 +305,7 @@ struct AppManifestDirectoryTests {
         try write("b.json", "org.example.b")
         try await wait(AppManifests(manifests: [a, b]))
 
-        // A broken one keeps what it said last, and does not touch the other.
+        // A broken manifest keeps its last valid content and does not affect the other one.
         try directory.write("{", to: "apps/a.json")
         var broken = await updates.next(isolation: #isolation)
         while let update = broken, update.problems.isEmpty { broken = await updates.next(isolation: #isolation) }

@@ -22,7 +22,7 @@ struct ConfigurationCommandTests {
         return try #require(value as? [String: Any])
     }
 
-    @Test("a valid file is told with all values, what each of them means, and its warnings")
+    @Test("a valid file is printed with all values, their meaning and warnings")
     func valid() async throws {
         let outcome = try await check(
             #"{"sharedDeviceMode": true, "cleanupPolicy": "strict", "shiftEnds": ["06:00", "14:00"], "AppList": 1}"#
@@ -42,7 +42,7 @@ struct ConfigurationCommandTests {
         }
     }
 
-    @Test("warnings come first, and with --strict they end with 65")
+    @Test("warnings come first, and make --strict exit with 65")
     func warnings() async throws {
         let text = #"{"sharedDevicemode": true}"#
         let outcome = try await check(text)
@@ -54,7 +54,7 @@ struct ConfigurationCommandTests {
         #expect(try await check(#"{"sharedDeviceMode": true}"#, "--strict").status == 0)
     }
 
-    @Test("all mistakes are told at once, those of manifests as well")
+    @Test("all errors are reported at once, including those of manifests")
     func severalMistakes() async throws {
         succeedMaking(directory.file("apps"))
         try directory.write("{", to: "apps/till.json")
@@ -73,7 +73,7 @@ struct ConfigurationCommandTests {
 
     private func succeedMaking(_ path: String) { #expect(mkdir(path, 0o755) == 0) }
 
-    @Test("the keys about a provider are told where the device has one")
+    @Test("the provider's keys are printed only if a provider is configured")
     func provider() async throws {
         let embedded = try await check(#"{"sharedDeviceMode": true}"#)
         #expect(embedded.status == 0 && !embedded.output.contains("oidcIssuer"))
@@ -96,7 +96,7 @@ struct ConfigurationCommandTests {
         }
     }
 
-    /// What `check --json` tells of a valid file, as far as a test reads it.
+    /// The part of the output of `check --json` that the tests read.
     private struct Told: Decodable {
         struct Settings: Decodable, Equatable {
             let sharedDeviceMode: Bool
@@ -113,7 +113,7 @@ struct ConfigurationCommandTests {
         let warnings: [Warning]
     }
 
-    @Test("with --json a program reads the same")
+    @Test("--json prints the same content for programs")
     func json() async throws {
         let outcome = try await check(#"{"sharedDeviceMode": true, "cleanupTimeout": 2.5, "x": 1}"#, "--json")
         #expect(outcome.status == 0)
@@ -128,9 +128,7 @@ struct ConfigurationCommandTests {
         #expect(told.settings == settings && outcome.output.contains("\"organization\""))
     }
 
-    @Test(
-        "a profile for iOS is refused by check with the command that converts it, and convert makes a valid file of it"
-    )
+    @Test("check refers an iOS profile to convert, whose output is a valid file")
     func convert() async throws {
         let profile = """
             <plist><dict><key>sharedDeviceMode</key><true/><key>Type</key><string>Redirect</string></dict></plist>
@@ -147,7 +145,7 @@ struct ConfigurationCommandTests {
         #expect(valid.status == 0 && valid.output.hasPrefix("The device is shared."))
     }
 
-    @Test("what cannot be converted ends with 65 and prints nothing; a file that is not there ends with 66")
+    @Test("convert exits with 65 for an invalid profile, and with 66 for a missing file")
     func noConversion() async throws {
         let absent = try await Program.sharedDevice.run(["configuration", "convert", directory.file("managed")])
         #expect(absent.status == 66)
@@ -157,7 +155,7 @@ struct ConfigurationCommandTests {
         #expect(broken.errors.contains("its outermost element is not a <dict>"))
     }
 
-    @Test("all mistakes of a file are told at once, with the type that was found and the one that is wanted")
+    @Test("each error names the type found and the type expected")
     func allMistakes() async throws {
         let text = #"{"sharedDeviceMode": "true", "requiresJoin": 1, "shiftEnds": [6], "cleanupPolicy": "lax"}"#
         let outcome = try await check(text)
@@ -174,9 +172,7 @@ struct ConfigurationCommandTests {
         #expect((json["problems"] as? [[String: Any]])?.count == 4)
     }
 
-    @Test(
-        "the documented manifest of Microsoft's clients gets ID tokens; one whose scopes lack one of oidcScopes is named"
-    )
+    @Test("manifests that lack one of oidcScopes are named, and the documented one does not")
     func scopesOfManifests() async throws {
         let page = #filePath.components(separatedBy: "/Tests/")[0] + "/Documentation/Organisation.md"
         let blocks = try String(contentsOfFile: page, encoding: .utf8).components(separatedBy: "```")
@@ -194,7 +190,7 @@ struct ConfigurationCommandTests {
         #expect(lacking.output.contains("lacks email of oidcScopes in the manifest of com.microsoft.identity.broker1"))
     }
 
-    @Test("a mistake ends with 65, and is told on standard error, and with --json on standard output too")
+    @Test("an error exits with 65 and goes to stderr, and with --json to stdout too")
     func invalid() async throws {
         let plain = try await check(#"{"sharedDeviceMode": 1}"#)
         #expect(plain.status == 65 && plain.output == "")
@@ -210,14 +206,14 @@ struct ConfigurationCommandTests {
         #expect(object["valid"] as? Bool == false && texts == ["wrongType sharedDeviceMode"])
     }
 
-    @Test("a file that is not there ends with 66")
+    @Test("a missing file exits with 66")
     func missing() async throws {
         let outcome = try await check([])
         let error = "shared-device: there is no file \(directory.file("managed"))\n"
         #expect(outcome.status == 66 && outcome.errors == error)
     }
 
-    @Test("the apps beside the file are told; a bad manifest ends with 65 and hides nothing")
+    @Test("the apps next to the file are listed, and a bad manifest exits with 65")
     func apps() async throws {
         mkdir(directory.file("apps"), 0o755)
         try directory.write(
@@ -230,7 +226,7 @@ struct ConfigurationCommandTests {
         #expect(good.output.contains("AppBlockList has org.example.orders, which takes part all the same"))
 
         mkdir(directory.file("data"), 0o755)
-        // A path to delete is written as the kernel has it.
+        // Manifests write deleted paths in the kernel's form.
         let data = directory.file("data").replacing("//", with: "/")
         let absent = directory.file("no data").replacing("//", with: "/")
         let cleanup = #"{"by": "app", "delete": ["\#(data)", "\#(absent)"]}"#

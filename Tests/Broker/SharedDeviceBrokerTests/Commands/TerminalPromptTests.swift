@@ -25,7 +25,7 @@ struct TerminalPromptTests {
         let screen: String
     }
 
-    /// Runs `user add ada` at the terminal, and `typing` beside it on the same thread; then waits for the program's end.
+    /// Runs `user add ada` at the terminal and `typing` on the same thread, then waits for the program to exit.
     private func addUser(
         _ typing: @escaping @Sendable (PseudoTerminal, pid_t) throws -> String
     ) async throws -> Ending {
@@ -59,7 +59,7 @@ struct TerminalPromptTests {
         }
     }
 
-    @Test("the password is asked for twice, is not shown, and the terminal echoes again afterwards")
+    @Test("the password is requested twice without echo, which is restored afterwards")
     func asking() async throws {
         #expect(terminal.echoes)
         let ending = try await addUser { terminal, _ in
@@ -78,7 +78,7 @@ struct TerminalPromptTests {
         #expect(try PasswordHash(stored: stored).matches(Secret("correct horse")))
     }
 
-    @Test("two different answers add nobody")
+    @Test("two different passwords add no user")
     func differentAnswers() async throws {
         let ending = try await addUser { terminal, _ in
             _ = try terminal.read(until: "Password for ada: ")
@@ -92,7 +92,7 @@ struct TerminalPromptTests {
         #expect(terminal.echoes)
     }
 
-    @Test("a password that is too short is refused before it is typed once more")
+    @Test("a short password is refused before it is repeated")
     func tooShort() async throws {
         let ending = try await addUser { terminal, _ in
             _ = try terminal.read(until: "Password for ada: ")
@@ -105,7 +105,7 @@ struct TerminalPromptTests {
         #expect(terminal.echoes)
     }
 
-    @Test("the end of input at the prompt adds nobody")
+    @Test("the end of input at the prompt adds no user")
     func endOfInput() async throws {
         let ending = try await addUser { terminal, _ in
             _ = try terminal.read(until: "Password for ada: ")
@@ -118,7 +118,7 @@ struct TerminalPromptTests {
     }
 
     @Test(
-        "a signal at the prompt ends the program by that signal, and the terminal echoes",
+        "a signal at the prompt ends the program and restores the echo",
         arguments: [SIGINT, SIGTERM, SIGHUP]
     )
     func signal(_ signal: CInt) async throws {

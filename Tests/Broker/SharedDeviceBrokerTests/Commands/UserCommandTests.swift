@@ -33,7 +33,7 @@ struct UserCommandTests {
         UserDirectory(database: try DeviceDatabase(directory: directory.state, firstEpoch: 0), passwordCost: .minimal)
     }
 
-    /// Adds a user without the program, for which a hash would take its time.
+    /// Adds a user without the program, whose password hash is slow.
     private func add(_ name: String) throws {
         _ = try users().add(username: name, password: Secret("correct horse"))
     }
@@ -43,7 +43,7 @@ struct UserCommandTests {
         return try PasswordHash(stored: stored).matches(Secret(text))
     }
 
-    @Test("a user is added, with the first line of standard input as password")
+    @Test("user add reads the password from the first line of standard input")
     func add() async throws {
         let outcome = try await run(
             "add",
@@ -61,7 +61,7 @@ struct UserCommandTests {
         #expect(try isPassword("correct horse", of: "ada@example.com"))
     }
 
-    @Test("whatever the umask, the state is the owner's alone and can be used", arguments: ["000", "777"])
+    @Test("the state is private to its owner for any umask", arguments: ["000", "777"])
     func umask(_ umask: String) async throws {
         let outcome = try await run(
             "add",
@@ -77,11 +77,11 @@ struct UserCommandTests {
         for name in names { #expect(mode(of: directory.state + "/" + name) == 0o600, "\(name)") }
     }
 
-    @Test("the list is for people, and for programs with --json, and says who is disabled")
+    @Test("list prints a table or JSON and marks disabled users")
     func list() async throws {
         try add("grace")
         try add("ada@example.com")
-        // A name in another case is the same user's.
+        // User names ignore case.
         #expect(try await run("disable", "GRACE").status == 0)
         let table = try await run("list").output.split(separator: "\n")
         try #require(table.count == 3)
@@ -105,14 +105,14 @@ struct UserCommandTests {
         #expect(try await !run("list").output.contains("disabled"))
     }
 
-    @Test("a new password replaces the old one, and needs no line end")
+    @Test("a new password replaces the old one and needs no newline")
     func password() async throws {
         try add("ada")
         #expect(try await run("password", "ada", "--password-stdin", input: "battery staple").status == 0)
         #expect(try isPassword("battery staple", of: "ada") && !isPassword("correct horse", of: "ada"))
     }
 
-    @Test("a removed user is gone, also where the environment names the state directory")
+    @Test("a removed user is gone, even if a variable names the state directory")
     func remove() async throws {
         try add("ada.lovelace")
         let outcome = try await Program.sharedDevice.run(
@@ -123,7 +123,7 @@ struct UserCommandTests {
         try directory.expectNone(of: "ada.lovelace")
     }
 
-    @Test("who is signed in is not removed, and disabled only with a warning")
+    @Test("a signed-in user cannot be removed, and is disabled with a warning")
     func signedIn() async throws {
         try add("ada")
         let database = try DeviceDatabase(directory: directory.state)
@@ -139,7 +139,7 @@ struct UserCommandTests {
         #expect(disabling.status == 0 && disabling.errors.contains("ada is signed in on this device"))
     }
 
-    @Test("each failure has its exit status, one line on standard error, and nothing on standard output")
+    @Test("each failure has its exit status and prints one line on standard error")
     func failures() async throws {
         try add("ada")
         let outcomes: [(Program.Outcome, CInt)] = [
@@ -164,7 +164,7 @@ struct UserCommandTests {
         }
     }
 
-    @Test("without a state there is nothing to list, and none is made")
+    @Test("commands without a state directory fail and create none")
     func noState() async throws {
         for arguments in [["list"], ["remove", "ada"]] {
             let outcome = try await Program.sharedDevice.run(["user"] + arguments + ["--state", directory.state])
@@ -173,7 +173,7 @@ struct UserCommandTests {
         #expect(mode(of: directory.state) == nil)
     }
 
-    @Test("a directory that others may write to is refused")
+    @Test("a world-writable state directory is refused")
     func unsafeDirectory() async throws {
         mkdir(directory.state, 0o700)
         chmod(directory.state, 0o777)
@@ -181,10 +181,10 @@ struct UserCommandTests {
         #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"))
     }
 
-    @Test("another user's state is refused", .enabled(if: geteuid() == 0, "only root can be two users"))
+    @Test("another user's state directory is refused", .enabled(if: geteuid() == 0, "only root can be two users"))
     func anotherUser() async throws {
         try add("ada")
-        // So that only what the program itself checks is in the way.
+        // The permissions are opened so that only the program's own check refuses.
         chmod(directory.path, 0o755)
         chmod(directory.state, 0o755)
         let program = directory.file("program")
@@ -192,8 +192,8 @@ struct UserCommandTests {
             let outcome = try await Program.sharedDevice.run(
                 ["user"] + arguments + ["--state", directory.state],
                 input: "correct horse\n",
-                // Copied by the shell: a descriptor that this process writes through could be inherited by a child of another
-                // test, and the program would be “busy”.
+                // The shell copies the program. A child of another test could inherit a descriptor that this process
+                // writes through, and exec would fail with ETXTBSY.
                 preparation:
                     "cp -f \"$0\" '\(program)'; exec setpriv --reuid=65534 --clear-groups -- '\(program)' \"$@\""
             )
@@ -201,7 +201,7 @@ struct UserCommandTests {
         }
     }
 
-    @Test("commands at the same time on a new device all take effect")
+    @Test("concurrent commands on a new device all take effect")
     func atTheSameTime() async throws {
         let state = directory.state
         let statuses = try await withThrowingTaskGroup(of: Program.Outcome.self) { group in
@@ -221,9 +221,9 @@ struct UserCommandTests {
     }
 }
 
-@Suite("Programs that the tests run")
+@Suite("Version of the programs")
 struct ProgramTests {
-    @Test("they say the version of the package", arguments: ["shared-device", "shared-device-broker"])
+    @Test("a program prints the version of the package", arguments: ["shared-device", "shared-device-broker"])
     func version(_ program: String) async throws {
         let child = try ChildProcess(ChildProcess.built(program), ["--version"])
         #expect(await child.exitStatus() == 0)

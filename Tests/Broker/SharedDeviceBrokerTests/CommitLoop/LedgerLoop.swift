@@ -6,7 +6,7 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// A broker without a bus: its state, and a store that takes each batch before the next event.
+/// A broker without a bus: its state, and a store that commits each batch before the next event.
 private final class LoopDevice {
     private var state: BrokerState
     private let store: DeviceStore
@@ -29,7 +29,7 @@ private final class LoopDevice {
 
     var account: Account? { state.device.account }
 
-    /// Has an app ask, and lets the time pass until it is answered.
+    /// Makes a call of an app and returns the response.
     @discardableResult
     func ask(_ app: String, _ call: Request.Call) throws -> BrokerProtocol.Fields {
         lastNumber += 1
@@ -45,7 +45,7 @@ private final class LoopDevice {
         }
     }
 
-    /// Anybody is who they say.
+    /// Performs an effect. Every password is accepted.
     private func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): answers[number] = result
@@ -68,8 +68,8 @@ private final class LoopDevice {
     }
 }
 
-/// Signs in and out for ever; three apps ask, and clean up. What is answered is written: `held NUMBER APP`, `out NUMBER`,
-/// `finished NUMBER APP`.
+/// Signs in and out for ever with three apps, which ask for the account and clean up. Prints what was answered: `held
+/// NUMBER APP`, `out NUMBER`, `finished NUMBER APP`.
 func keepLedger(in directory: String) throws {
     let device = try LoopDevice(directory)
     func session(_ app: String) throws -> SessionAnswer { try SessionAnswer(device.ask(app, .currentAccount)) }
@@ -83,7 +83,7 @@ func keepLedger(in directory: String) throws {
         let fields = try device.ask("a", .signOut(identifier: "torture.t", session: nil))
         let ended = fields["session"]?.unsignedValue ?? 0
         report("out \(ended)")
-        // The third comes every other time only.
+        // The third app cleans up after every other session only.
         for app in ended.isMultiple(of: 4) ? ["a", "b", "c"] : ["a", "b"] {
             for owed in try session(app).owed {
                 try device.ask(app, .report(.finished, session: owed.epoch, detail: nil))

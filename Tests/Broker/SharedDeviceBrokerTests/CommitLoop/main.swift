@@ -1,13 +1,12 @@
-// Signs one account in and out of the store in the directory `arguments[1]`, for ever, and writes each epoch to standard
-// output once its commit has returned; with a second argument, does the same with a whole broker and its ledger. A test kills it at a
-// moment of its choosing.
+// Signs one account in and out of the store in the directory `arguments[1]` for ever, and prints each epoch once it is
+// committed. With a second argument it uses a whole broker with its ledger. A test kills it at a time of its choice.
 import DeviceConfiguration
 import DeviceStorage
 import Glibc
 import SharedDevice
 import SharedDeviceBroker
 
-// Past stdio: a line in its buffer would die with the process.
+// Bypasses stdio, whose buffered lines would be lost when the process is killed.
 func report(_ text: String) {
     let line = Array("\(text)\n".utf8)
     guard write(STDOUT_FILENO, line, line.count) == line.count else { exit(1) }
@@ -17,7 +16,7 @@ if CommandLine.arguments.count > 2 { try keepLedger(in: CommandLine.arguments[1]
 let store = try DeviceStore(database: DeviceDatabase(directory: CommandLine.arguments[1], firstEpoch: 0))
 var state = try store.load(at: .now).device
 
-/// Commits the next state, of a shared device with this account.
+/// Commits the next state of a shared device with this account.
 @MainActor func commit(_ account: Account?) throws {
     state = state.next(mode: .shared, account: account)
     var batch = Batch(number: state.epoch)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The policy of the system bus")
 struct BusPolicyTests {
-    /// A machine whose users and groups have these names.
+    /// The names of users and groups on the machine.
     private static let names = BusPolicy.Names(
         name: { [1001: "orders", 1002: "a<b&\"\u{301}c"][$0] },
         isUser: { ["ada", "shared-device", "shared-device-identity", "shared-device-agent"].contains($0) },
@@ -28,7 +28,7 @@ struct BusPolicyTests {
         let policy = try policy(
             operators,
             .init(executable: "/usr/bin/orders", user: 1001),
-            // Of no app on the system bus.
+            // Identifies no app on the system bus.
             .init(executable: "/usr/bin/shared-device-sign-in")
         )
         let users = ["orders", "root", "shared-device", "shared-device-agent", "shared-device-identity"]
@@ -40,12 +40,12 @@ struct BusPolicyTests {
     }
 
     @Test(
-        "any user may call where any user may take part",
+        "all users may call if any user may take part",
         arguments: [
             (#", "requiresEnrolment": false"#, AppManifest.Identity(executable: "/usr/bin/orders", user: 1001)),
             ("", AppManifest.Identity(unit: "orders.service")),
             ("", AppManifest.Identity(appArmor: "snap.orders.orders")),
-            // A number that the bus would pass over.
+            // The bus would ignore a rule for a number without a user name.
             ("", AppManifest.Identity(executable: "/usr/bin/orders", user: 4711)),
         ]
     )
@@ -58,7 +58,7 @@ struct BusPolicyTests {
         #expect(!policy.xml.contains("deny") && policy.xml.contains("<busconfig>"))
     }
 
-    @Test("beside a bad manifest, the rules of the former policy stay")
+    @Test("a bad manifest keeps the rules of the previous policy")
     func kept() throws {
         let former = BusPolicy.only(users: ["root", "a<b"], groups: ["sudo"]).xml
         let next = BusPolicy.only(users: ["root", "orders"], groups: ["sudo"])
@@ -78,7 +78,7 @@ struct BusPolicyTests {
         }
     }
 
-    @Test("any user may call a device that is personal or has no configuration")
+    @Test("all users may call on a personal or unconfigured device")
     func personal() throws {
         let personal = try ManagedConfiguration(json: Data(#"{"sharedDeviceMode": false}"#.utf8), file: "managed.json")
         for content in [ManagedConfigurationFile.Content.missing, .present(personal)] {
@@ -89,13 +89,13 @@ struct BusPolicyTests {
         }
     }
 
-    @Test("a name cannot add anything to the policy")
+    @Test("a name is escaped in the policy")
     func escapes() throws {
         let policy = try policy("", .init(executable: "/usr/bin/orders", user: 1002))
         #expect(policy.xml.contains(#"<policy user="a&lt;b&amp;&quot;\#u{301}c"><allow "#))
     }
 
-    @Test("a database of users that does not answer gives no policy")
+    @Test("a failing user database gives no policy")
     func lookupFailure() throws {
         let names = BusPolicy.Names(
             name: { number throws(SystemUser.LookupFailure) in

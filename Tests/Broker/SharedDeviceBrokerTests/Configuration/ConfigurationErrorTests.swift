@@ -3,7 +3,7 @@ import Foundation
 import SharedDeviceBroker
 import Testing
 
-@Suite("Mistakes in the managed configuration")
+@Suite("Errors in the managed configuration")
 struct ConfigurationErrorTests {
     private struct Mistake {
         let key: String
@@ -73,7 +73,7 @@ struct ConfigurationErrorTests {
             ),
         ]
 
-    @Test("each names the file, the key and the remedy")
+    @Test("each error names the file, the key and the remedy")
     func everyMistake() throws {
         for mistake in Self.mistakes {
             let text = "{\"\(mistake.key)\": \(mistake.json)}"
@@ -84,7 +84,7 @@ struct ConfigurationErrorTests {
         }
     }
 
-    @Test("JSON that is nested a hundred thousand deep, or cut anywhere, is an error and ends no process")
+    @Test("deeply nested or damaged JSON is an error and does not crash")
     func damaged() throws {
         #expect(configurationError("{\"a\":" + String(repeating: "[", count: 100_000))?.code == .invalidJSON)
         let text = #"{"sharedDeviceMode": true, "shiftEnds": ["06:00"], "cleanupTimeout": 2.5, "AppBlockList": "a.b"}"#
@@ -102,7 +102,7 @@ struct ConfigurationErrorTests {
     }
 
     @Test(
-        "what is not JSON is shown with its place, counted as people count",
+        "a syntax error has its line and column",
         arguments: [
             ("", "it ends too early, in line 1, column 1"), ("{", "it ends too early, in line 1, column 2"),
             ("[1,", "it ends too early, in line 1, column 4"), ("{\"a\": tr", "it ends too early, in line 1, column 9"),
@@ -122,7 +122,7 @@ struct ConfigurationErrorTests {
         #expect(error?.remedy == #"write one JSON object, such as {"sharedDeviceMode": true} in a configuration"#)
     }
 
-    @Test("a key that is there twice is told with its second place: nobody knows which of the two is meant")
+    @Test("a duplicate key is an error with its second place")
     func twice() {
         let flat = configurationError("{\"sharedDeviceMode\": true,\n \"sharedDeviceMode\": false}")
         #expect(flat?.code == .contradiction)

@@ -5,7 +5,8 @@ import Testing
 
 @Suite("Keys of the managed configuration")
 struct ConfigurationKeyTests {
-    /// Every key of a device with a directory of its own, with a value that is not its default where there is one that gives no warning.
+    /// All keys of a device with its own directory. Each value differs from the default unless that would cause a
+    /// warning.
     private static let everyKey = """
         {
             "sharedDeviceMode": true, "organization": "Contoso", "identity": "embedded", "passwordSignIn": true,
@@ -20,7 +21,7 @@ struct ConfigurationKeyTests {
         }
         """
 
-    @Test("every key is read, and decides what it is documented to")
+    @Test("each key is read and has its documented effect")
     func everyKey() throws {
         let all = try configuration(Self.everyKey)
         let keys = try #require(JSONSerialization.jsonObject(with: Data(Self.everyKey.utf8)) as? [String: Any]).keys
@@ -53,7 +54,7 @@ struct ConfigurationKeyTests {
         #expect(policy == wanted)
     }
 
-    @Test("a configuration that is kept means the same when it is read again")
+    @Test("a stored configuration decodes to the same value")
     func keptConfiguration() throws {
         let texts = ["{}", #"{"cleanupPolicy": "strict"}"#, #"{"cleanupTimeout": 0, "organization": "\u00e9\"\n"}"#]
         for text in texts + [Self.everyKey] {
@@ -71,13 +72,13 @@ struct ConfigurationKeyTests {
         #expect(configuration.requiresEnrolment == nil && !configuration.appLists.isExclusive)
     }
 
-    @Test("apps hand over passwords only where the file says so")
+    @Test("password sign-in is off by default")
     func passwords() throws {
         let silent = try configuration(#"{"sharedDeviceMode": true}"#)
         #expect(!DevicePolicy(silent, hasManyUsers: false).passwordSignIn)
     }
 
-    @Test("a strict policy, or a bus of many users, requires enrolment unless the file says otherwise")
+    @Test("a strict policy or a bus of many users requires enrolment by default")
     func enrolment() throws {
         for (text, alone, amongMany) in [
             (#"{"cleanupPolicy": "strict"}"#, true, true), (#"{"cleanupPolicy": "advisory"}"#, false, true),
@@ -90,9 +91,7 @@ struct ConfigurationKeyTests {
         }
     }
 
-    @Test(
-        "without a timeout a strict policy waits without end and an advisory one not at all; a timeout holds for both"
-    )
+    @Test("without a timeout a strict policy waits for ever and an advisory one not at all")
     func longestWait() throws {
         for (text, wait) in [
             (#"{"cleanupPolicy": "strict"}"#, nil), ("{}", Duration.zero),
@@ -104,9 +103,7 @@ struct ConfigurationKeyTests {
         }
     }
 
-    @Test(
-        "under an enforced policy the timeout is the deadline of apps, a minute if it is absent, and no round expires"
-    )
+    @Test("under an enforced policy the timeout is the apps' deadline, by default a minute")
     func deadline() throws {
         for (text, deadline) in [
             (#"{"cleanupPolicy": "enforced"}"#, Duration.seconds(60)),
@@ -121,7 +118,7 @@ struct ConfigurationKeyTests {
         #expect(contradiction.warnings.contains { $0.key == "requiresEnrolment" })
     }
 
-    @Test("a switch of the plug-in is 0, 1 or a Boolean")
+    @Test("a switch of the plug-in accepts 0, 1 or a Boolean")
     func switches() throws {
         let read = try ["0", "1", "false", "true"].map { text in
             try configuration("{\"Enable_SSO_On_All_ManagedApps\": \(text)}").appLists.allowsAllManagedApps
@@ -130,7 +127,7 @@ struct ConfigurationKeyTests {
     }
 
     @Test(
-        "an end-session page is https, or http on this machine",
+        "an end-session page must be https, or http on this machine",
         arguments: [
             ("https://login.example.com/logout?x=1", true), ("http://localhost/logout", true),
             ("http://127.0.0.1:8080/", true), ("http://[::1]:8080/", true), ("http://login.example.com/", false),
@@ -151,7 +148,7 @@ struct ConfigurationKeyTests {
 struct ConfigurationWarningTests {
     private func warnings(_ text: String) throws -> [String] { try configuration(text).warnings.map(\.description) }
 
-    @Test("a misspelt key is told with the key that is meant; one that is like no key is told alone")
+    @Test("a warning about an unknown key suggests a similar key, if there is one")
     func misspelt() throws {
         for (key, meant) in [
             ("shareddevicemode", "sharedDeviceMode"), ("shared_device_mode", "sharedDeviceMode"),
@@ -167,7 +164,7 @@ struct ConfigurationWarningTests {
         }
     }
 
-    @Test("an absent mode, and an app that is allowed and blocked are told")
+    @Test("an absent mode and an app that is both allowed and blocked cause warnings")
     func doubtful() throws {
         #expect(try warnings(#"{"organization": "A"}"#) == ["\"sharedDeviceMode\" is absent: the device is personal"])
         #expect(
@@ -179,7 +176,7 @@ struct ConfigurationWarningTests {
         )
     }
 
-    @Test("of very many unknown keys the first twenty are told")
+    @Test("only the first twenty unknown keys are reported")
     func many() throws {
         let keys = (0..<10_000).map { "\"key\($0)\": 0" }.joined(separator: ", ")
         #expect(try warnings("{\"sharedDeviceMode\": true, \(keys)}").count == 20)

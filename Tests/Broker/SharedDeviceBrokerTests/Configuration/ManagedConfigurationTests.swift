@@ -28,7 +28,7 @@ struct ManagedConfigurationTests {
         }
     }
 
-    @Test("true is shared, false and an absent key are personal")
+    @Test("true is shared; false and an absent key are personal")
     func mode() throws {
         for (text, mode) in [
             (#"{"sharedDeviceMode": true}"#, ManagedMode.shared), (#"{"sharedDeviceMode": false}"#, .personal),
@@ -40,7 +40,7 @@ struct ManagedConfigurationTests {
         }
     }
 
-    @Test("a missing file is personal, and shows as missing")
+    @Test("a missing file means personal mode")
     func missing() throws {
         #expect(try file.load() == .missing && file.load().mode == .personal)
         let nowhere = ManagedConfigurationFile(path: directory.file("no/such/managed.json"))
@@ -48,7 +48,7 @@ struct ManagedConfigurationTests {
     }
 
     @Test(
-        "what is no JSON object is an error that names the file",
+        "content that is not a JSON object is an error with the file's name",
         arguments: ["", "sharedDeviceMode = true", "[]", "true", "null", "{} {}"]
     )
     func invalidJSON(text: String) throws {
@@ -57,7 +57,7 @@ struct ManagedConfigurationTests {
     }
 
     @Test(
-        "a profile for iOS in the file's place is refused with the command that converts it",
+        "an iOS profile is refused with the command that converts it",
         arguments: ["<?xml version=\"1.0\"?>", "\u{feff}\n <plist/>", "bplist00\u{1}", "-----BEGIN PKCS7-----\n"]
     )
     func profile(text: String) throws {
@@ -66,7 +66,7 @@ struct ManagedConfigurationTests {
         #expect(error.remedy == "run: shared-device configuration convert \(file.path)")
     }
 
-    @Test("a signed profile, and keys inside a profile's dictionaries, are refused too")
+    @Test("a signed profile and keys nested in a profile's dictionaries are refused")
     func signedProfile() throws {
         try Data([0x30, 0x82, 0x0A, 0x00]).write(to: URL(fileURLWithPath: file.path))
         #expect(failure()?.code == .profile)
@@ -78,7 +78,7 @@ struct ManagedConfigurationTests {
         #expect(try failure(of: "{\(others), \"PayloadContent\": {\"sharedDeviceMode\": true}}")?.code == .profile)
     }
 
-    @Test("a file that anyone may write to decides nothing")
+    @Test("a world-writable file is refused")
     func writableByAnyone() throws {
         try directory.write(#"{"sharedDeviceMode": true}"#, to: "managed.json")
         chmod(file.path, 0o666)
@@ -88,7 +88,7 @@ struct ManagedConfigurationTests {
         #expect(failure() == nil)
     }
 
-    @Test("a directory or a FIFO in the file's place is an error, and does not hang")
+    @Test("a directory or a FIFO at the path is an error and does not hang")
     func noRegularFile() throws {
         mkfifo(file.path, 0o600)
         #expect(failure()?.code == .unreadable)
@@ -97,7 +97,7 @@ struct ManagedConfigurationTests {
         #expect(failure()?.code == .unreadable)
     }
 
-    @Test("a file of a megabyte is no configuration")
+    @Test("a file of over a megabyte is refused")
     func tooLarge() throws {
         #expect(try failure(of: "{}" + String(repeating: " ", count: 1_048_576))?.code == .tooLarge)
         #expect(try failure(of: "{}" + String(repeating: " ", count: 1_048_574)) == nil)
