@@ -14,12 +14,12 @@ extension ManagedConfigurationFile.Content {
     }
 }
 
-@Suite("News of the managed configuration")
+@Suite("Updates of the managed configuration")
 struct ManagedConfigurationMonitorTests {
     private let shared = ManagedConfigurationFile.Content.present(mode: true)
     private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
 
-    /// What a monitor tells of these readings, one after the other.
+    /// The updates of a monitor for these readings in order.
     private func updates(
         _ readings: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>...
     ) -> [ManagedConfigurationUpdate?] {
@@ -34,19 +34,19 @@ struct ManagedConfigurationMonitorTests {
         ManagedConfigurationUpdate(inForce: content, problem: problem)
     }
 
-    @Test("the same content again is no news")
+    @Test("equal content causes no update")
     func sameContent() {
         let told = updates(.success(shared), .success(shared), .success(.missing))
         #expect(told == [news(shared), nil, news(.missing)])
     }
 
-    @Test("an invalid file is told, and the last valid content stays in force")
+    @Test("an invalid file is reported, and the last valid content stays in force")
     func invalid() {
         let told = updates(.failure(problem), .success(shared), .failure(problem), .failure(problem), .success(shared))
         #expect(told == [news(nil, problem), news(shared), news(shared, problem), nil, news(shared)])
     }
 
-    @Test("a valid file that cannot be watched is in force, and the problem is told")
+    @Test("a valid file that cannot be watched is in force, and the problem is reported")
     func watchProblem() {
         var monitor = ManagedConfigurationMonitor()
         let update = monitor.fileWasRead(.success(shared), watchProblem: problem)
@@ -60,7 +60,7 @@ struct SettlingPeriodTests {
 
     private func after(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
 
-    @Test("a burst is over when nothing has happened for the quiet period, and that is said once")
+    @Test("a burst ends once, after a quiet period without events")
     func quiet() {
         var settling = SettlingPeriod(quiet: .milliseconds(100))
         #expect(settling.deadline == nil)
@@ -71,7 +71,7 @@ struct SettlingPeriodTests {
         #expect(settling.deadline == nil)
     }
 
-    @Test("a directory that is never quiet is read all the same, after eight periods")
+    @Test("a directory that is never quiet is read after eight periods")
     func neverQuiet() {
         var settling = SettlingPeriod(quiet: .milliseconds(100))
         var reads: [Int] = []
@@ -83,7 +83,7 @@ struct SettlingPeriodTests {
     }
 }
 
-@Suite("Watch of the managed configuration's file", .timeLimit(.minutes(5)))
+@Suite("Watching the managed configuration file", .timeLimit(.minutes(5)))
 struct ManagedConfigurationWatchTests {
     private typealias Content = ManagedConfigurationFile.Content
     private let shared = Content.present(mode: true)
@@ -95,7 +95,7 @@ struct ManagedConfigurationWatchTests {
 
     init() throws { directory = try TemporaryDirectory() }
 
-    /// Reads updates as the broker does, and remembers those that it has passed over.
+    /// Reads updates as the broker does, and records all of them.
     private final class Reader {
         private var iterator: AsyncStream<ManagedConfigurationUpdate>.Iterator
         private(set) var seen: [ManagedConfigurationUpdate] = []
@@ -113,7 +113,7 @@ struct ManagedConfigurationWatchTests {
             return update
         }
 
-        /// Waits for this content without a problem. A reading in the midst of a write may come before it.
+        /// Waits for this content without a problem. A reading during a write may come first.
         func wait(for content: Content) async throws {
             while try await next() != ManagedConfigurationUpdate(inForce: content, problem: nil) {}
         }
@@ -121,7 +121,7 @@ struct ManagedConfigurationWatchTests {
 
     private func reader() async throws -> Reader { try await Reader(directory.file("managed.json")) }
 
-    @Test("creation, writing in place, renaming over, removal and creation anew are all seen")
+    @Test("creation, writes in place, renames, removal and re-creation are noticed")
     func everyWay() async throws {
         let reader = try await reader()
         try await reader.wait(for: .missing)
@@ -142,7 +142,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: personal)
     }
 
-    @Test("a file that is moved to another directory, and one that comes from there, are seen")
+    @Test("a file that moves to or from another directory is noticed")
     func otherDirectory() async throws {
         mkdir(directory.file("watched"), 0o700)
         try directory.write(sharedText, to: "managed.json")
@@ -154,7 +154,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: .missing)
     }
 
-    @Test("a writer that keeps the file open is seen")
+    @Test("a writer that keeps the file open is noticed")
     func heldOpen() async throws {
         try directory.write(sharedText, to: "managed.json")
         let reader = try await reader()
@@ -166,7 +166,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: personal)
     }
 
-    @Test("an invalid content is told and the last valid one stays in force, until it is valid again")
+    @Test("invalid content is reported, and the last valid content stays in force")
     func invalid() async throws {
         try directory.write(sharedText, to: "managed.json")
         let reader = try await reader()
@@ -180,7 +180,7 @@ struct ManagedConfigurationWatchTests {
         #expect(!reader.seen.contains { $0.inForce == .missing })
     }
 
-    @Test("permissions that make the file unsafe are seen, though its content is as before")
+    @Test("unsafe permissions are noticed although the content is unchanged")
     func permissions() async throws {
         try directory.write(sharedText, to: "managed.json")
         let reader = try await reader()
@@ -192,7 +192,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: shared)
     }
 
-    @Test("directories that are made, moved away and made again later are followed")
+    @Test("directories that are created, moved away and created again are followed")
     func directories() async throws {
         let reader = try await Reader(directory.file("a/b/managed.json"))
         try await reader.wait(for: .missing)
@@ -212,7 +212,7 @@ struct ManagedConfigurationWatchTests {
         try await reader.wait(for: shared)
     }
 
-    @Test("a late reader gets the latest state, and not each one before it")
+    @Test("a late reader gets the latest state only")
     func lateReader() async throws {
         try directory.write(sharedText, to: "managed.json")
         let late = try await reader()
@@ -225,17 +225,17 @@ struct ManagedConfigurationWatchTests {
         }
         unlink(directory.file("managed.json"))
         try await witness.wait(for: .missing)
-        // It has read nothing so far. Its watch may be behind the other one's, but not by all that the other one has seen.
+        // The late reader has read nothing so far. Its watch may be behind the other one's, but not by all changes.
         var states = 1
         while try await late.next() != ManagedConfigurationUpdate(inForce: .missing, problem: nil) { states += 1 }
         #expect(states < changes)
     }
 
-    @Test("when nobody reads any more, the watch ends")
+    @Test("the watch ends when the reader is released")
     func end() async throws {
         var info = stat()
         #expect(stat(directory.path, &info) == 0)
-        // As the kernel writes it: in hexadecimal.
+        // The kernel prints the inode in hexadecimal.
         let inode = "ino:" + String(info.st_ino, radix: 16) + " "
         func isWatched() -> Bool {
             let descriptors = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fdinfo")) ?? []

@@ -5,14 +5,14 @@ import SharedDeviceBroker
 import StrictJSON
 import Testing
 
-@Suite("Keys about the organisation's provider")
+@Suite("Configuration keys of the organisation's provider")
 struct OrganisationSettingsTests {
-    /// The keys without which there is no provider.
+    /// The required keys of a provider.
     private static let needed =
         #""sharedDeviceMode": true, "identity": "oidc", "#
         + #""oidcIssuer": "https://login.example.com/realm/", "oidcClientID": "device""#
 
-    /// Every key with a value that is not its default.
+    /// All keys, with values that are not their defaults.
     private static let everyKey = """
         {
             \(needed), "microsoftBroker": true,
@@ -31,7 +31,7 @@ struct OrganisationSettingsTests {
         try #require(configuration("{\(Self.needed)\(more.isEmpty ? "" : ", ")\(more)}").organisation)
     }
 
-    @Test("every key is read, and the policy has it")
+    @Test("all keys are read and passed to the policy")
     func everyKey() throws {
         let all = try configuration(Self.everyKey)
         let keys = try #require(JSONSerialization.jsonObject(with: Data(Self.everyKey.utf8)) as? [String: Any]).keys
@@ -63,7 +63,7 @@ struct OrganisationSettingsTests {
         #expect(Set(meanings.keys) == Set(ManagedConfiguration.keyNames))
     }
 
-    @Test("a configuration that is kept means the same when it is read again")
+    @Test("a stored configuration decodes to the same value")
     func kept() throws {
         for text in [Self.everyKey, "{\(Self.needed)}", #"{\#(Self.needed), "backChannelLogout": "/run/x.socket"}"#] {
             let configuration = try configuration(text)
@@ -88,7 +88,7 @@ struct OrganisationSettingsTests {
         #expect(signals?.audience == nil && signals?.device == nil && signals?.scopes == ["ssf.read"])
     }
 
-    @Test("a provider without a name, and a device that it does not know, are mistakes")
+    @Test("a missing issuer or client ID is an error")
     func needed() throws {
         let noIssuer = configurationError(#"{"identity": "oidc", "oidcClientID": "device"}"#)
         #expect(noIssuer?.key == "oidcIssuer" && noIssuer?.code == .invalidValue)
@@ -97,7 +97,7 @@ struct OrganisationSettingsTests {
     }
 
     @Test(
-        "a secret in the file is refused, whatever it is called",
+        "a secret in the file is refused under any key",
         arguments: ["oidcClientSecret", "client_secret", "secret"]
     )
     func secret(key: String) {
@@ -110,7 +110,7 @@ struct OrganisationSettingsTests {
         }
     }
 
-    @Test("keys of a provider that the device does not have count for nothing, and are told")
+    @Test("provider keys without a provider are ignored with a warning")
     func idle() throws {
         let embedded = try configuration(#"{"sharedDeviceMode": true, "oidcIssuer": "nonsense", "offlineGrace": 5}"#)
         #expect(embedded.organisation == nil && embedded.warnings.map(\.key) == ["offlineGrace", "oidcIssuer"])
@@ -122,7 +122,7 @@ struct OrganisationSettingsTests {
         )
     }
 
-    @Test("another issuer or client is another client; other settings are not")
+    @Test("only another issuer or client ID makes another client")
     func sameClient() throws {
         let settings = try settings()
         #expect(try settings.isSameClient(as: self.settings(#""remoteCheckInterval": 600"#)))
@@ -133,7 +133,7 @@ struct OrganisationSettingsTests {
     }
 
     @Test(
-        "a value of the right type that means nothing is a mistake, with its remedy",
+        "an invalid value is an error with a remedy",
         arguments: [
             ("oidcIssuer", #""http://login.example.com""#, "https"), ("oidcIssuer", #""https://a.example/?x=1""#, "?"),
             ("oidcIssuer", #""https://a.example/#x""#, "#"), ("oidcClientID", #""""#, "printable ASCII"),
@@ -171,7 +171,7 @@ struct OrganisationSettingsTests {
     }
 
     @Test(
-        "a value of the wrong type is a mistake that names the form",
+        "a value of the wrong type is an error with the expected form",
         arguments: [
             ("oidcIssuer", "7", "a string"), ("oidcScopes", #""openid""#, "an array of strings"),
             ("oidcLoopbackPorts", #"["8400"]"#, "numbers"), ("oidcLoopbackPorts", "8400", "numbers"),
@@ -187,7 +187,7 @@ struct OrganisationSettingsTests {
         #expect(error.code == .wrongType && error.key == key && error.remedy.contains(form), "\(error)")
     }
 
-    @Test("the address of a provider's description is not its name")
+    @Test("the address of a discovery document is refused as the issuer")
     func descriptionAsIssuer() throws {
         let text = #""https://login.example.com/realm/.well-known/openid-configuration""#
         let error = try #require(configurationError(Self.with("oidcIssuer", text)))
@@ -195,13 +195,13 @@ struct OrganisationSettingsTests {
         #expect(error.remedy.hasPrefix("leave /.well-known/openid-configuration out"), "\(error)")
     }
 
-    /// An address of so many bytes.
+    /// An address of this many bytes.
     private static func long(_ count: Int) -> String {
         let beginning = "https://a.example/"
         return beginning + String(repeating: "a", count: count - beginning.utf8.count)
     }
 
-    @Test("every configuration with a provider that can be read is one that can ask it")
+    @Test("all addresses in a valid configuration can be requested")
     func asksProvider() throws {
         let settings = try settings(#""oidcEndpoints": {"token_endpoint": "\#(Self.long(4096))"}"#)
         #expect(settings.endpoints.addresses.values.allSatisfy { HTTPAddress($0) != nil })
@@ -211,14 +211,14 @@ struct OrganisationSettingsTests {
         #expect(configuration.endSessionURL?.text.hasSuffix("#/logout") == true)
     }
 
-    /// The needed keys and this one, which takes the place of one of them where it has the same name.
+    /// The required keys and this one, which replaces a required key of the same name.
     private static func with(_ key: String, _ value: String) -> String {
         let others = needed.split(separator: ", ").filter { !$0.hasPrefix("\"\(key)\"") }
         return "{\((others + ["\"\(key)\": \(value)"]).joined(separator: ", "))}"
     }
 }
 
-@Suite("What tokens an app may ask for")
+@Suite("Which tokens an app may request")
 struct TokenRightsTests {
     private func manifest(_ more: String) throws(ManagedConfigurationError) -> AppManifest {
         try AppManifest(
@@ -227,13 +227,13 @@ struct TokenRightsTests {
         )
     }
 
-    @Test("a manifest without scopes gives a right to none")
+    @Test("a manifest without scopes permits none")
     func none() throws {
         let tokens = try manifest("").tokens
         #expect(tokens == TokenRights() && tokens.refused(of: ["profile", "email"]) == ["email", "profile"])
     }
 
-    @Test("scopes, client IDs and what stands for Microsoft's scopes are read")
+    @Test("scopes, client IDs and Microsoft's scopes are read")
     func all() throws {
         let manifest = try manifest(
             """
@@ -248,7 +248,7 @@ struct TokenRightsTests {
     }
 
     @Test(
-        "a mistake names its key and what to write",
+        "an error names its key and what to write",
         arguments: [
             ("scopes", #"["a b"]"#, "one word"), ("scopes", #""a""#, "array of strings"),
             ("microsoftClientIDs", #"["edge"]"#, "hexadecimal"), ("microsoftScopes", "[]", "an object"),

@@ -8,27 +8,27 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The engine", .timeLimit(.minutes(5)))
+@Suite("The broker engine", .timeLimit(.minutes(5)))
 struct BrokerEngineTests {
-    @Test("a thread that brings an event gets away, although others bring more of them without end")
+    @Test("a thread that submits an event returns although other threads keep submitting")
     func flood() async throws {
         let engine = BrokerEngine(BrokerState(at: .now))
         let isOver = Atomic(false)
         let announcements = Atomic(0)
         engine.start { _ in
             announcements.add(1, ordering: .relaxed)
-            // Each event has an effect, and each effect brings an event.
+            // Each event has an effect, and each effect submits an event.
             if !isOver.load(ordering: .relaxed) { engine.submit(.busRestored) }
         }
         await onThread { engine.submit(.busRestored) }
-        // It is back, and the events go on.
+        // The call has returned, and the events go on.
         let before = announcements.load(ordering: .relaxed)
         try await eventually("the engine goes on") { announcements.load(ordering: .relaxed) > before + 1000 }
         isOver.store(true, ordering: .relaxed)
         try await eventually("it comes to rest") { engine.hasGoneOn() }
     }
 
-    @Test("a sign-out that waits for the disk holds up nobody who brings an event, and what follows it keeps its order")
+    @Test("a sign-out that waits for the disk blocks no submitter and keeps the order")
     func note() async throws {
         var content = DeviceStore.Content()
         content.device = DeviceState(mode: .shared, account: .named("ada"), epoch: 7)
@@ -39,14 +39,14 @@ struct BrokerEngineTests {
         engine.start { effect in
             switch effect {
             case .noteState:
-                // An end, so that a thread that is held up after all gets away from here.
+                // A timeout, so that a blocked thread is released even if the test fails.
                 _ = disk.wait(timeout: .now() + 60)
                 done.withLock { $0.append("noted") }
             case .announce: done.withLock { $0.append("announced") }
             default: break
             }
         }
-        // A thread of Swift's pool, as that of a provider's answer is.
+        // A thread of Swift's pool, like that of a provider's response.
         await Task { engine.submit(.configured(DevicePolicy())) }.value
         #expect(done.withLock { $0 } == [])
         engine.submit(.busRestored)
@@ -54,7 +54,7 @@ struct BrokerEngineTests {
         try await eventually("the rest is done") { done.withLock { $0 } == ["noted", "announced", "announced"] }
     }
 
-    @Test("what happens before its start, as a jump of the clock may, is carried through at the start")
+    @Test("events before the start, such as a clock jump, are processed at the start")
     func early() {
         let engine = BrokerEngine(BrokerState(at: .now))
         engine.submit(.time)
@@ -67,7 +67,7 @@ struct BrokerEngineTests {
     }
 
     @Test(
-        "a clock that somebody sets is heard of, each time",
+        "each change of the clock is noticed",
         .enabled(if: Self.setsClock(), "this user may not set the clock")
     )
     func clock() async throws {
@@ -80,7 +80,7 @@ struct BrokerEngineTests {
         withExtendedLifetime(watch) {}
     }
 
-    /// Sets the clock to what it is.
+    /// Sets the clock to its current time.
     private static func setsClock() -> Bool {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)

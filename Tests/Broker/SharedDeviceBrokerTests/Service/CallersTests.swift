@@ -7,7 +7,7 @@ import Testing
 @testable import DBusTransport
 @testable import SharedDeviceBroker
 
-@Suite("Who is behind each connection, by what bus and kernel say")
+@Suite("Identifying the caller of each connection by bus and kernel")
 struct CallersTests {
     private let bus: PrivateBus
     private let connection: DBusConnection
@@ -28,10 +28,10 @@ struct CallersTests {
         return callers
     }
 
-    /// A name on the bus, as those of all buses are told apart.
+    /// The bus name with the bus identifier, which distinguishes the names of all buses.
     private func global(_ name: String) throws -> String { try #require(connection.busIdentifier) + name }
 
-    /// A connection of this process, and its name on the bus.
+    /// A second connection of this process, and its name on the bus.
     private func peer() async throws -> (connection: DBusConnection, name: String) {
         let peer = try DBusConnection.open(bus.bus)
         let call = try DBusMessage.methodCall(
@@ -57,7 +57,7 @@ struct CallersTests {
         if case .take = admission { true } else { false }
     }
 
-    @Test("a connection is this process, run by this user; its arrival is told once, before it is answered")
+    @Test("a caller is identified once, and its arrival comes before its first response")
     func identity() async throws {
         let callers = try await callers()
         let peer = try await peer()
@@ -72,7 +72,7 @@ struct CallersTests {
         _ = peer.connection
     }
 
-    /// Callers whose processes are stuck until the gate opens: the first one's, or so many.
+    /// Callers that block while the first `count` processes are examined, until the gate opens.
     private func callers(
         stuckAt gate: DispatchSemaphore,
         count: Int = 1,
@@ -97,8 +97,8 @@ struct CallersTests {
         return (callers, looks)
     }
 
-    // A process may have a file system at its root that never answers.
-    @Test("a process that cannot be looked at keeps no other one waiting")
+    // The root of a process may be a file system that never responds.
+    @Test("a process that cannot be examined delays no other caller")
     func stuckProcess() async throws {
         let gate = DispatchSemaphore(value: 0)
         let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(60))
@@ -113,7 +113,7 @@ struct CallersTests {
         withExtendedLifetime((stuck, other)) {}
     }
 
-    @Test("a process that cannot be looked at is known by its user alone")
+    @Test("a process that cannot be examined is identified by its user only")
     func unseenProcess() async throws {
         let gate = DispatchSemaphore(value: 0)
         defer { gate.signal() }
@@ -124,7 +124,7 @@ struct CallersTests {
         withExtendedLifetime(stuck) {}
     }
 
-    @Test("a connection that ends while its process is looked at has never arrived")
+    @Test("a connection that ends while its process is examined does not arrive")
     func goneWhileLookedAt() async throws {
         let gate = DispatchSemaphore(value: 0)
         let (callers, looks) = try await callers(stuckAt: gate, patience: .seconds(600))
@@ -140,7 +140,7 @@ struct CallersTests {
         withExtendedLifetime(other) {}
     }
 
-    @Test("calls that come before the bus has answered wait, and all of them are answered")
+    @Test("calls that arrive before the bus responds wait and are all answered")
     func together() async throws {
         let callers = try await callers()
         let peer = try await peer()
@@ -153,7 +153,7 @@ struct CallersTests {
         _ = peer.connection
     }
 
-    /// As a call that nobody answers any more: its end is heard when nobody holds it.
+    /// Like a call without a response: reports its end when it is released.
     private final class Held: Sendable {
         private let ended: @Sendable () -> Void
 
@@ -162,7 +162,7 @@ struct CallersTests {
         deinit { ended() }
     }
 
-    @Test("calls that wait for their turn when the bus is lost end with it, and hold up nobody")
+    @Test("calls that are queued when the bus is lost end with it and block nothing")
     func lostWhileCallsWait() async throws {
         let callers = try await callers()
         let peer = try await peer()
@@ -176,7 +176,7 @@ struct CallersTests {
             }
             callers.identify(header.sender) { _ in withExtendedLifetime(held) {} }
         }
-        // In one go on the reading thread: no call has its turn in between.
+        // Runs as one block on the reading thread, so that no queued call proceeds in between.
         connection.perform {
             for _ in 0..<3 { wait() }
             callers.forgetAll()
@@ -185,7 +185,7 @@ struct CallersTests {
         withExtendedLifetime(peer.connection) {}
     }
 
-    @Test("the end of a connection is told once; of one that never called, it is not")
+    @Test("the end of a connection is reported once, and only if it had called")
     func end() async throws {
         let callers = try await callers()
         let (first, second, silent) = (try await peer(), try await peer(), try await peer())
@@ -194,14 +194,14 @@ struct CallersTests {
         first.connection.close()
         second.connection.close()
         try await eventually("both are gone") { told.withLock { $0.count } >= 4 }
-        // Which of the two the bus finds closed first is its own affair.
+        // The order in which the bus notices the two ends is undefined.
         let heard = told.withLock { $0 }
         let (one, two) = (try global(first.name), try global(second.name))
         #expect(Array(heard.prefix(2)) == ["+\(one)", "+\(two)"])
         #expect(Set(heard.dropFirst(2)) == ["-\(one)", "-\(two)"] && heard.count == 4)
     }
 
-    @Test("a process that is gone before the bus was asked about it does not stay for ever")
+    @Test("a process that is gone before the bus was asked is forgotten")
     func goneAtOnce() async throws {
         let callers = try await callers()
         for _ in 0..<50 {
@@ -218,9 +218,7 @@ struct CallersTests {
         #expect(throws: Refusal.requestAbandoned) { try gone.get() }
     }
 
-    @Test(
-        "the end of a connection that an earlier run has known is told, though it never calls; of another bus's it is known"
-    )
+    @Test("the end of a connection known from an earlier run is reported")
     func followed() async throws {
         let callers = try await callers()
         let (lasting, ending, ended) = (try await peer(), try await peer(), try await peer())
@@ -235,7 +233,7 @@ struct CallersTests {
     }
 
     // S6
-    @Test("forty callers take one match rule")
+    @Test("forty callers need one match rule")
     func manyCallers() async throws {
         let few = try PrivateBus(.init(matchRulesPerConnection: 8))
         let callers = Callers(connection: try DBusConnection.open(few.bus), arrived: { _ in }, left: { _ in })
@@ -258,9 +256,10 @@ struct CallersTests {
         #expect(peers.count == 40)
     }
 
-    // Somebody may hear what the broker sends to all, and leave so much of it unread that dbus-daemon reads nothing more of the broker.
+    // Another client may subscribe to the broker's broadcasts and leave so many unread that dbus-daemon stops reading
+    // from the broker.
     @Test(
-        "a broker that the bus reads no more leaves it, says why, and comes back",
+        "a broker from which the bus stops reading reconnects, with the reason",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker ends the connection that does not read")
     )
     func heldUp() async throws {
@@ -287,7 +286,8 @@ struct CallersTests {
         }
         let lease = try await deaf.addMatch(MatchRule(interface: "org.example.News"))
         let text = String(repeating: "x", count: 4096)
-        // On the reading thread, which does not wait for the bus; and announced there: a question that is asked before them is answered.
+        // The signals are sent on the reading thread, which does not wait for the bus. The announcement is made there
+        // too, because a request that is sent before the signals would still be answered.
         own.perform {
             for _ in 0..<300 {
                 try? own.send(
@@ -308,13 +308,13 @@ struct CallersTests {
     // MARK: Admission
 
     // S4
-    @Test("a connection that is not known yet may say little")
+    @Test("a connection that is not identified yet may send only a little")
     func firstCalls() async throws {
         let callers = try await callers()
         #expect(isTaken(callers.admit(call(":1.77"))) && !isTaken(callers.admit(call(":1.77", bytes: 1 << 20))))
     }
 
-    @Test("of a known user so many calls are under way at once, on however many connections; each end makes room")
+    @Test("calls in flight are limited per user over all connections")
     func budget() async throws {
         let callers = try await callers()
         let (first, second) = (try await peer(), try await peer())
@@ -331,7 +331,7 @@ struct CallersTests {
         withExtendedLifetime((first.connection, second.connection)) {}
     }
 
-    @Test("calls that come before their user is known count for it as soon as it is")
+    @Test("calls before the user is known count for the user afterwards")
     func budgetOfFirstCalls() async throws {
         let callers = try await callers()
         var peers: [DBusConnection] = []
@@ -341,7 +341,7 @@ struct CallersTests {
             let peer = try await peer()
             peers.append(peer.connection)
             let header = call(peer.name)
-            // Both on the reading thread, as calls are.
+            // Both calls run on the reading thread, as real calls do.
             connection.perform {
                 for _ in 0..<10 {
                     guard case .take(let ended?) = callers.admit(header) else {
@@ -365,7 +365,7 @@ struct CallersTests {
         withExtendedLifetime((peers, last.connection)) {}
     }
 
-    @Test("calls of connections whose processes cannot be looked at count for their user, too")
+    @Test("calls of connections whose processes cannot be examined count for the user")
     func budgetOfStuckProcesses() async throws {
         let gate = DispatchSemaphore(value: 0)
         let (callers, _) = try await callers(stuckAt: gate, count: 20, patience: .seconds(600))
@@ -392,7 +392,7 @@ struct CallersTests {
         withExtendedLifetime(peers) {}
     }
 
-    @Test("after an outage every connection is a new one")
+    @Test("after an outage each connection is new")
     func outage() async throws {
         let callers = try await callers()
         let peer = try await peer()

@@ -5,13 +5,13 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The file with the keys of tokens")
+@Suite("The file of the token keys")
 struct KeyFileTests {
     private let directory: TemporaryDirectory
 
     init() throws { directory = try TemporaryDirectory() }
 
-    @Test("anybody may read it, whatever the service's umask; a new content takes the place of the old one at once")
+    @Test("the file is readable for all users and is replaced atomically")
     func write() throws {
         let file = KeyFile(path: directory.path + "/keys.json")
         try file.write("one")
@@ -23,13 +23,13 @@ struct KeyFileTests {
         stat(file.path, &information)
         #expect(information.st_mode & 0o777 == 0o644)
         #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "two\n")
-        // Who has the old one open reads it to its end.
+        // A reader that has opened the old file reads it to its end.
         var bytes = [UInt8](repeating: 0, count: 16)
         #expect(read(old, &bytes, 16) == 4)
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path) == ["keys.json"])
     }
 
-    @Test("a link in the place of the new file leads nowhere")
+    @Test("a symbolic link at the temporary file's path is not followed")
     func link() throws {
         let file = KeyFile(path: directory.path + "/keys.json")
         let victim = directory.path + "/victim"
@@ -40,7 +40,7 @@ struct KeyFileTests {
         #expect(try String(contentsOfFile: file.path, encoding: .utf8) == "keys\n")
     }
 
-    @Test("where it cannot be written, the error names the file and the reason")
+    @Test("if the file cannot be written, the error names it and the reason")
     func failure() {
         let error = #expect(throws: StoreError.self) {
             try KeyFile(path: directory.path + "/none/keys.json").write("x")
@@ -48,7 +48,7 @@ struct KeyFileTests {
         #expect(error?.attempted.contains("/none/keys.json") == true)
     }
 
-    @Test("it is where systemd has made a directory for the service, and nowhere else unless it is named")
+    @Test("the file is in the service's runtime directory or nowhere")
     func place() {
         #expect(
             KeyFile.path(environment: ["RUNTIME_DIRECTORY": "/run/shared-device"]) == "/run/shared-device/keys.json"

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("Answers that many callers get")
+@Suite("Responses that are shared by many callers")
 struct KnownAnswersTests {
     private func answer(_ epoch: UInt64, owing sessions: Int = 0) -> BrokerProtocol.Fields {
         SessionAnswer(
@@ -13,7 +13,7 @@ struct KnownAnswersTests {
         ).fields
     }
 
-    @Test("one is written once, from its second time on, and counts for equal answers alone")
+    @Test("a response is encoded once, from its second use on, for equal content")
     func equal() throws {
         var known = KnownAnswers()
         let unknown = known.answer(answer(1), of: .getCurrentAccount)
@@ -30,7 +30,7 @@ struct KnownAnswersTests {
         #expect(still === first)
     }
 
-    @Test("a few are kept, and none that is long or of a method whose answers differ")
+    @Test("only a few short responses of suitable methods are kept")
     func bounds() {
         var known = KnownAnswers()
         for epoch in 1...5 { _ = known.answer(answer(UInt64(epoch)), of: .getCurrentAccount) }

@@ -11,7 +11,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The broker on a bus, with an organisation's provider", .timeLimit(.minutes(5)))
+@Suite("The broker on a bus with an organisation's provider", .timeLimit(.minutes(5)))
 struct OrganisationServiceTests {
     private let bus: PrivateBus
     private let directory: TemporaryDirectory
@@ -75,9 +75,7 @@ struct OrganisationServiceTests {
         #expect(answer["username"] == .string("ada"))
     }
 
-    @Test(
-        "keys in trouble are in the status, with what helps, for programs and at the command, until they are in order"
-    )
+    @Test("key problems are in the device information and in the command's status")
     func keyTroubles() async throws {
         keys.set("there is no space; free some space and try again", for: .tokens)
         keys.set("it has 3 bytes; make it anew", for: .records)
@@ -101,9 +99,7 @@ struct OrganisationServiceTests {
         try await eventually("order") { try await told() == nil }
     }
 
-    @Test(
-        "who follows the keys' troubles hears of their end last, where it comes while the trouble is still being told"
-    )
+    @Test("the end of a key problem is delivered after the problem")
     func troubleOrder() async throws {
         let troubles = KeyTroubles()
         let told = Shared<[[String]]>([])
@@ -129,13 +125,13 @@ struct OrganisationServiceTests {
         #expect(told.withLock { $0 } == [[], ["the key of records: it has 3 bytes"], []])
     }
 
-    @Test("a person signs in by the page, and is signed out when the provider's service tells of the end")
+    @Test("a user signs in on the page and is signed out by the provider's event")
     func fromAfar() async throws {
         try await signIn()
         let event: DBusValue = .fields([
             "kind": .string("ended"), "issuer": .string("https://login.example"), "session": .string("sid"),
         ])
-        // A connection of its own: the service is no app.
+        // A separate connection, because the service is not an app.
         let service = try DBusConnection.open(bus.bus)
         _ = try await service.call(
             try DBusMessage.methodCall(
@@ -149,7 +145,7 @@ struct OrganisationServiceTests {
         #expect(try await call(.getCurrentAccount, [:])["account"] == nil)
     }
 
-    @Test("a provider that never answers an end holds up neither the sign-out nor the next person")
+    @Test("a provider that never answers an end delays neither sign-out nor sign-in")
     func hangs() async throws {
         provider.hangs.withLock { $0 = true }
         try await signIn()
@@ -159,7 +155,7 @@ struct OrganisationServiceTests {
         provider.hangs.withLock { $0 = false }
     }
 
-    @Test("a redirect that leaves this machine is refused before the provider hears of it")
+    @Test("a redirect to another machine is refused before the provider is asked")
     func redirect() async throws {
         for address in [
             "http://127.0.0.1:80@example.org/callback", "http://localhost:1234/callback",
@@ -175,7 +171,7 @@ struct OrganisationServiceTests {
     }
 }
 
-/// A provider whose page anybody passes as Ada.
+/// A provider whose page signs every visitor in as Ada.
 private final class ScriptedProvider: OrganisationProvider {
     let hangs = Shared(false)
     let ends = Shared(0)

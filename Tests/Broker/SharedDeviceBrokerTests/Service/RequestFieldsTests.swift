@@ -4,14 +4,14 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What a request may ask for")
+@Suite("Limits of request fields")
 struct RequestFieldsTests {
     private func patience(_ wait: DBusValue?) throws -> Duration {
         let fields: BrokerProtocol.Fields = wait.map { ["wait": $0] } ?? [:]
         return try RequestFields(fields, nil).patience()
     }
 
-    @Test("CO-1: a request waits for 60 s at the most, whatever number it names")
+    @Test("CO-1: a request waits for 60 s at most")
     func longestWait() throws {
         let waits: [(DBusValue?, Double)] = [
             (nil, 0), (.double(0), 0), (.double(0.25), 0.25), (.double(59), 59), (.double(60), 60), (.double(61), 60),
@@ -29,7 +29,7 @@ struct RequestFieldsTests {
     }
 
     @Test(
-        "CO-1: so does each call that waits for a change, also one for administrators",
+        "CO-1: the same limit applies to each method that waits for a change",
         arguments: [.getRound, .getStatus, .getLog, .getOverdue] as [BrokerProtocol.Method],
         [false, true]
     )
@@ -45,7 +45,7 @@ struct RequestFieldsTests {
         #expect(taken == .seconds(60.0))
     }
 
-    @Test("what the enforcement has under way is a list of apps with their users, of at most 64")
+    @Test("the enforcer may list at most 64 apps in progress")
     func underWay() throws {
         func taken(_ value: DBusValue) throws -> Set<Participant> {
             try RequestFields(["underWay": value], nil).underWay()

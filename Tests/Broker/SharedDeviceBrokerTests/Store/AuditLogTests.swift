@@ -26,7 +26,7 @@ struct AuditLogTests {
         try database.append(entries)
     }
 
-    @Test("refusals, which callers bring about without end, push nothing else out of a log that waits for the disk")
+    @Test("refusals do not displace other entries from a log that waits for the disk")
     func bounded() {
         let others = (0..<3700).map { AuditEntry(event: .finished, at: at(Double($0)), session: UInt64($0)) }
         let refusals = (0..<3000).map { AuditEntry(event: .refused, at: at(Double($0)), session: UInt64($0)) }
@@ -40,7 +40,7 @@ struct AuditLogTests {
         #expect(BrokerState.bounded(refusals + refusals).count == 5000)
     }
 
-    @Test("entries are read in order, whole")
+    @Test("entries are read back complete and in order")
     func order() throws {
         let entries = AuditEntry.Event.allCases.enumerated().map { number, event in
             AuditEntry(event: event, at: at(Double(number)), session: 2, app: "a", user: 1000, detail: "\(number)")
@@ -50,7 +50,7 @@ struct AuditLogTests {
         #expect(lines.map(\.entry) == entries && lines.map(\.sequence) == lines.map(\.sequence).sorted())
     }
 
-    @Test("each filter lets through what it names, and several only what all of them name")
+    @Test("a filter selects its entries, and several filters apply together")
     func filters() throws {
         try append(
             AuditEntry(event: .held, at: at(0), session: 2, app: "a"),
@@ -71,7 +71,7 @@ struct AuditLogTests {
         #expect(try found(.init(app: "'; DROP TABLE audit; --")) == [])
     }
 
-    @Test("an account is shown by its name while it is on the device, and by its number when it was removed")
+    @Test("an account is shown by name, or by number once it was removed")
     func subject() throws {
         let users = UserDirectory(database: database, passwordCost: .minimal)
         let user = try users.add(username: "xquentinx", password: Secret("correct horse"))
@@ -82,15 +82,15 @@ struct AuditLogTests {
         try users.remove(username: "xquentinx")
         #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
         try directory.expectNone(of: "xquentinx")
-        // The number is not given to anybody else.
+        // The number is not used for another account.
         try append(AuditEntry(event: .signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
         try directory.sql("DELETE FROM subject")
         let last = try #require(log.lines().last?.account)
         #expect(last.hasPrefix("account #") && last != "account #1")
     }
 
-    // The oldest entries are removed where the log grows too long: see the tests of the store.
-    @Test("an entry can be added, and not changed")
+    // The tests of the store check that the oldest entries are removed when the log is too long.
+    @Test("an entry can be added but not changed")
     func appendOnly() throws {
         try append(AuditEntry(event: .signedIn, at: at(0), session: 2, detail: "d"))
         #expect(throws: SQLiteError.self) { try directory.sql("UPDATE audit SET detail = 'x'") }
@@ -98,7 +98,7 @@ struct AuditLogTests {
     }
 
     @Test(
-        "an entry that makes no sense is an error, not a trap",
+        "a damaged entry is an error and does not crash",
         arguments: ["'x', 'held'", "1e300, 'held'", "1, 'unheard-of'"]
     )
     func damaged(values: String) throws {

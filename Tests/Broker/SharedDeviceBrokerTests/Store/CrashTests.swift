@@ -9,13 +9,13 @@ import class NotifyCenterTestKit.ChildProcess
 
 @testable import SharedDeviceBroker
 
-@Suite("kill -9 at any instant")
+@Suite("Killing the writer at a random time")
 struct CrashTests {
     private let directory: TemporaryDirectory
 
     init() throws { directory = try TemporaryDirectory() }
 
-    @Test("a writer that is killed again and again leaves every commit that returned, and at most one more")
+    @Test("a killed writer leaves each commit that returned, and at most one more")
     func killWhileCommitting() async throws {
         var epoch: UInt64 = 0
         for _ in 0..<15 {
@@ -24,10 +24,10 @@ struct CrashTests {
         #expect(epoch >= 15)
     }
 
-    @Test("a process that is killed while it makes the database leaves one that opens")
+    @Test("a process that is killed while it creates the database leaves a usable one")
     func killWhileCreating() async throws {
         for turn in 0..<4 {
-            // The kills are spread over the time that this takes here and now.
+            // The kills are spread over the time that the creation takes on this machine now.
             let start = ContinuousClock.now
             _ = try await CommitLoop.killed([directory.file("whole \(turn)")], afterLines: 1, within: .zero)
             let delay = ContinuousClock.now - start
@@ -37,7 +37,7 @@ struct CrashTests {
         }
     }
 
-    /// Kills a process that commits in a loop, and checks that the store is sound. Returns its epoch.
+    /// Kills a process that commits in a loop, and checks that the store is consistent. Returns its epoch.
     private func check(
         _ path: String,
         from before: UInt64,
@@ -49,27 +49,27 @@ struct CrashTests {
         let state = try DeviceDatabase(directory: path, firstEpoch: 0).device()
         let last = reported.last ?? before
         #expect(state.epoch == last || state.epoch == last + 1, "\(last) was reported, \(state.epoch) is stored")
-        // The loop makes the device shared, then signs in and out by turns.
+        // The loop makes the device shared, then alternately signs in and out.
         #expect(state.mode == (state.epoch == 0 ? .personal : .shared))
         #expect((state.account != nil) == (state.epoch > 0 && state.epoch.isMultiple(of: 2)))
         return state.epoch
     }
 }
 
-@Suite("kill -9 of a broker at any instant: state and ledger")
+@Suite("Killing a broker at a random time: state and ledger")
 struct LedgerCrashTests {
     private let directory: TemporaryDirectory
 
     init() throws { directory = try TemporaryDirectory() }
 
-    @Test("state and ledger agree after each kill, and what was answered is in them")
+    @Test("state and ledger are consistent after each kill and contain what was answered")
     func killWhileKeepingLedger() async throws {
         var answered = 0
         for _ in 0..<10 { answered += try await check(killAfter: .random(in: 1...20)) }
         #expect(answered >= 10)
     }
 
-    /// Runs a broker until it has answered so often, kills it, and looks at what it left. Returns how many answers there were.
+    /// Kills a broker after this many responses, and checks the store. Returns the number of responses.
     private func check(killAfter count: Int) async throws -> Int {
         let path = directory.state
         let answers = try await CommitLoop.killed([path, "ledger"], afterLines: count, within: .milliseconds(8))
@@ -78,7 +78,7 @@ struct LedgerCrashTests {
         let database = try DeviceDatabase(directory: path, firstEpoch: 0)
         let content = try DeviceStore.read(database)
         let (state, ledger) = (content.device, content.ledger)
-        // The one session that is open is the device's.
+        // Only the device's present session is open.
         let open = ledger.sessions.filter { $0.value.outcome == nil }.keys.sorted()
         #expect(open == (state.account == nil ? [] : [state.epoch]))
         func part(_ app: Substring, _ number: UInt64) -> CleanupLedger.Part? {
@@ -86,7 +86,7 @@ struct LedgerCrashTests {
         }
         for answer in answers {
             let epoch = try #require(UInt64(answer[1]))
-            // A round that was completed long ago is forgotten.
+            // A round that was completed long ago is pruned.
             guard let session = ledger.sessions[epoch] else {
                 let newest = try #require(ledger.sessions.keys.max())
                 #expect(epoch < newest, "session \(epoch) is lost")
@@ -99,7 +99,7 @@ struct LedgerCrashTests {
                 #expect(part(answer[2], epoch)?.progress == .finished, "\(answer) is lost")
             }
         }
-        // Each sign-in and sign-out that happened is in the log, once.
+        // Each sign-in and sign-out is in the log once.
         let log = AuditLog(database: database)
         let ins = try log.lines(.init(event: .signedIn)).compactMap(\.entry.session)
         let outs = try log.lines(.init(event: .signedOut)).compactMap(\.entry.session)
@@ -109,10 +109,10 @@ struct LedgerCrashTests {
     }
 }
 
-/// The program of these tests that writes a line after each commit.
+/// The test program that prints a line after each commit.
 private enum CommitLoop {
-    /// Starts it, waits until it has written so many lines, kills it at a random moment within `delay` from then, and returns all that it
-    /// wrote. Meanwhile the next commit, or its start, goes on.
+    /// Starts the program and waits until it has printed this many lines. Then kills it at a random time within
+    /// `delay`, during the next commit or its start. Returns its whole output.
     static func killed(_ arguments: [String], afterLines count: Int, within delay: Duration) async throws -> [String] {
         let wait = Duration.nanoseconds(Int64.random(in: 0...max(0, Int64(delay / .nanoseconds(1)))))
         let process = try ChildProcess(Program.commitLoop.path, arguments)

@@ -12,7 +12,7 @@ import func NotifyCenterTestKit.onThread
 
 @testable import SharedDeviceBroker
 
-@Suite("What the store forgets, and what it keeps on a full disk")
+@Suite("What the store removes, and what it keeps on a full disk")
 struct DeviceStoreLimitsTests {
     private let directory: TemporaryDirectory
     private let database: DeviceDatabase
@@ -26,7 +26,7 @@ struct DeviceStoreLimitsTests {
 
     private let quentin = Account(identifier: "q.t", username: "xquentinx", displayName: "Xquentin")
 
-    /// A ledger in which this session was Quentin's and is over; app “a” owes a cleanup.
+    /// A ledger in which Quentin's session has ended and app "a" owes a cleanup.
     private func owed(_ number: UInt64 = 2) -> CleanupLedger {
         var ledger = CleanupLedger()
         ledger.begin(number, account: quentin, at: .at(0))
@@ -37,11 +37,11 @@ struct DeviceStoreLimitsTests {
 
     // MARK: Names
 
-    @Test("after the sign-out no file holds the account's name or identity")
+    @Test("after the sign-out no file contains the account's name or identifier")
     func erasure() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         #expect(try directory.contains(Account.ada.username), "the test would see no erasure")
-        // Another's stay in between moves the row about in its page.
+        // Another session in between moves the row within its page.
         try database.save(DeviceState(mode: .shared, account: nil, epoch: 3))
         try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
         try database.save(DeviceState(mode: .shared, account: nil, epoch: 5))
@@ -52,7 +52,7 @@ struct DeviceStoreLimitsTests {
         try directory.expectNone(of: "Lovelace")
     }
 
-    @Test("a reader elsewhere delays the erasure, which shows, and is made up for")
+    @Test("a concurrent reader delays the erasure, which is reported and made up for")
     func delayedErasure() async throws {
         let database = try DeviceDatabase(directory: directory.state, busyTimeout: .milliseconds(20), firstEpoch: 0)
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
@@ -78,7 +78,7 @@ struct DeviceStoreLimitsTests {
         try directory.expectNone(of: Account.ada.username)
     }
 
-    @Test("a name leaves the file when its last receipt is in, and stays as long as one is owed")
+    @Test("a name leaves the file with the last receipt and not before")
     func erasureOfRounds() throws {
         var ledger = owed()
         try store.save(&ledger)
@@ -91,7 +91,7 @@ struct DeviceStoreLimitsTests {
     }
 
     // S14
-    @Test("a user who was removed is named in no row, and no later batch writes the name again")
+    @Test("a removed user's name is in no row and is not written again")
     func removedUser() throws {
         let users = UserDirectory(database: database, passwordCost: .minimal)
         let account = try users.add(username: "xquentinx", password: Secret("correct horse")).account
@@ -109,7 +109,7 @@ struct DeviceStoreLimitsTests {
         try store.save(&ledger, log: [entry])
         try users.remove(username: "xquentinx")
         try directory.expectNone(of: "xquentinx")
-        // The broker that runs meanwhile has the name in memory, and writes the round's row again.
+        // A running broker has the name in memory, and writes the round's row again.
         _ = ledger.expire(timeout: .seconds(1), at: .at(100))
         _ = ledger.tell("a", at: .at(101))
         try store.save(&ledger)
@@ -121,7 +121,7 @@ struct DeviceStoreLimitsTests {
     // MARK: The log
 
     // S2
-    @Test("the log is cut to so many bytes, the oldest entries first, and never those of a round that is open")
+    @Test("the log is cut from the oldest entries on, except those of open rounds")
     func cutLog() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
         var ledger = owed()
@@ -145,12 +145,12 @@ struct DeviceStoreLimitsTests {
         let lines = try AuditLog(database: database).lines()
         #expect(lines.count < 1500 && lines.first?.entry.detail == "open")
         #expect(lines.last?.entry.detail?.hasPrefix("4999 ") == true)
-        // What is left is the newest of all.
+        // The newest entries remain.
         let numbers = lines.dropFirst().compactMap { $0.entry.detail?.split(separator: " ").first.flatMap { Int($0) } }
         #expect(numbers == Array((numbers.first ?? 0)...4999))
     }
 
-    @Test("refused calls, which anybody can make, get a quarter of the room at most")
+    @Test("refused calls get at most a quarter of the log")
     func cutRefusals() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
         var batch = Batch(number: 1)
@@ -168,7 +168,7 @@ struct DeviceStoreLimitsTests {
         #expect(lines.last?.entry.detail == "4999" && lines.count < 100 + 250 + 500)
     }
 
-    @Test("entries of a round go when it is complete and their turn comes")
+    @Test("entries of a complete round are removed when they are the oldest")
     func cutCompleteRounds() throws {
         let store = try DeviceStore(database: database, longestLog: 1000)
         var ledger = owed()
@@ -184,7 +184,7 @@ struct DeviceStoreLimitsTests {
         #expect(lines.count <= 10 && !lines.contains { $0.entry.detail == "complete" })
     }
 
-    @Test("entries of a round that never completes have a bound, too, which counts bytes and not characters")
+    @Test("entries of an open round are limited too, by bytes and not by characters")
     func cutOpenRounds() throws {
         let store = try DeviceStore(database: database, longestLog: 50_000)
         var ledger = owed()
@@ -200,7 +200,7 @@ struct DeviceStoreLimitsTests {
         #expect(try AuditLog(database: database).lines().count <= 100)
     }
 
-    @Test("whom no directory has leaves the log's names with the last debt of the session")
+    @Test("a provider's account leaves the log with the session's last debt")
     func subjectOfProvider() throws {
         let store = try DeviceStore(database: database)
         let account = Account(identifier: "U.T", username: "xquentinx", displayName: nil)
@@ -225,7 +225,7 @@ struct DeviceStoreLimitsTests {
     // MARK: A full disk
 
     // S3
-    @Test("the end of a session that finds no room is noted in the space kept for it, and a start heeds it")
+    @Test("a sign-out without room on the disk is noted in reserved space")
     func reserve() throws {
         let before = Date()
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
@@ -240,15 +240,13 @@ struct DeviceStoreLimitsTests {
         #expect(abs(noted.date.timeIntervalSince(before)) < 0.001)
         let state = BrokerState(content, at: .now)
         #expect(state.device.account == nil && state.device.epoch == 3)
-        // When there is room, the rows say it themselves.
+        // Once there is room, the rows contain the sign-out.
         try emptyDisk()
         try store.commit(batch)
         #expect(try store.load(at: .now).noted == nil)
     }
 
-    @Test(
-        "a sign-out that the disk takes in no way is noted in memory, which a start heeds until the disk has a later session"
-    )
+    @Test("a sign-out that cannot be written is noted in memory until a later session")
     func inMemory() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         let store = { try DeviceStore(database: self.database, runtimeDirectory: self.directory.path) }
@@ -259,12 +257,12 @@ struct DeviceStoreLimitsTests {
         #expect(mode(of: directory.path + "/signed-out") == 0o600)
         try database.save(DeviceState(mode: .shared, account: .grace, epoch: 4))
         #expect(try store().load(at: .now).noted == nil)
-        // The device does without.
+        // Without a runtime directory the device works without such a note.
         let none = try DeviceStore(database: database, runtimeDirectory: directory.path + "/missing")
         #expect(try none.notes.undoing.contains("broker") && store().notes.undoing.contains("device"))
     }
 
-    @Test("a note of an earlier session ends no later one")
+    @Test("a note of an earlier session does not end a later one")
     func oldNote() throws {
         try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         try fillDisk()
@@ -279,7 +277,7 @@ struct DeviceStoreLimitsTests {
     }
 
     @Test(
-        "a note that makes no sense is none",
+        "an invalid note is ignored",
         arguments: [
             "", "nobody", "nobody 3", "nobody 3 shared", "nobody x shared 5", "nobody 3 mine 5",
             "nobody 3 shared 1e300", "somebody 3 shared 5",
@@ -295,7 +293,7 @@ struct DeviceStoreLimitsTests {
     }
 
     @Test(
-        "what was closed in order is opened and read on a disk without a free byte, and a sign-out is noted there",
+        "a store that was closed cleanly can be opened and noted on a full disk",
         .enabled(if: FullDisk.canBeMade, "this user may not mount")
     )
     func opensOnFullDisk() throws {
@@ -305,7 +303,7 @@ struct DeviceStoreLimitsTests {
             _ = try DeviceStore(database: database)
             try database.save(DeviceState(mode: .shared, account: .ada, epoch: 2))
         }
-        // Nothing of her is left there that a removal would not find.
+        // The write-ahead log is empty, so a removal of her data finds all of it.
         #expect(disk.size(of: DeviceDatabase.fileName + "-wal") == 0)
         try disk.fill()
         let database = try DeviceDatabase(directory: disk.state, .existing)
@@ -322,7 +320,7 @@ struct DeviceStoreLimitsTests {
         #expect(try store.load(at: .now).device.account == nil)
     }
 
-    /// No row is taken any more, as on a full disk.
+    /// Makes each row update fail, as on a full disk.
     private func fillDisk() throws {
         try directory.sql("CREATE TRIGGER full BEFORE UPDATE ON device BEGIN SELECT RAISE(ABORT, 'full'); END")
     }
@@ -353,7 +351,7 @@ private final class FullDisk {
         return stat(state + "/" + file, &information) == 0 ? Int(information.st_size) : nil
     }
 
-    /// Takes each block that is left.
+    /// Fills all remaining blocks.
     func fill() throws {
         let file = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         defer { close(file) }
