@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The device's store: what was committed is there, whole, and nothing else")
+@Suite("The device's store returns exactly what was committed")
 struct DeviceStoreTests {
     private let directory: TemporaryDirectory
     private let database: DeviceDatabase
@@ -22,7 +22,7 @@ struct DeviceStoreTests {
 
     private func content() throws -> DeviceStore.Content { try store.load(at: .at(200)) }
 
-    /// The ledger as it is read again: without what is in memory only.
+    /// The ledger as it is read back, without state that is kept in memory only.
     private func stored(_ ledger: CleanupLedger) -> CleanupLedger {
         let parts = ledger.parts.mapValues { parts in
             parts.mapValues { part in
@@ -38,7 +38,7 @@ struct DeviceStoreTests {
         )
     }
 
-    /// One of everything: an open session, rounds of each outcome, apps at each progress, of two users, one of them claimed.
+    /// An open session, rounds of each outcome, and apps at each progress, of two users, with one claim.
     private func fullLedger() -> CleanupLedger {
         var ledger = CleanupLedger()
         let apps = CleanupReport.Progress.allCases.flatMap { progress in
@@ -71,7 +71,7 @@ struct DeviceStoreTests {
     // MARK: The device
 
     @Test(
-        "a state that makes no sense is an error, not a trap",
+        "an invalid state is an error and does not crash",
         arguments: ["DELETE FROM device", "UPDATE device SET epoch = 'x'"]
     )
     func senselessState(sql: String) throws {
@@ -80,7 +80,7 @@ struct DeviceStoreTests {
         #expect(error?.code == .damaged)
     }
 
-    @Test("a new store is personal, empty, of epoch 0, and has no configuration")
+    @Test("a new store is personal and empty, with epoch 0 and no configuration")
     func fresh() throws {
         let content = try content()
         #expect(content.device == .initial)
@@ -88,7 +88,7 @@ struct DeviceStoreTests {
         #expect(content.ledger == CleanupLedger())
     }
 
-    @Test("a database that is made anew does not count again from where the one before began")
+    @Test("a new database does not repeat the epochs of an earlier one")
     func epochsOfAnotherDatabase() throws {
         let before = UInt64(time(nil))
         let path = directory.file("other")
@@ -98,7 +98,7 @@ struct DeviceStoreTests {
         #expect(try DeviceDatabase(directory: path).device().epoch == first + 1, "it goes on from where it is")
     }
 
-    @Test("what was committed is there after opening again, with every field")
+    @Test("all fields of committed values are read back after opening again")
     func persistence() throws {
         var batch = Batch(number: 1)
         batch.device = DeviceState(mode: .shared, account: .ada, epoch: 2)
@@ -118,7 +118,7 @@ struct DeviceStoreTests {
         #expect(try content().device.account == .ada, "what a batch does not name stays")
     }
 
-    @Test("the manifests and the configuration that were kept last are there")
+    @Test("the last kept manifests and configuration are read back")
     func manifests() throws {
         try store.keep(KeptSettings(configuration: Data("zero".utf8)))
         try store.keep(KeptSettings(configuration: Data("one".utf8), manifests: ["a": Data("a".utf8), "b": Data()]))
@@ -135,7 +135,7 @@ struct DeviceStoreTests {
         #expect(try database.device().epoch == 0)
     }
 
-    @Test("each commit is synced, deleted bytes are overwritten, references are checked")
+    @Test("commits are synced, deleted bytes are overwritten and references are checked")
     func settings() throws {
         let settings = try database.read("look at the settings") { db in
             try ["synchronous", "secure_delete", "foreign_keys"].map { try db.value("PRAGMA \($0)") ?? -1 }
@@ -146,7 +146,7 @@ struct DeviceStoreTests {
 
     // MARK: The ledger
 
-    @Test("what is committed is read again, each outcome, progress and time of it, of each user")
+    @Test("the ledger is read back with each outcome, progress, time and user")
     func roundTrip() throws {
         var ledger = fullLedger()
         #expect(Set(ledger.sessions.values.map(\.outcome)) == [nil, .open, .complete, .expired])
@@ -154,7 +154,7 @@ struct DeviceStoreTests {
         #expect(try content().ledger == stored(ledger))
     }
 
-    @Test("of random changes, each commit leaves the disk with what was committed", arguments: 0..<5)
+    @Test("after random changes the disk contains what each commit contained", arguments: 0..<5)
     func randomChanges(seed: Int) throws {
         var generator = SeededGenerator(state: UInt64(seed))
         var ledger = CleanupLedger()
@@ -189,7 +189,7 @@ struct DeviceStoreTests {
     func rows() throws {
         var ledger = fullLedger()
         try store.save(&ledger)
-        // Whoever wrote a row again would undo this mark.
+        // Writing a row again would overwrite these marks.
         try directory.sql("UPDATE part SET detail = 'mark' WHERE app <> 'owed'")
         try directory.sql("UPDATE session SET started_at = 77")
         _ = ledger.tell(Participant(app: "owed", user: 1), at: .at(50))
@@ -201,7 +201,7 @@ struct DeviceStoreTests {
         for (app, part) in read.parts[6] ?? [:] where app.app != "owed" { #expect(part.detail == "mark") }
     }
 
-    @Test("a claim is there until it is released")
+    @Test("a claim is stored until it is released")
     func claims() throws {
         var ledger = fullLedger()
         try store.save(&ledger)
@@ -219,7 +219,7 @@ struct DeviceStoreTests {
         _ = ledger.hold(2, by: "a", on: nil)
         let entry = AuditEntry(event: .signedIn, at: Moment.at(0).wall, session: 2)
         let state = DeviceState(mode: .shared, account: .ada, epoch: 2)
-        // The log comes last in the transaction.
+        // The log is written last in the transaction.
         try directory.sql("CREATE TRIGGER no_log BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
         let changes = ledger.changes
         #expect(throws: StoreError.self) { try store.save(&ledger, device: state, log: [entry]) }
@@ -232,7 +232,7 @@ struct DeviceStoreTests {
     }
 
     // S19
-    @Test("the age of a round is by the wall clock, and never less than nothing")
+    @Test("the age of a round follows the wall clock and is never negative")
     func age() throws {
         var ledger = CleanupLedger()
         ledger.begin(2, account: .ada, at: .at(0))
@@ -248,7 +248,7 @@ struct DeviceStoreTests {
     }
 
     @Test(
-        "a row that makes no sense is an error, not a trap, and not half a ledger",
+        "an invalid row is an error and gives no partial ledger",
         arguments: [
             "UPDATE session SET number = -1 WHERE number = 2", "UPDATE session SET started_at = 'x'",
             "UPDATE session SET started_at = 1e300", "UPDATE session SET outcome = 'half'",

@@ -9,7 +9,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What the disk has of the organisation's provider")
+@Suite("Stored data of the organisation's provider")
 struct ProviderRowsTests {
     private let directory: TemporaryDirectory
     private let now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
@@ -43,7 +43,7 @@ struct ProviderRowsTests {
         )
     }
 
-    /// A sign-in, and an earlier person's session that the provider does not know to be over.
+    /// A sign-in, and the pending end of an earlier user's session in the outbox.
     private func signIn(_ store: DeviceStore) throws {
         var batch = Batch(number: 1)
         batch.device = state
@@ -60,7 +60,7 @@ struct ProviderRowsTests {
         try store.commit(batch)
     }
 
-    @Test("session and outbox come back as they were, and sealed bytes alone are on the disk")
+    @Test("session and outbox are read back, and are sealed on the disk")
     func kept() throws {
         try signIn(try store())
         let content = try store().load(at: now)
@@ -70,7 +70,7 @@ struct ProviderRowsTests {
         try directory.expectNone(of: "refresh-token-of-ada", "sid-of-ada", "subject-of-ada")
     }
 
-    @Test("the sign-out's transaction removes the record, and what was sealed leaves the file")
+    @Test("the sign-out's transaction removes the record, and the file keeps no trace")
     func removed() throws {
         let store = try store()
         try signIn(store)
@@ -93,19 +93,19 @@ struct ProviderRowsTests {
         }
     }
 
-    @Test("a record of another session does not come back")
+    @Test("a record of another session is not restored")
     func otherSession() throws {
         try signIn(try store())
         try directory.sql("UPDATE device SET epoch = 9")
         #expect(try store().load(at: now).provider == nil)
-        // Nor does it open under the other session's number.
+        // The record cannot be opened under the other session's number either.
         try directory.sql("UPDATE provider_session SET epoch = 9")
         let content = try store().load(at: now)
         #expect(content.provider?.record == nil && content.recordProblems.count == 1)
     }
 
     @Test(
-        "a damaged row is a line for the log, and the session stays",
+        "a damaged row is logged, and the session stays",
         arguments: ["record = x'00'", "record = zeroblob(4000)", "checked_at = 9e300", "issuer = x'FF'"]
     )
     func damaged(_ change: String) throws {
@@ -115,7 +115,7 @@ struct ProviderRowsTests {
         #expect(content.provider?.record == nil && content.device == state && !content.recordProblems.isEmpty)
     }
 
-    @Test("a damaged count of tries is no end of the broker")
+    @Test("a damaged number of attempts does not crash the broker")
     func damagedTries() throws {
         try signIn(try store())
         try directory.sql("UPDATE provider_end SET tries = 9223372036854775807")
@@ -124,7 +124,7 @@ struct ProviderRowsTests {
         #expect(outbox.ended(3, mayWork: true, at: now) == .again(after: .seconds(3600)))
     }
 
-    @Test("with another key, or none, the records stay shut, and the session stays")
+    @Test("with a wrong key or none the records stay sealed, and the session stays")
     func otherKey() throws {
         try signIn(try store())
         for key in [2, nil] as [UInt8?] {
@@ -134,7 +134,7 @@ struct ProviderRowsTests {
         }
     }
 
-    @Test("without a key no record reaches the disk, and who is signed in does")
+    @Test("without a key the account is stored but no record")
     func noKey() throws {
         try signIn(try store(nil))
         let content = try store().load(at: now)

@@ -8,7 +8,7 @@ import SharedDeviceBroker
 import Synchronization
 import Testing
 
-/// A directory of a test's own, removed with its content when the last reference goes.
+/// A directory for one test. It is removed with its content on release.
 final class TemporaryDirectory: Sendable {
     let path: String
 
@@ -21,7 +21,7 @@ final class TemporaryDirectory: Sendable {
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// A state directory in this one, which does not exist yet.
+    /// The path of a state directory in this one, which does not exist yet.
     var state: String { path + "/state" }
     var databaseFile: String { state + "/" + DeviceDatabase.fileName }
 
@@ -31,14 +31,14 @@ final class TemporaryDirectory: Sendable {
         try Data(text.utf8).write(to: URL(fileURLWithPath: file(name)))
     }
 
-    /// Renames a file or directory, over one that has the new name.
+    /// Renames a file or directory, and replaces an existing one with the new name.
     func rename(_ name: String, to other: String) throws {
         guard Glibc.rename(file(name), file(other)) == 0 else {
             throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
         }
     }
 
-    /// Whether any file below holds these bytes.
+    /// Whether any file below contains this text.
     func contains(_ text: String) throws -> Bool {
         let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
         for name in files {
@@ -53,7 +53,7 @@ final class TemporaryDirectory: Sendable {
         return false
     }
 
-    /// Expects that no file below holds any of these texts.
+    /// Expects that no file below contains any of these texts.
     func expectNone(of texts: String..., sourceLocation: SourceLocation = #_sourceLocation) throws {
         for text in texts {
             let isThere = try contains(text)
@@ -62,7 +62,6 @@ final class TemporaryDirectory: Sendable {
     }
 }
 
-/// The permission bits of the file at `path`.
 func mode(of path: String) -> mode_t? {
     var info = stat()
     return lstat(path, &info) == 0 ? info.st_mode & 0o7777 : nil
@@ -73,12 +72,12 @@ extension Account {
     static let grace = Account(identifier: "96ace.7e4a47", username: "grace@example.com")
 }
 
-/// What a content means.
+/// The configuration with this content.
 func configuration(_ text: String) throws -> ManagedConfiguration {
     try ManagedConfiguration(json: Data(text.utf8), file: "managed")
 }
 
-/// Why a content means nothing; `nil` where it is valid.
+/// The error of this content; `nil` if it is valid.
 func configurationError(_ text: String) -> ManagedConfigurationError? {
     do throws(ManagedConfigurationError) {
         _ = try ManagedConfiguration(json: Data(text.utf8), file: "managed")
@@ -88,7 +87,7 @@ func configurationError(_ text: String) -> ManagedConfigurationError? {
     }
 }
 
-/// A value that a test and its helpers share: a lock that can be stored in a struct, and passed on.
+/// A value that a test shares with its helpers: a lock that can be stored in a struct and passed on.
 final class Shared<Value: Sendable>: Sendable {
     private let locked: Locked<Value>
 

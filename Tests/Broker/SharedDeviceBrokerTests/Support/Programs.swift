@@ -3,12 +3,11 @@ import Glibc
 
 import func NotifyCenterTestKit.onThread
 
-/// A program of this package, run as a process.
 enum Program: String {
     case sharedDevice = "shared-device"
     case commitLoop = "commit-loop"
 
-    /// Beside the tests' own executable.
+    /// Next to the tests' own executable.
     var path: String {
         let tests = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
         return (tests as NSString).deletingLastPathComponent + "/" + rawValue
@@ -20,10 +19,11 @@ enum Program: String {
         let errors: String
     }
 
-    /// A program that ends before it has read its input must not take the tests with it: writing fails then (EPIPE).
+    /// Ignores SIGPIPE, so that a program that exits before it has read its input does not end the tests. The write
+    /// fails with EPIPE instead.
     private static let ignoreBrokenPipes: Void = { signal(SIGPIPE, SIG_IGN) }()
 
-    /// Runs the program to its end, in a shell that has done `preparation` first.
+    /// Runs the program until it exits, in a shell that has run `preparation` first.
     func run(
         _ arguments: [String],
         input: String = "",
@@ -45,10 +45,10 @@ enum Program: String {
             try process.run()
             let watchdog = Watchdog(process)
             defer { watchdog.cancel() }
-            // A program that reads none of it is no error here.
+            // The program may exit without reading its input.
             try? inputPipe.fileHandleForWriting.write(contentsOf: input)
             try? inputPipe.fileHandleForWriting.close()
-            // What these programs write fits into the pipes, so that one can be read after the other.
+            // The output of these programs fits into the pipe buffers, so the pipes can be read one by one.
             let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
             let errorText = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
             process.waitUntilExit()
@@ -57,7 +57,7 @@ enum Program: String {
     }
 }
 
-/// Kills a program that hangs, so that the test fails and does not hang with it.
+/// Kills a program that hangs, so that the test fails instead of hanging.
 struct Watchdog {
     private let item: DispatchWorkItem
 
@@ -70,8 +70,8 @@ struct Watchdog {
     func cancel() { item.cancel() }
 }
 
-/// Makes what takes one of the user's inotify instances, as soon as one is free. The kernel gives back those of processes that have ended
-/// with a delay, and each bus of another test takes one.
+/// Creates an object that needs one of the user's inotify instances, and retries until one is free. The kernel releases
+/// those of ended processes with a delay, and each bus of another test uses one.
 func onceInotifyIsFree<Value>(_ make: () async throws -> Value) async throws -> Value {
     let deadline = ContinuousClock.now + .seconds(120)
     while true {
@@ -83,14 +83,15 @@ func onceInotifyIsFree<Value>(_ make: () async throws -> Value) async throws -> 
     }
 }
 
-/// A terminal that a test types at.
+/// A pseudo-terminal at which a test types.
 final class PseudoTerminal: Sendable {
     private let controller: FileHandle
-    /// What a program is given as its standard input or error.
+    /// The standard input or error of the program.
     let terminal: FileHandle
 
     init() throws {
-        // posix_openpt and its kin are not in Swift's Glibc; these are Linux's own requests behind them.
+        // Swift's Glibc module lacks posix_openpt and related functions. These are the Linux ioctl requests behind
+        // them.
         let (unlock, getNumber): (UInt, UInt) = (0x4004_5431, 0x8004_5430)
         var (isLocked, number): (CInt, CInt) = (0, 0)
         let descriptor = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
@@ -102,7 +103,7 @@ final class PseudoTerminal: Sendable {
         terminal = FileHandle(fileDescriptor: other, closeOnDealloc: true)
     }
 
-    /// Whether what is typed shows.
+    /// Whether the terminal echoes.
     var echoes: Bool {
         var attributes = termios()
         return tcgetattr(terminal.fileDescriptor, &attributes) == 0 && attributes.c_lflag & tcflag_t(ECHO) != 0
@@ -110,12 +111,12 @@ final class PseudoTerminal: Sendable {
 
     func type(_ text: String) throws { try controller.write(contentsOf: Data(text.utf8)) }
 
-    /// Reads the screen until it shows `text`; returns what it has shown since the last call. Blocks.
+    /// Reads the screen until it contains `text`. Returns the output since the last call. Blocks.
     func read(until text: String) throws -> String {
         var shown = Data()
         var ready = pollfd(fd: controller.fileDescriptor, events: Int16(POLLIN), revents: 0)
         while shown.range(of: Data(text.utf8)) == nil {
-            // A program that ended closes no terminal that the test holds, too: the end would not be seen.
+            // The test also holds the terminal open, so the exit of the program causes no end of file.
             guard poll(&ready, 1, 300_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
             guard let more = try controller.read(upToCount: 1), !more.isEmpty else { break }
             shown.append(more)
@@ -123,7 +124,7 @@ final class PseudoTerminal: Sendable {
         return String(decoding: shown, as: UTF8.self)
     }
 
-    /// What the screen shows beyond what was read. Does not block.
+    /// The remaining output on the screen. Does not block.
     func readRest() -> String {
         var rest: [UInt8] = []
         var ready = pollfd(fd: controller.fileDescriptor, events: Int16(POLLIN), revents: 0)

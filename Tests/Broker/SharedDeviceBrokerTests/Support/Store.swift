@@ -6,14 +6,14 @@ import SharedDevice
 @testable import SharedDeviceBroker
 
 extension DeviceDatabase {
-    /// Puts a state into the store, as the broker does.
+    /// Commits a state, as the broker does.
     func save(_ device: DeviceState) throws(StoreError) {
         var batch = Batch(number: 1)
         batch.device = device
         try DeviceStore(database: self).commit(batch)
     }
 
-    /// The state that the store has.
+    /// The stored state.
     func device() throws(StoreError) -> DeviceState { try DeviceStore.read(self).device }
 
     /// Adds entries to the log.
@@ -25,7 +25,7 @@ extension DeviceDatabase {
 }
 
 extension DeviceStore {
-    /// Writes all that the ledger has changed.
+    /// Commits all changes of the ledger.
     func save(
         _ ledger: inout CleanupLedger,
         device: DeviceState? = nil,
@@ -47,7 +47,7 @@ extension DeviceStore {
 }
 
 extension TemporaryDirectory {
-    /// Does to the database what someone who edits the file by hand may do.
+    /// Executes a statement without constraints, as if the file was edited by hand.
     func sql(_ statement: String) throws {
         try SQLiteConnection(path: databaseFile).execute("PRAGMA ignore_check_constraints = ON; \(statement)")
     }

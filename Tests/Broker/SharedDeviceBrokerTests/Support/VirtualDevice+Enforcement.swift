@@ -7,7 +7,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// An app that the broker hands to the program that enforces.
+/// An app that the broker hands to the enforcer.
 struct Overdue {
     let participant: Participant
     let sessions: Set<UInt64>
@@ -15,7 +15,7 @@ struct Overdue {
 }
 
 extension AppManifest {
-    /// Of an app of user 1000 whose cleanup can be enforced.
+    /// The manifest of an app of user 1000 whose cleanup can be enforced.
     static func enforced(_ identifier: String) throws -> AppManifest {
         let cleanup = #""cleanup": {"by": "app", "delete": ["/var/lib/orders"]}"#
         let text = #"{"id": "\#(identifier)", "user": 1000, "executable": "/usr/bin/app", \#(cleanup)}"#
@@ -36,14 +36,14 @@ extension VirtualDevice {
         }
     }
 
-    /// Whom the program is handed.
+    /// The apps that the enforcer is handed.
     func askOverdue(_ enforcer: App, underWay: Set<Participant> = []) throws -> [Overdue] {
         try overdue(send(enforcer, .overdue(underWay: underWay, patience: .zero)))
     }
 
-    /// The program reports.
+    /// Reports a cleanup as the enforcer.
     ///
-    /// - Returns: the connections that are left.
+    /// - Returns: the connections of the app that are still open.
     @discardableResult
     func enforced(
         _ participant: Participant,
@@ -62,7 +62,7 @@ extension VirtualDevice {
     }
 }
 
-/// The desk has a receipt for all it owes; the orders app holds the account as well. Ada is signed out.
+/// Ada has signed out. The desk has cleaned up, and the orders app still owes its cleanup.
 struct EnforcementScene {
     let device: VirtualDevice
     let desk: VirtualDevice.App
@@ -85,14 +85,14 @@ struct EnforcementScene {
 
     var enforcer: VirtualDevice.App { device.app(nil, user: 0, isAdministrator: true) }
 
-    /// The deadline passes, and the program asks who is late.
+    /// Lets the deadline pass, and asks for the overdue apps.
     @discardableResult
     func handOver(to enforcer: VirtualDevice.App) throws -> [Overdue] {
         device.advance(by: .seconds(60))
         return try device.askOverdue(enforcer)
     }
 
-    /// Whether nobody can sign in before the cleanup is done.
+    /// Whether a sign-in is refused until the cleanup is done.
     func isHeld() -> Bool { device.refusalOfSignIn("grace", by: desk)?.code == .cleanupPending }
 
     func expectHeld(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {

@@ -6,9 +6,9 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// What most tests of the broker's rules expect.
+/// Common expectations of the tests of the broker's rules.
 ///
-/// These are functions, because a use of `#expect` takes ten times as long to compile as a call.
+/// These are functions because each use of `#expect` takes ten times as long to compile as a call.
 extension VirtualDevice {
     func expectSignedIn(_ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(state.device.account != nil, comment, sourceLocation: sourceLocation)
@@ -18,7 +18,7 @@ extension VirtualDevice {
         #expect(state.device.account == nil, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that nobody is signed in, and that a start would find nobody.
+    /// Expects that the device is signed out, also after a restart.
     func expectSignedOutOnDisk(sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(
             state.device.account == nil && disk.device.account == nil,
@@ -26,9 +26,9 @@ extension VirtualDevice {
         )
     }
 
-    /// Expects that this person is signed in; `nil` for nobody.
+    /// Expects this signed-in user; `nil` for a signed-out device.
     ///
-    /// - Parameter causes: why each session so far has ended, in their order.
+    /// - Parameter causes: why each session so far has ended, in order.
     func expectPerson(
         _ name: String?,
         signedOutBy causes: [String]? = nil,
@@ -39,7 +39,7 @@ extension VirtualDevice {
         if let causes { #expect(signOutCauses == causes, comment, sourceLocation: sourceLocation) }
     }
 
-    /// Expects that the request has no answer yet.
+    /// Expects that the request has no response yet.
     func expectUnanswered(
         _ request: UInt64,
         _ comment: Comment? = nil,
@@ -48,7 +48,7 @@ extension VirtualDevice {
         #expect(replies[request] == nil, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the request was refused in this way.
+    /// Expects that the request was refused with this refusal.
     func expectRefused(
         _ request: UInt64,
         _ expected: Refusal,
@@ -58,7 +58,7 @@ extension VirtualDevice {
         #expect(refusal(request) == expected, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the request was refused with this code, whatever the text is.
+    /// Expects that the request was refused with this code and any text.
     func expectRefused(
         _ request: UInt64,
         code: SharedDeviceError.Code,
@@ -68,7 +68,6 @@ extension VirtualDevice {
         #expect(refusal(request)?.code == code, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the app owes the cleanup of these sessions.
     func expectOwed(
         _ sessions: [UInt64],
         by app: App,
@@ -79,7 +78,7 @@ extension VirtualDevice {
         #expect(owed == sessions, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the app learns that this person is signed in; `nil` for nobody.
+    /// Expects that the app is told this account; `nil` for none.
     func expectAccount(
         _ name: String?,
         for app: App,
@@ -90,7 +89,7 @@ extension VirtualDevice {
         #expect(account?.username == name, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that so many passwords were looked at so far.
+    /// Expects this number of password checks so far.
     func expectPasswordChecks(
         _ count: Int,
         _ comment: Comment? = nil,
@@ -99,7 +98,7 @@ extension VirtualDevice {
         #expect(passwordChecks == count, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that so many changes were announced so far.
+    /// Expects this number of announcements so far.
     func expectAnnouncements(_ count: Int, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation)
     {
         #expect(announcements == count, comment, sourceLocation: sourceLocation)
@@ -110,22 +109,22 @@ extension VirtualDevice {
         #expect(endedLogins == sessions, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the organisation's provider was asked for so many renewals so far.
+    /// Expects this number of renewals at the organisation's provider so far.
     func expectRenewals(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.renewals.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the organisation's provider was told so many ends of sessions so far.
+    /// Expects this number of ended sessions at the organisation's provider so far.
     func expectEnds(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.ends.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the organisation's provider was told the ends of these persons' sessions.
+    /// Expects that the sessions of these users were ended at the organisation's provider.
     func expectEnds(of persons: [String], sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.ends.map(\.person.subject) == persons, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the person has to sign in again, in the session that goes on.
+    /// Expects that the user must reauthenticate and the session continues.
     func expectPersonWanted(sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(
             state.provider.needsPerson && state.device.account != nil,
@@ -133,7 +132,7 @@ extension VirtualDevice {
         )
     }
 
-    /// Expects that the app gets a token of the person's for these scopes.
+    /// Expects that the app gets a token of the user for these scopes.
     func expectToken(
         for name: String,
         _ scopes: Set<String>,
@@ -144,13 +143,13 @@ extension VirtualDevice {
         #expect(!token.isEmpty, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the enforcer is handed so many apps.
+    /// Expects that the enforcer is handed this number of apps.
     func expectOverdue(_ count: Int, by enforcer: App, sourceLocation: SourceLocation = #_sourceLocation) throws {
         let overdue = try askOverdue(enforcer)
         #expect(overdue.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the answer to the request has this value.
+    /// Expects that the response to the request contains this value.
     func expectAnswer(
         _ request: UInt64,
         _ key: String,
@@ -161,18 +160,18 @@ extension VirtualDevice {
         #expect(fields[key] == value, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the session, or the time between two, has this number.
+    /// Expects this number of the session, or of the time between two sessions.
     func expectEpoch(_ epoch: UInt64, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(state.device.epoch == epoch, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the status says this of the login; `nil` where it says nothing.
+    /// Expects that the status contains these words about the login; `nil` for no problem.
     func expectLoginProblem(_ words: String?, sourceLocation: SourceLocation = #_sourceLocation) {
         let problem = loginProblem
         #expect(words.map { problem?.contains($0) == true } ?? (problem == nil), sourceLocation: sourceLocation)
     }
 
-    /// Expects that the disk has it how far the app is with the cleanup of the session.
+    /// Expects that this progress of the app's cleanup is committed.
     func expectPart(
         _ app: String,
         of session: UInt64,

@@ -8,7 +8,7 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension VirtualDisk {
-    /// What the store would read of the log; the first entry has the number 1.
+    /// The log as the store would read it. The first entry has the number 1.
     func lines(_ filter: AuditLog.Filter) -> [AuditLog.Line] {
         let all = log.enumerated().map { AuditLog.Line(sequence: Int64($0 + 1), entry: $1, account: nil) }
         let found = all.filter { $0.sequence > filter.after ?? 0 }
@@ -19,7 +19,6 @@ extension VirtualDisk {
         parts[session]?[Participant(app: VirtualDevice.key(app, user: user), user: user)]
     }
 
-    /// The log's entries of this kind.
     func entries(_ event: AuditEntry.Event, of session: UInt64? = nil, app: String? = nil) -> [AuditEntry] {
         log.filter { $0.event == event && (session == nil || $0.session == session) && (app == nil || $0.app == app) }
     }
@@ -48,7 +47,7 @@ extension VirtualDevice {
         return try #require(fields["epoch"]?.unsignedValue)
     }
 
-    /// Whether a sign-in is refused, and why.
+    /// The refusal of a sign-in, if it is refused.
     func refusalOfSignIn(_ name: String, by app: App) -> Refusal? { refusal(send(app, Self.signIn(name))) }
 
     func signOut(by app: App) throws {
@@ -76,21 +75,21 @@ extension VirtualDevice {
         try ask(app, .report(progress, session: session, mark: mark, detail: detail))
     }
 
-    /// The apps ask, and report all that they owe.
+    /// Makes the apps ask for their debts and report all of them as finished.
     func finish(_ apps: App...) throws {
         for app in apps { for session in try owed(by: app) { try report(.finished, of: session, by: app) } }
     }
 
-    /// A round, as an administrator reads it.
+    /// The report of a round, as an administrator reads it.
     func round(_ session: UInt64? = nil, by app: App) throws -> CleanupReport? {
         let call = Request.Call.round(session: session, after: nil, awaitsEnd: false, patience: .zero)
         let fields = try ask(app, call)
         return fields.isEmpty ? nil : try CleanupReport(fields["round"])
     }
 
-    /// Whom the next sign-in waits for.
+    /// The apps for which the next sign-in waits.
     var heldFor: [String] { state.isSignInHeld ? state.awaited : [] }
 
-    /// Where in ``happenings`` the request was answered.
+    /// The index of the request's response in ``happenings``.
     func place(of number: UInt64) -> Int? { happenings.firstIndex(of: .replied(number)) }
 }

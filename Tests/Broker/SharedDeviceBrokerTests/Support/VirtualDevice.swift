@@ -8,19 +8,18 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// A device without processes, bus, disk and clock: it drives a ``BrokerState``, carries its effects out on the spot, and records them. All of
-/// it is synchronous, so that a test of the broker's rules is a plain function.
+/// A device without processes, bus, disk and clock. It drives a ``BrokerState``, performs the effects immediately and
+/// records them. All of it is synchronous, so a test of the broker's rules is a plain function.
 ///
-/// By default the disk commits at once, and the identity provider answers at once; a test can hold back or fail both.
+/// By default the disk commits at once and the identity provider responds at once. A test can delay or fail both.
 final class VirtualDevice {
-    /// A program that is connected to the bus.
     struct App {
         let connection: String
-        /// Which app it says it is.
+        /// The app that it claims to be.
         var name: String?
     }
 
-    /// What happened, in its order.
+    /// The recorded effects, in order.
     enum Happening: Equatable {
         case replied(UInt64)
         case announced
@@ -28,7 +27,7 @@ final class VirtualDevice {
         case notCommitted
     }
 
-    /// What the disk does with a batch.
+    /// How the disk handles a batch.
     enum DiskMode: Equatable {
         case commits
         /// The batch waits for ``VirtualDevice/finishWriting()``.
@@ -36,38 +35,38 @@ final class VirtualDevice {
         case fails(String)
     }
 
-    /// A request has no answer yet.
+    /// The request has no response yet.
     struct NotAnswered: Error {}
 
     private(set) var state: BrokerState
     private(set) var now: Moment
     var disk = VirtualDisk()
     var diskMode = DiskMode.commits
-    /// The batch that the disk holds.
+    /// The batch that the disk delays.
     private(set) var held: Batch?
 
-    /// Whether the provider's answers wait for ``letProviderAnswer()``.
+    /// Whether the provider's responses wait for ``letProviderAnswer()``.
     var holdsProvider = false
-    /// Names of people who are administrators of their organisation.
+    /// The names of the users who are administrators of their organisation.
     var administrators: Set<String> = []
-    /// Fails every token, with this error.
+    /// Makes each token request fail with this error.
     var tokenError: IdentityError?
     private(set) var questions: [Event] = []
     private(set) var passwordChecks = 0
 
-    /// The organisation's provider, where ``useOrganisation(_:)`` has configured one.
+    /// The organisation's provider that ``useOrganisation(_:)`` configures.
     var provider = VirtualProvider()
     /// Whether the broker has a key for records on the disk.
     var keepsRecords = true
 
-    /// What polkit permits, and what it was asked: which right, and whether a person may be asked for a password.
+    /// The rights that polkit grants.
     var permitted: Set<BrokerState.Right> = []
-    /// The users that an operator's name stands for.
+    /// The users who belong to each operator name.
     var members: [String: Set<UInt32>] = [:]
     private(set) var lookUps = 0
     private(set) var polkitQuestions: [(BrokerState.Right, Bool)] = []
 
-    /// What the bus does when it is asked to start an app.
+    /// The result when the bus is asked to start an app.
     var service = ServiceStart.running
     private(set) var startedServices: [String] = []
 
@@ -79,7 +78,7 @@ final class VirtualDevice {
     private(set) var replies: [UInt64: Result<BrokerProtocol.Fields, Refusal>] = [:]
     private(set) var announcements = 0
     private(set) var modeAnnouncements = 0
-    /// What was committed. A batch that failed comes again.
+    /// The committed batches. A failed batch is repeated.
     private(set) var batches: [Batch] = []
     private(set) var lastBatch: Batch?
     private(set) var journal: [AuditEntry] = []
@@ -90,13 +89,13 @@ final class VirtualDevice {
     private var manifests: [AppManifest] = []
     private var events: [Event] = []
     private var lastNumber: UInt64 = 0
-    /// The marks in the last answer to each connection, which its receipts bring back.
+    /// The marks in the last response to each connection, which the connection's receipts return.
     var marks: [String: [UInt64: UInt64]] = [:]
     private var lastConnection = 0
     private var callers: [String: Caller] = [:]
     private var lastToken = 0
 
-    /// A shared device at which nobody has signed in yet.
+    /// A shared device on which no user has signed in yet.
     init(_ cleanup: CleanupPolicy = .advisory, requiresProof: Bool = false) {
         self.requiresProof = requiresProof
         now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
@@ -111,7 +110,7 @@ final class VirtualDevice {
 
     // MARK: Events
 
-    /// Has the broker take an event, and all that comes of it.
+    /// Feeds the broker an event and performs all effects that follow from it.
     func feed(_ event: Event) {
         events.append(event)
         guard events.count == 1 else { return }
@@ -131,7 +130,7 @@ final class VirtualDevice {
         feed(.manifests(manifests))
     }
 
-    /// Lets the time pass. The broker is woken whenever it wants to be.
+    /// Advances the time, and wakes the broker at each of its deadlines.
     func advance(by duration: Duration) {
         let end = now.uptime + duration
         var wakes = 0
@@ -152,21 +151,20 @@ final class VirtualDevice {
         now.uptime = uptime
     }
 
-    /// The device is off.
+    /// The device is off for this time.
     func pause(for duration: Duration) { pass(to: now.uptime + duration) }
 
-    /// The device sleeps. Nobody has told the broker yet.
+    /// The device sleeps. The broker is not told yet.
     func sleep(for duration: Duration) {
         pause(for: duration)
         now.asleep += duration
     }
 
-    /// Somebody sets the wall clock.
     func setClock(forwardBy seconds: Double) { now.wall += seconds }
 
-    /// The broker starts again, with the configuration as it is. What is not on the disk is lost.
+    /// Restarts the broker with the present configuration. State that is not on the disk is lost.
     ///
-    /// - Parameter afterPowerCut: whether what the kernel had not yet written is lost, too.
+    /// - Parameter afterPowerCut: whether writes that the kernel had not synced are lost too.
     func restart(afterPowerCut: Bool = true) {
         if afterPowerCut { disk.cutPower() }
         held = nil
@@ -176,7 +174,7 @@ final class VirtualDevice {
         (content.device, content.membership, content.ledger) = (disk.device, disk.membership, disk.ledger(at: now))
         (content.noted, content.compliance) = (disk.laterState, disk.compliance)
         content.provider = keepsRecords ? disk.provider : disk.provider?.withoutRecord
-        // What waits in memory, and for how long, no disk has.
+        // The retry times of pending ends are kept in memory only.
         content.outbox = (keepsRecords ? disk.outbox : [:]).mapValues { entry in
             ProviderOutbox.Entry(
                 record: entry.record,
@@ -262,7 +260,7 @@ final class VirtualDevice {
         }
     }
 
-    /// Everybody's password is “right”. A name may have a tenant: `ada@contoso`.
+    /// Accepts the password "right" for each user. A name may contain a tenant: `ada@contoso`.
     private func authenticate(_ credentials: Request.Credentials) -> Result<AuthenticatedIdentity, IdentityError> {
         guard credentials.password?.isEqual(to: Secret("right")) == true else { return .failure(.invalidGrant) }
         let (name, isAdministrator) = (credentials.username, administrators.contains(credentials.username))
@@ -273,7 +271,7 @@ final class VirtualDevice {
         if holdsProvider { questions.append(answer) } else { feed(answer) }
     }
 
-    /// The provider answers what it was asked, and what it is asked meanwhile.
+    /// Delivers the delayed responses of the provider, and no longer delays new ones.
     func letProviderAnswer() {
         holdsProvider = false
         let answers = questions
@@ -281,7 +279,7 @@ final class VirtualDevice {
         for answer in answers { feed(answer) }
     }
 
-    /// The disk does with the batch that it holds what ``diskMode`` says; one that holds commits.
+    /// Finishes the delayed batch: it fails if ``diskMode`` is `fails`, and is committed otherwise.
     func finishWriting() {
         guard let batch = held else { return }
         held = nil
@@ -299,7 +297,7 @@ final class VirtualDevice {
 
     // MARK: Callers
 
-    /// A program connects, as this app of this user.
+    /// Connects a program as this app of this user.
     func app(
         _ name: String?,
         user: UInt32 = 1000,
@@ -320,14 +318,14 @@ final class VirtualDevice {
         return App(connection: connection, name: name)
     }
 
-    /// A program that was there before the broker's restart calls the new one for the first time.
+    /// A program from before the broker's restart calls the new broker for the first time.
     func reconnect(_ app: App) { callers[app.connection].map { feed(.arrived($0)) } }
 
     var administrator: App { app(nil, user: 0, isAdministrator: true) }
 
     func quit(_ app: App) { feed(.left(app.connection, mark: CleanupLedger.newMark())) }
 
-    /// Has the app ask. Returns the request's number.
+    /// Sends a request of the app. Returns the request's number.
     @discardableResult
     func send(_ app: App, _ call: Request.Call, isInteractive: Bool = false) -> UInt64 {
         lastNumber += 1
@@ -347,7 +345,7 @@ final class VirtualDevice {
         return lastNumber
     }
 
-    /// The answer to a request.
+    /// The response to a request.
     ///
     /// - Throws: ``Refusal``; ``NotAnswered``.
     func answer(_ number: UInt64) throws -> BrokerProtocol.Fields {
@@ -359,7 +357,7 @@ final class VirtualDevice {
         if case .failure(let refusal)? = replies[number] { refusal } else { nil }
     }
 
-    /// Has the app ask, and returns the answer.
+    /// Sends a request of the app, and returns the response.
     ///
     /// - Throws: ``Refusal``; ``NotAnswered``.
     @discardableResult
@@ -367,7 +365,7 @@ final class VirtualDevice {
 }
 
 extension Account {
-    /// The account of a virtual device's person: `ada` or `ada@tenant`.
+    /// The account of a user of a virtual device: `ada` or `ada@tenant`.
     static func named(_ name: String) -> Account {
         let parts = name.split(separator: "@", maxSplits: 1).map(String.init)
         let tenant = parts.count == 2 ? parts[1] : "t"

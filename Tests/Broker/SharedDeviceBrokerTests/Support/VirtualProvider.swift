@@ -7,27 +7,27 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// An organisation's provider without a network: what it is asked is recorded, and what it answers is a value of the test's.
+/// An organisation's provider without a network. It records requests, and the test sets the responses.
 struct VirtualProvider {
     static let issuer = "https://login.example"
 
-    /// What a renewal comes to, where it is not a new token.
+    /// The outcome of each renewal; `nil` for a new token.
     var outcome: RenewalOutcome?
-    /// A renewal that asks for one of these is refused.
+    /// A renewal that requests one of these scopes is refused.
     var refusedScopes: Set<String> = []
-    /// Fails what is begun or ended.
+    /// Makes the beginning and the end of sign-ins fail.
     var error: IdentityError?
-    /// What a person at another device has done.
+    /// The result of a sign-in on another device.
     var polled: Result<String?, IdentityError> = .success(nil)
-    /// Whether renewals and ends are never answered; the test brings the answers itself.
+    /// Whether renewals and ends get no response. The test may feed responses itself.
     var hangs = false
-    /// Whether each renewal brings a new record.
+    /// Whether each renewal returns a new record.
     var rotates = true
-    /// What tokens permit, whatever was asked for.
+    /// The scopes of each token, if they differ from those requested.
     var granted: Set<String>?
-    /// The name of the provider's session, in each record.
+    /// The provider's session in each record.
     var session: String? = "sid"
-    /// What the provider says of the person with each token.
+    /// The ID token that comes with each access token.
     var identity: IdentityToken?
 
     fileprivate(set) var lastToken = 0
@@ -37,10 +37,10 @@ struct VirtualProvider {
     var polls = 0
     var renewals: [(ProviderRecord, scopes: Set<String>, mayBeUsed: Bool)] = []
     var ends: [ProviderRecord] = []
-    /// Of which the tokens alone were to be revoked.
+    /// The records of which only the tokens were to be revoked.
     var revocations: [ProviderRecord] = []
 
-    /// The query is the person's name, as in `Account.named(_:)`; or `cancel`.
+    /// The query contains the user's name as in `Account.named(_:)`, or `cancel`.
     mutating func signIn(_ person: String, at now: Moment) -> Result<ProviderSignIn?, IdentityError> {
         if person == "cancel" { return .failure(IdentityError(.userCanceled, "the sign-in was cancelled")) }
         let token = token(["openid", "profile"], at: now)
@@ -55,7 +55,7 @@ struct VirtualProvider {
         }
     }
 
-    /// - Returns: `nil` where the provider hangs.
+    /// - Returns: `nil` if the provider hangs.
     mutating func renew(_ record: ProviderRecord, _ scopes: Set<String>, at now: Moment) -> RenewalOutcome? {
         if hangs { return nil }
         if !scopes.isDisjoint(with: refusedScopes) { return .scopeRefused }
@@ -63,7 +63,7 @@ struct VirtualProvider {
         return renewed(record, scopes, at: now)
     }
 
-    /// A new token, with the next record.
+    /// A new token with the next record.
     mutating func renewed(_ record: ProviderRecord, _ scopes: Set<String>, at now: Moment) -> RenewalOutcome {
         let token = token(scopes.isEmpty ? ["openid", "profile"] : scopes, at: now)
         return .renewed(token, rotates ? self.record(of: record.person.subject) : nil)
@@ -79,7 +79,7 @@ struct VirtualProvider {
         )
     }
 
-    /// The content has the number of the last token.
+    /// A record whose content is the number of the last token.
     func record(of person: String) -> ProviderRecord {
         ProviderRecord(
             person: ProviderRecord.Person(issuer: Self.issuer, subject: person),
@@ -90,7 +90,7 @@ struct VirtualProvider {
 }
 
 extension ProviderSession {
-    /// What a start of the broker without a key finds.
+    /// The session as the broker reads it at its start without a key.
     var withoutRecord: ProviderSession {
         ProviderSession(
             issuer: issuer,
@@ -104,7 +104,7 @@ extension ProviderSession {
 }
 
 extension VirtualDevice {
-    /// Makes an organisation's provider the one who knows people, and gives the app `till` its scopes.
+    /// Configures an organisation's provider, and gives the app `till` its scopes.
     func useOrganisation(_ keys: String = "") throws {
         let json = """
             {"sharedDeviceMode": true, "identity": "oidc", "oidcIssuer": "\(VirtualProvider.issuer)", "oidcClientID": "device"\(keys)}
@@ -124,7 +124,7 @@ extension VirtualDevice {
         )
     }
 
-    /// Begins a sign-in on the provider's page, and returns its name.
+    /// Begins a sign-in on the provider's page, and returns the name of the sign-in.
     func beginPage(_ prompt: App) throws -> String {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"
@@ -135,7 +135,7 @@ extension VirtualDevice {
         .completeSignIn(name: name, .query(person))
     }
 
-    /// Somebody signs in on the provider's page.
+    /// Signs a user in on the provider's page.
     ///
     /// - Returns: the session's number.
     @discardableResult

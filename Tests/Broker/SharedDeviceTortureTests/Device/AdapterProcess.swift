@@ -3,15 +3,17 @@ import Glibc
 import NotifyCenterTestKit
 import SharedDeviceBroker
 
-/// A program that knows nothing of shared device mode, and the adapter that takes part in its place: a real `shared-device-cleanup`, by the app's
-/// manifest. Where there are several users, the adapter is root, and the program another user.
+/// A program that knows nothing of shared device mode, with the adapter that takes part for it: a real
+/// `shared-device-cleanup`, by the app's manifest. With several users the adapter runs as root, and the program as
+/// another user.
 ///
-/// The program writes the marker of whoever uses it, all the time. It learns the marker from this process alone, as a program learns from its user
-/// who that is: one start of the program, which is there while the session is open, is told of it, and no later start. So what it writes is that
-/// session's, and has to be gone with the receipt.
+/// The program continually writes the marker of its present user. It learns the marker only from this process, as a
+/// real program learns its user. Only a start of the program that exists during the open session is told the marker. So
+/// all that it writes belongs to that session, and must be gone when the receipt arrives.
 final class AdapterProcess {
     static let app = "org.example.adapter"
-    /// A mistake of the program: what it starts hides from the next adapter when the first is killed. It has to be found as a leak.
+    /// A mistake of the program: after the first adapter was killed, its child processes hide from the next one. The
+    /// test must detect the leak.
     static let hidingMutant = "hides-from-its-adapter"
 
     let participant = Participant(app: app, user: Rights.hasUsers ? Rights.secondUser : geteuid())
@@ -19,7 +21,7 @@ final class AdapterProcess {
     private let bus: String
     private let manifests: String
     private let hides: Bool
-    /// Mistakes of the other apps are looked for without it, because its programs take seconds to end.
+    /// The adapter does not run in tests of other apps' mistakes, because its programs take seconds to end.
     let takesPart: Bool
     private var process: ChildProcess?
     private var told: Set<String> = []
@@ -40,10 +42,9 @@ final class AdapterProcess {
     }
 
     private var data: String { "\(directory)/data" }
-    /// Where each start of the program has a file, which says whose it is.
+    /// The directory with a file for each start of the program, which contains the marker of its user.
     private var inbox: String { "\(directory)/inbox" }
 
-    /// The manifest, in JSON.
     var manifest: String {
         let command = ["/usr/bin/python3", "\(directory)/program.py", data, inbox, hides ? "hides" : "stays"]
         let words = command.map { "\"\($0)\"" }.joined(separator: ", ")
@@ -61,14 +62,15 @@ final class AdapterProcess {
         process = try .start("shared-device-cleanup", arguments, as: geteuid())
     }
 
-    /// Kills the adapter, and leaves the program, which goes on.
+    /// Kills the adapter. Its program continues.
     func kill() {
         process?.kill()
         process?.waitUntilExit()
         process = nil
     }
 
-    /// Kills the adapter and all that its program has started: whoever still writes keeps the directory from being removed.
+    /// Kills the adapter and all processes of its program. A process that still writes would prevent the removal of the
+    /// directory.
     func end() {
         kill()
         try? FileManager.default.removeItem(atPath: inbox)
@@ -85,7 +87,7 @@ final class AdapterProcess {
         } while !found.isEmpty
     }
 
-    /// Kills the starts of the program, and leaves what they have started.
+    /// Kills the starts of the program, but not their child processes.
     func killProgram() {
         for start in starts {
             guard let number = pid_t(start) else { continue }
@@ -94,10 +96,10 @@ final class AdapterProcess {
         }
     }
 
-    /// Why it ended, where nobody killed it.
+    /// The error output of an adapter that ended without being killed.
     var failure: String? {
         guard let process, !process.isRunning else { return nil }
-        // What it wrote last may be on its way.
+        // The last output may still be in flight.
         process.waitUntilExit()
         return process.errorText
     }
@@ -105,15 +107,15 @@ final class AdapterProcess {
 
     // MARK: Its user
 
-    /// The starts of the program that there have been.
+    /// All starts of the program so far.
     var starts: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: inbox)) ?? []).filter { pid_t($0) != nil }
     }
 
-    /// The user of the open session begins to use the program.
+    /// Tells the user's marker to the program.
     ///
     /// - Parameters:
-    ///   - starts: those that there were before the session was seen to be open.
+    ///   - starts: the starts that existed before the session was seen to be open.
     func use(_ starts: [String], by marker: Marker) {
         for start in starts where told.insert(start).inserted {
             let file = open("\(inbox)/\(start)", O_WRONLY | O_APPEND | O_CLOEXEC)
@@ -124,17 +126,18 @@ final class AdapterProcess {
         }
     }
 
-    /// What it has of anybody, also on its way to be deleted.
+    /// The markers in its data, including data that is about to be deleted.
     var sight: Sight {
         let paths = FileManager.default.enumerator(atPath: data)?.compactMap { $0 as? String } ?? []
         let names = paths.compactMap { $0.split(separator: "/").last }
         return Sight(app: participant, files: Set(names.compactMap { Marker($0) }))
     }
 
-    /// The sessions that its record names; `nil` where it has no record.
+    /// The sessions in its record; `nil` without a record.
     var recordedEpochs: [UInt64]? { AppProcess.recordedEpochs(in: "\(directory)/state") }
 
-    /// Written for obstinacy: some of its processes ignore SIGTERM, leave their session and their parents, and go on as long as there is an inbox.
+    /// The program is deliberately hard to stop: some of its processes ignore SIGTERM, leave their session and their
+    /// parents, and continue as long as the inbox exists.
     private static let program = #"""
         import os, random, signal, sys, time
 

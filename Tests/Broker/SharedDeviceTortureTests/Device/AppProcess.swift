@@ -3,11 +3,11 @@ import Glibc
 import NotifyCenterTestKit
 import SharedDeviceBroker
 
-/// An app of the device, over all its lives: its process, where there is one, and what that has been told and has not answered.
+/// An app of the device over all its runs: its process, if it runs, and the commands that it has not answered.
 final class AppProcess {
     struct Request {
         let command: String
-        /// What was on the broker's disk before the app was told.
+        /// The content of the broker's disk before the command was sent.
         let before: Truth
     }
 
@@ -21,7 +21,7 @@ final class AppProcess {
     private var nextNumber = 0
     private(set) var isStopped = false
 
-    /// Where there are several users, the last app is the one before it, run by another user.
+    /// With several users, the last app has the same identifier as the previous one and runs as another user.
     init(number: Int, in directory: String, bus: String, mutant: String?) {
         let isSecondUser = Rights.hasUsers && number == Schedule.appCount - 1
         participant = Participant(
@@ -36,14 +36,14 @@ final class AppProcess {
         if isSecondUser { chown(self.directory, participant.user, participant.user) }
     }
 
-    /// The first has the name that hostile clients give themselves.
+    /// The first app has the name that hostile clients claim.
     private static func identifier(_ number: Int) -> String {
         number == 0 ? "org.example.control" : "org.example.app\(number)"
     }
 
-    /// Whether it has been started, and not killed since.
+    /// Whether it was started and not killed since.
     var isAlive: Bool { process != nil }
-    /// Whether it has answered all that it can.
+    /// Whether it has answered all commands that it can answer.
     var isIdle: Bool { pending.isEmpty || !isAlive || isStopped }
     var sight: Sight { Sight(app: participant, directory: directory) }
 
@@ -58,7 +58,7 @@ final class AppProcess {
         )
     }
 
-    /// What it has not answered it does not have to answer any more.
+    /// Kills the process and drops its pending commands.
     func kill() {
         process?.kill()
         process?.waitUntilExit()
@@ -78,7 +78,7 @@ final class AppProcess {
         isStopped = false
     }
 
-    /// One that is dead hears nothing; one that is stopped, later.
+    /// Sends a command. A dead process ignores it, and a stopped one reads it later.
     func tell(_ command: String, before: Truth) throws {
         guard let process else { return }
         nextNumber += 1
@@ -86,9 +86,9 @@ final class AppProcess {
         try process.write("\(nextNumber) \(command)")
     }
 
-    /// The answers that have come since the last call.
+    /// The responses since the last call.
     ///
-    /// - Throws: `Monitor.Violation` where it has ended by itself.
+    /// - Throws: `Monitor.Violation` if the process has ended without being killed.
     func answers() throws -> [(request: Request, answer: [String])] {
         guard let process else { return [] }
         guard process.isRunning else {
@@ -113,10 +113,10 @@ final class AppProcess {
         return text.split(separator: "\n").map(String.init)
     }
 
-    /// Whether it has deleted something, and has more to do.
+    /// Whether it has deleted something and has more to delete.
     var isDeleting: Bool { isAlive && !isStopped && journal.last?.hasPrefix("deleted") == true }
 
-    /// Begins a new page. The app appends wherever the end is.
+    /// Empties the journal. The app appends at the current end.
     func clearJournal() { truncate(journalPath, 0) }
 
     /// The sessions whose data its own record says it may have; `nil` where it has no record.

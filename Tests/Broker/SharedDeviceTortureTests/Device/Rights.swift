@@ -1,19 +1,20 @@
 import Glibc
 import NotifyCenterTestKit
 
-/// What this process may do to a device. A schedule does not depend on it, so that a seed gives the same one everywhere; what may not be done is
-/// left out when the schedule is carried out.
+/// What this process may do to a device. A schedule does not depend on it, so that a seed always gives the same
+/// schedule. Steps that are not permitted are skipped.
 enum Rights {
-    /// Whether apps run as two users, the broker as a third, and hostile clients as a fourth. Every Linux has these.
+    /// Whether apps run as two users, the broker as a third and hostile clients as a fourth. These users exist on every
+    /// Linux system.
     static let hasUsers = geteuid() == 0
     static let brokerUser: uid_t = hasUsers ? 1 : geteuid()
     static let secondUser: uid_t = 2
-    /// Who has nothing to do with the device.
+    /// A user without any app on the device.
     static let stranger: uid_t = 65534
-    /// Whether the broker has a file system of its own, which can be filled. In some containers root may not mount any.
+    /// Whether the broker has its own file system, which can be filled. In some containers even root may not mount one.
     static let canMount = hasUsers && system("unshare --mount mount -t tmpfs tmpfs /tmp 2>/dev/null") == 0
 
-    /// What is left out, for the report of a run; empty if nothing is.
+    /// The skipped parts, for the report of a run; empty if there are none.
     static var leftOut: [String] {
         (hasUsers ? [] : ["a second user of apps and hostile clients, because only root is several users"])
             + (canMount ? [] : ["a full disk, because this user may mount no file system"])
@@ -21,10 +22,10 @@ enum Rights {
 }
 
 extension ChildProcess {
-    /// Starts a program that the package builds, as this user.
+    /// Starts a program of the package as this user.
     ///
     /// - Parameters:
-    ///   - options: of setpriv, where it is another user.
+    ///   - options: options of setpriv, which is used for another user.
     static func start(
         _ name: String,
         _ arguments: [String],
@@ -39,7 +40,8 @@ extension ChildProcess {
     }
 }
 
-/// A small file system for the broker's files, until this object goes. It has room for what a device's schedules leave behind.
+/// A small file system for the broker's files, which is unmounted on release. It has room for the data of all schedules
+/// of a device.
 final class SmallDisk {
     private let path: String
 
@@ -50,6 +52,6 @@ final class SmallDisk {
         self.path = path
     }
 
-    // Files that are still open keep it until they are closed.
+    // Files that are still open keep the file system alive until they are closed.
     deinit { umount2(path, CInt(MNT_DETACH)) }
 }

@@ -10,26 +10,27 @@ import SharedDeviceBroker
 
 @testable import SharedDevice
 
-/// A device to be tortured: a bus, the broker and its apps, each a process. Where this process is root, it is a device of many users: the bus has
-/// the policy of the system bus, and the broker is a user of its own, with the capabilities that its unit names.
+/// A device under torture: a bus, the broker and its apps, each as a process. If this process is root, it is a device
+/// of many users: the bus has the policy of the system bus, and the broker runs as its own user with the capabilities
+/// that its unit names.
 final class TortureDevice {
     let apps: [AppProcess]
     let adapter: AdapterProcess
     let truth: TruthReader
-    /// Each user's account, as apps name it.
+    /// The account identifier of each user, as apps name it.
     let accounts: [String: String]
     private(set) var isStrict = false
-    /// The device's epoch when it last came to rest: all sessions up to it are over, and nothing is left of them.
+    /// The device's epoch when it last was idle. All sessions up to it are over and have left no data.
     var restEpoch: UInt64 = 0
     private let bus: PrivateBus
-    /// Goes before its directory.
+    /// Released before its directory.
     private let disk: SmallDisk?
     private let directory: TemporaryDirectory
     private let administrator: DBusConnection
     private var broker: ChildProcess?
     private var hostile: ChildProcess?
 
-    /// - Parameter mutant: what the apps do wrong.
+    /// - Parameter mutant: the deliberate mistake of the apps.
     init(mutant: String? = nil) async throws {
         let bus = try PrivateBus(Rights.hasUsers ? Self.busOfManyUsers : PrivateBus.Options())
         let directory = try TemporaryDirectory("torture")
@@ -67,8 +68,8 @@ final class TortureDevice {
         killBroker()
     }
 
-    /// Makes the database, with hashes that cost nothing: it is not the passwords that are tested. It is closed on return, because its files get
-    /// another owner.
+    /// Creates the users, with cheap hashes because passwords are not under test. Closes the database on return,
+    /// because its files are given to another owner.
     private static func addUsers(in state: String) throws -> [String: String] {
         let users = UserDirectory(database: try DeviceDatabase(directory: state), passwordCost: .minimal)
         return try Schedule.users.reduce(into: [:]) { accounts, user in
@@ -76,7 +77,8 @@ final class TortureDevice {
         }
     }
 
-    /// As the system bus is: only the broker's user has the broker's name, and programs call the broker alone.
+    /// Denies what the system bus denies: only the broker's user may own the broker's name, and programs may call only
+    /// the broker.
     private static var busOfManyUsers: PrivateBus.Options {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../../..")
         var options = PrivateBus.Options(denials: [
@@ -91,7 +93,7 @@ final class TortureDevice {
         return options
     }
 
-    /// Manifests, by which the broker knows the apps. They name no user, so that two users can run an app.
+    /// Writes manifests that identify the apps. They name no user, so that two users can run an app.
     private func enrol() throws {
         let manifests = Self.manifests(directory)
         try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
@@ -107,25 +109,25 @@ final class TortureDevice {
     // MARK: What is there of users
 
     var sights: [Sight] { apps.map(\.sight) + [adapter.sight] }
-    /// The sessions that the records name.
+    /// The sessions in all records.
     var recordedEpochs: [UInt64] { (apps.map(\.recordedEpochs) + [adapter.recordedEpochs]).flatMap { $0 ?? [] } }
 
     // MARK: The broker
 
-    /// How it ended, where nobody killed it.
+    /// The error output of a broker that ended without being killed.
     var brokerFailure: String? {
         guard let broker, !broker.isRunning else { return nil }
-        // What it wrote last may be on its way.
+        // The last output may still be in flight.
         broker.waitUntilExit()
         return broker.errorText
     }
     var isBrokerReady: Bool { broker?.lines.contains("ready") ?? false }
     var isBrokerAlive: Bool { broker != nil }
-    /// How many configurations the broker has put in force since its start.
+    /// The number of configurations that the broker has applied since its start.
     var configurations: Int { brokerLog.count { $0.contains(" configured mode=") } }
     var brokerLog: [String] { (broker?.errorText ?? "").split(separator: "\n").map(String.init) }
 
-    /// Starts it, where it does not run; it is ready later.
+    /// Starts the broker if it does not run. It becomes ready later.
     func startBroker() throws {
         guard broker == nil else { return }
         let capabilities = "+sys_ptrace,+dac_read_search"
@@ -149,7 +151,7 @@ final class TortureDevice {
     func stopBroker() { broker?.suspend() }
     func resumeBroker() { broker?.resume() }
 
-    /// Puts the policy in force, by another start of the broker where it was another. The broker is ready later.
+    /// Applies the policy by a restart if it has changed. The broker becomes ready later.
     func use(strict: Bool) throws {
         guard strict != isStrict else { return }
         isStrict = strict
@@ -158,7 +160,7 @@ final class TortureDevice {
         try startBroker()
     }
 
-    /// As an administrator changes it: under the running broker, which takes it up later.
+    /// Changes the policy under the running broker, which notices later.
     func becomeStrict() throws {
         isStrict = true
         try configure()
@@ -166,7 +168,7 @@ final class TortureDevice {
 
     private func configure() throws {
         let policy = isStrict ? "strict" : "advisory"
-        // Who has no manifest takes no part, although the bus is not the system's.
+        // Apps without a manifest may not take part, although the bus is not the system bus.
         try
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "\#(policy)", "requiresEnrolment": \#(Rights.hasUsers)}"#
             .write(toFile: configuration, atomically: true, encoding: .utf8)
@@ -179,13 +181,13 @@ final class TortureDevice {
 
     // MARK: Hostile clients
 
-    /// Starts one, where none is under way.
+    /// Starts a hostile client unless one is running.
     func attack(_ deed: String) throws {
         guard hostile == nil else { return }
         hostile = try .start("hostile-client", [bus.address, deed], as: Rights.stranger)
     }
 
-    /// Ends it; whether it got as far as an answer.
+    /// Ends the hostile client. Returns whether it got a response.
     func endAttack() -> Bool {
         let wasAnswered = hostile?.lines.contains("ready") ?? false
         hostile?.kill()
@@ -194,7 +196,7 @@ final class TortureDevice {
         return wasAnswered
     }
 
-    /// What a hostile client has learned, in its own words.
+    /// A leak that the hostile client has reported.
     var leak: String? { hostile?.lines.first { $0.hasPrefix("LEAK") } }
 
     // MARK: The disk
@@ -209,14 +211,14 @@ final class TortureDevice {
         while write(file, block, block.count) > 0 {}
     }
 
-    /// Whether it was full.
+    /// Frees the disk. Returns whether it was full.
     func freeDisk() -> Bool { unlink(ballast) == 0 }
 
     // MARK: The bus and the administrator
 
     func restartBus() throws { try bus.restart() }
 
-    /// Signs out whoever is signed in; whether nobody is then.
+    /// Signs out any account. The result is whether the device is signed out then.
     func signOutAnyone() -> Task<Bool, Never> {
         Task { [administrator] in
             do throws(DBusError) {
