@@ -6,7 +6,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("A device as metrics")
+@Suite("A device's metrics")
 struct DeviceMetricsTests {
     private static let signedIn = ObservedDevice(
         answer(
@@ -20,7 +20,7 @@ struct DeviceMetricsTests {
         )
     )
 
-    @Test("it says who owes how much, what is wrong, how long the last cleanup took, and names no person and no app")
+    @Test("metrics contain debts, problems and the last cleanup's time, but no names")
     func content() {
         let round = CleanupReport(
             session: 7,
@@ -41,7 +41,7 @@ struct DeviceMetricsTests {
         #expect(!lines.contains { $0.contains("ada") || $0.contains("notes") })
     }
 
-    @Test("without a broker nothing is said but that, and an open cleanup has no duration")
+    @Test("without a broker only that is reported, and an open cleanup has no duration")
     func unknown() {
         let samples = DeviceMetrics.text(nil, nil).split(separator: "\n").filter { !$0.hasPrefix("#") }
         #expect(samples == ["shared_device_up 0"])
@@ -54,7 +54,7 @@ struct DeviceMetricsTests {
         #expect(!DeviceMetrics.text(ObservedDevice(answer()), open).contains("duration"))
     }
 
-    /// A fleet with an order that one of two devices has carried out.
+    /// A fleet with an order that one of its two devices has carried out.
     private static var fleet: FleetMetrics {
         var fleet = FleetMetrics()
         (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)
@@ -63,9 +63,7 @@ struct DeviceMetricsTests {
         return fleet
     }
 
-    @Test(
-        "a fleet's say how many devices are how far, also where there are none, and name none; without a controller they say nothing"
-    )
+    @Test("a fleet's metrics count devices by state, including zero, and name none")
     func fleet() {
         let lines = FleetMetrics.text(Self.fleet, states: ["unknown", "stuck", "clean"]).split(separator: "\n")
         for line in [
@@ -85,7 +83,7 @@ struct DeviceMetricsTests {
     }
 
     @Test(
-        "Prometheus' own parsers read it, that of OpenMetrics and the older one that node_exporter has",
+        "both of Prometheus' parsers accept the metrics",
         .enabled(
             if: system("/usr/bin/python3 -c 'import prometheus_client' 2>/dev/null") == 0,
             "python3-prometheus-client is not installed"
@@ -96,7 +94,7 @@ struct DeviceMetricsTests {
         let directory = try TemporaryDirectory("metrics")
         let file = "\(directory.path)/device.prom"
         let round = CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: [])
-        // Both in one file, as an exporter shows them.
+        // Both are in one file, as in an exporter's output.
         let (device, fleet) = (
             DeviceMetrics.text(Self.signedIn, round), FleetMetrics.text(Self.fleet, states: ["clean"])
         )

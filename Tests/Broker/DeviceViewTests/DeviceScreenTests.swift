@@ -4,7 +4,7 @@ import Foundation
 import SharedDevice
 import Testing
 
-@Suite("The console as a terminal's screen")
+@Suite("The console on a terminal")
 struct DeviceScreenTests {
     private func text(
         _ view: DeviceView,
@@ -25,7 +25,7 @@ struct DeviceScreenTests {
 
     // MARK: As it looks
 
-    @Test("80 columns: who is signed in, the round as rows on one axis, apps, the log's newest first")
+    @Test("80 columns: the account, the round on one axis, apps, and the newest log entries")
     func standard() {
         let expected = """
             Shared device of Contoso                                                13:47:40
@@ -55,7 +55,7 @@ struct DeviceScreenTests {
         #expect(text(.cleaning(), footer: .keys) == expected.components(separatedBy: "\n"))
     }
 
-    @Test("40 columns: each row of the round has two lines, sentences are parted, and the rest ends in an ellipsis")
+    @Test("40 columns: two lines per app of the round, wrapped sentences and ellipses")
     func narrow() {
         let expected = """
             Shared device of Contoso        13:47:40
@@ -83,7 +83,7 @@ struct DeviceScreenTests {
         #expect(text(.cleaning(), columns: 40).prefix(21) == expected.components(separatedBy: "\n")[...])
     }
 
-    @Test("what does not fit is counted, the newest stays, and so does what the keys do")
+    @Test("lines that do not fit are counted, and the newest entries and the keys stay")
     func short() {
         let expected = """
             Shared device of Contoso                                                13:47:40
@@ -118,7 +118,7 @@ struct DeviceScreenTests {
 
     // MARK: What it says
 
-    @Test("who is signed in since when, and the question before a sign-out names the consequence (CO-6)")
+    @Test("the question before a sign-out names the consequence (CO-6)")
     func signedIn() {
         let fields: BrokerProtocol.Fields = ["account": account("ada"), "signedInAt": .double(1_000_000)]
         let view = view(fields, apps: [app("notes", holds: true), app("mail", holds: true), app("idle")])
@@ -127,11 +127,11 @@ struct DeviceScreenTests {
         let question = ["Sign ada out? 2 apps hold data of this session and will delete it.", "y yes   n no"]
         #expect(lines.suffix(2) == question[...])
         #expect(text(view, footer: .keys).last == "s sign out   q quit")
-        // Asked of somebody who has left: nobody is to say yes to the next person's sign-out.
+        // The question was about an earlier session. Its answer must not sign the next user out.
         #expect(text(view, footer: .question(6)).last == "s sign out   q quit")
     }
 
-    @Test("without an answer it is unknown who is signed in, never nobody, and what is below is dim (CO-4)")
+    @Test("without a response the account is unknown, and older content is dim (CO-4)")
     func gone() {
         var view = view(["account": account("ada")], apps: [app("notes")])
         view.lose(.gone)
@@ -144,7 +144,7 @@ struct DeviceScreenTests {
         #expect(text(DeviceView())[1] == "Asking the broker …")
     }
 
-    @Test("whoever may not see the device sees nothing that they saw before")
+    @Test("a user without permission no longer sees earlier content")
     func denied() {
         var view = DeviceView.cleaning()
         view.lose(.denied)
@@ -153,7 +153,7 @@ struct DeviceScreenTests {
         #expect(lines.count == 2 && lines[1].contains("operators"))
     }
 
-    @Test("every problem has a line of its own")
+    @Test("each problem has its own line")
     func problems() {
         let view = view([
             "storeProblem": .string("the disk is full"), "loginProblem": .string("logind is silent"),
@@ -163,7 +163,7 @@ struct DeviceScreenTests {
         #expect(lines == ["⚠ the disk is full", "⚠ logind is silent", "⚠ org.example.a cannot be stopped"])
     }
 
-    @Test("a round that is over says how it ended", arguments: ["finished", "waived", "enforced", "none"])
+    @Test("a completed round says how it ended", arguments: ["finished", "waived", "enforced", "none"])
     func summaries(kind: String) {
         let progress = CleanupReport.Progress(rawValue: kind)
         let apps = progress.map { [CleanupReport.App(identifier: "a", progress: $0, toldAfter: 1, finishedAfter: 2)] }
@@ -179,7 +179,7 @@ struct DeviceScreenTests {
         #expect(text(view).contains(sentence[kind] ?? "?"))
     }
 
-    @Test("letters of one moment stand beside each other, at the end of the axis, too")
+    @Test("letters of the same moment are next to each other, also at the end of the axis")
     func collisions() {
         let times = { (time: Double) in
             CleanupReport.App(
@@ -200,7 +200,7 @@ struct DeviceScreenTests {
 
     // MARK: Strangers
 
-    @Test("no text of another process moves the cursor, changes colours or takes a second line")
+    @Test("text of other processes cannot move the cursor, change colours or break lines")
     func strangers() {
         let evil = "a\u{1B}[2J\u{1B}]0;title\u{7}\r\n\u{9B}31m\u{202E}\u{2028}b"
         var view = DeviceView()
@@ -228,14 +228,14 @@ struct DeviceScreenTests {
                 #expect(
                     line.text(isColoured: false).unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
                 )
-                // Colours are the screen's own.
+                // The only colours are the screen's own.
                 let text = line.text(isColoured: true).replacing(/\u{1B}\[\d+m/, with: "")
                 #expect(text == line.text(isColoured: false) || text.hasPrefix(line.text(isColoured: false)))
             }
         }
     }
 
-    @Test("a name of wide characters, or of marks without number, takes the columns that it has")
+    @Test("wide characters and combining marks take their real number of columns")
     func wide() {
         for name in ["携帯電話の管理者", "👩🏽‍💻👩🏽‍💻👩🏽‍💻", "z" + String(repeating: "\u{301}", count: 300)] {
             let lines = text(view(["account": account(name)], apps: []), columns: 10)
@@ -244,7 +244,7 @@ struct DeviceScreenTests {
         #expect(text(view(["account": account("携帯電話の管理者")]), columns: 10)[1] == "● 携帯電…")
     }
 
-    @Test("an answer is read whatever is in it")
+    @Test("a response with invalid values is still displayed")
     func anyAnswer() {
         let nonsense: [BrokerProtocol.Fields] = [
             [:],
@@ -270,7 +270,7 @@ struct DeviceScreenTests {
         }
     }
 
-    @Test("a round is read whatever times are in it", arguments: [1e300, -1e300, .infinity, .nan, 253_402_300_800])
+    @Test("a round with invalid times is still displayed", arguments: [1e300, -1e300, .infinity, .nan, 253_402_300_800])
     func anyTimes(time: Double) throws {
         func round(endedAt: Double, _ time: Double) -> DBusValue {
             let app: BrokerProtocol.Fields = [
@@ -299,10 +299,10 @@ struct DeviceScreenTests {
     }
 }
 
-@Suite("Words for values")
+@Suite("Formatting of values")
 struct WordsTests {
     @Test(
-        "spans are short and never too fine, as the console's",
+        "time spans are short and never too precise",
         arguments: [
             (0, "0 ms"), (0.0074, "7 ms"), (0.9999, "1.0 s"), (1.44, "1.4 s"), (59.7, "1 min"), (200, "3 min 20 s"),
             (7500, "2 h 5 min"), (273_600, "3 d 4 h"), (-1, "0 ms"), (.infinity, "long"), (.nan, "long"),

@@ -3,10 +3,10 @@ import DeviceView
 import Foundation
 import SharedDevice
 
-/// When Ada was signed out.
+/// The time of Ada's sign-out.
 let ended = Date(timeIntervalSince1970: 1_000_000)
 
-/// An answer to `GetStatus`.
+/// A response to `GetStatus`.
 func answer(_ more: BrokerProtocol.Fields = [:], apps: [BrokerProtocol.Fields] = []) -> BrokerProtocol.Fields {
     let fields: BrokerProtocol.Fields = [
         "revision": .uint64(4), "time": .double(1_000_060), "mode": .string("shared"), "epoch": .uint64(8),
@@ -35,13 +35,13 @@ func entry(_ sequence: UInt64, _ event: String, app: String? = nil, detail: Stri
     return .fields(fields)
 }
 
-/// The time of day, in UTC.
+/// The time of day in UTC.
 func clock(_ date: Date) -> String {
     date.formatted(Date.ISO8601FormatStyle().time(includingFractionalSeconds: false))
 }
 
 extension DeviceView {
-    /// Nobody is signed in, a minute after Ada. Notes is clean, mail has failed, photos stands still.
+    /// A signed-out device, a minute after Ada's session. Notes is clean, mail has failed and photos is not running.
     static func cleaning(_ more: BrokerProtocol.Fields = [:]) -> DeviceView {
         var view = DeviceView()
         let apps = [app("mail", owes: [7]), app("notes"), app("photos", runs: false, owes: [7])]

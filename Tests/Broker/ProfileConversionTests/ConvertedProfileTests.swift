@@ -3,7 +3,7 @@ import Foundation
 import ProfileConversion
 import Testing
 
-@Suite("A profile for iOS as the broker's configuration")
+@Suite("Converting an iOS profile to the broker's configuration")
 struct ConvertedProfileTests {
     private let extensionPayload: [String: Any] = [
         "PayloadType": "com.apple.extensiblesso", "PayloadUUID": "1", "PayloadVersion": 1, "PayloadIdentifier": "a",
@@ -15,7 +15,7 @@ struct ConvertedProfileTests {
         try binaryPlist(["PayloadType": "Configuration", "PayloadVersion": 1, "PayloadContent": payloads])
     }
 
-    @Test("Intune's configuration of a shared device is taken as it is, and what acts on iOS only is told")
+    @Test("Intune's configuration of a shared device is accepted, without iOS-only keys")
     func intune() throws {
         let profile = try convert(fixture("shared-device.mobileconfig"))
         #expect(String(decoding: profile.json, as: UTF8.self) == "{\n  \"sharedDeviceMode\" : true\n}")
@@ -25,7 +25,7 @@ struct ConvertedProfileTests {
         )
     }
 
-    @Test("every key of the broker's means the same in an XML property list, in a binary one and in ExtensionData")
+    @Test("all keys are read alike from XML, binary and ExtensionData")
     func everyKey() throws {
         let keys: [String: any Sendable] = [
             "sharedDeviceMode": true, "organization": "Contoso", "tenantIdentifier": "contoso.example",
@@ -54,7 +54,7 @@ struct ConvertedProfileTests {
         }
     }
 
-    @Test("a key that means nothing anywhere is told, with the one that is meant")
+    @Test("an unknown key is reported with a similar known key")
     func unknown() throws {
         let profile = try convert(binaryPlist(["sharedDeviceMode": true, "AppAlowList": "a.b", "colour": 1]))
         #expect(
@@ -63,7 +63,7 @@ struct ConvertedProfileTests {
         )
     }
 
-    @Test("a payload alone, its ExtensionData alone and the app configuration alone are taken, as XML after blanks too")
+    @Test("a single payload, its ExtensionData or a bare app configuration is accepted")
     func bare() throws {
         #expect(try convert(binaryPlist(extensionPayload)).configuration.appLists.allowed == ["com.a.b"])
         #expect(try convert(binaryPlist(["sharedDeviceMode": true])).configuration.mode == .shared)
@@ -90,7 +90,7 @@ struct ConvertedProfileTests {
         }
     }
 
-    @Test("payloads about something else are passed over, with a warning that names them")
+    @Test("unrelated payloads are skipped with a warning that names them")
     func otherPayloads() throws {
         let kerberos: [String: Any] = [
             "PayloadType": "com.apple.extensiblesso", "Type": "Credential",
@@ -104,7 +104,7 @@ struct ConvertedProfileTests {
         #expect(messages.last?.contains("PayloadContent[1] (com.apple.extensiblesso)") == true)
     }
 
-    @Test("a profile without any payload for this is an error, not a personal device")
+    @Test("a profile without a matching payload is an error")
     func noPayload() throws {
         for content in [try profile(), try profile(["PayloadType": "com.apple.wifi.managed"])] {
             let error = try #require(conversionError(content))
@@ -121,7 +121,7 @@ struct ConvertedProfileTests {
         #expect(error.key == "PayloadContent[1]")
     }
 
-    @Test("a payload that is no dictionary is an error that says which")
+    @Test("a payload that is not a dictionary is an error with its position")
     func noDictionary() throws {
         let error = conversionError(try binaryPlist(["PayloadContent": [extensionPayload, "x"]]))
         #expect(error?.code == .wrongType)

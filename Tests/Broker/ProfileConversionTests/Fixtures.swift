@@ -2,7 +2,7 @@ import DeviceConfiguration
 import Foundation
 import ProfileConversion
 
-/// A property list as XML, with this inside.
+/// An XML property list with this element.
 func plistXML(_ element: String) -> String {
     """
     <?xml version="1.0" encoding="UTF-8"?>
@@ -11,23 +11,23 @@ func plistXML(_ element: String) -> String {
     """
 }
 
-/// A property list in its binary form.
+/// A binary property list.
 func binaryPlist(_ value: [String: Any]) throws -> Data {
     try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0)
 }
 
-/// The content of a fixture of these tests.
+/// The content of a fixture file of these tests.
 func fixture(_ name: String) throws -> Data {
     let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     return try Data(contentsOf: tests.appendingPathComponent("Fixtures").appendingPathComponent(name))
 }
 
-/// What the broker gets of a content.
+/// The conversion of this content.
 func convert(_ content: Data) throws -> ConvertedProfile { try ConvertedProfile(content, file: "managed") }
 
 func convert(_ text: String) throws -> ConvertedProfile { try convert(Data(text.utf8)) }
 
-/// Why a content cannot be converted; `nil` where it can.
+/// The error of this content; `nil` if it can be converted.
 func conversionError(_ content: Data) -> ManagedConfigurationError? {
     do throws(ManagedConfigurationError) {
         _ = try ConvertedProfile(content, file: "managed")

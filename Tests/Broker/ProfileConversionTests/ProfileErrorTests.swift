@@ -6,7 +6,7 @@ import Testing
 @Suite("Profiles that cannot be converted")
 struct ProfileErrorTests {
     @Test(
-        "a value of the wrong type is an error with key and remedy, never a guess",
+        "a value of the wrong type is an error with key and remedy",
         arguments: [
             ("sharedDeviceMode", "<integer>1</integer>", "true or false"),
             ("sharedDeviceMode", "<string>true</string>", "true or false"),
@@ -30,7 +30,7 @@ struct ProfileErrorTests {
         }
     }
 
-    @Test("two places that disagree are an error that says what each says")
+    @Test("two contradicting values are an error with both places")
     func disagreement() throws {
         let text = String(decoding: try fixture("shared-device.mobileconfig"), as: UTF8.self)
         let position = try #require(text.range(of: "<true/>", options: .backwards))
@@ -42,7 +42,7 @@ struct ProfileErrorTests {
         #expect(error.remedy.contains("the same value"))
     }
 
-    @Test("a signed profile is told apart, with the command that unwraps it", arguments: ["der", "pem"])
+    @Test("a signed profile is recognised, with the command that unwraps it", arguments: ["der", "pem"])
     func signed(encoding: String) throws {
         let contents =
             encoding == "pem"
@@ -55,7 +55,7 @@ struct ProfileErrorTests {
         }
     }
 
-    @Test("an encrypted profile is told apart")
+    @Test("an encrypted profile is recognised")
     func encrypted() throws {
         for content in [
             try binaryPlist(["PayloadContent": Data([1, 2, 3])]),
@@ -68,7 +68,7 @@ struct ProfileErrorTests {
     }
 
     @Test(
-        "what looks like a property list and is none is an error",
+        "an invalid property list is an error",
         arguments: [
             "<", "<html></html>", "<plist>", plistXML(""), plistXML("<dict><key>a</key></dict>"),
             plistXML("<array/>"), plistXML("<true/>"), plistXML("<dict><key>a</key><nothing/></dict>"), "bplist00",
@@ -82,27 +82,25 @@ struct ProfileErrorTests {
         #expect(error.remedy.contains("plutil -lint managed"))
     }
 
-    @Test(
-        "a property list that is nested a hundred thousand deep is an error, also behind comments that pretend otherwise"
-    )
+    @Test("a deeply nested property list is an error, also behind misleading comments")
     func nesting() throws {
         for level in ["<array>", "<dict><key>a</key>", "<array><!-- </array> -->", "<array ><![CDATA[</array>]]>"] {
             let error = conversionError("<plist><dict><key>a</key>" + String(repeating: level, count: 20_000))
             #expect(error?.code == .profile, "\(level)")
             #expect(error?.message.contains("nested too deeply") == true, "\(level)")
         }
-        // Forms whose nesting is not measured are not parsed.
+        // Forms whose depth is not measured are not parsed.
         #expect(conversionError("{a = " + String(repeating: "(", count: 100_000))?.code == .profile)
         let text = "<plist><dict><key>a</key>" + String(repeating: "<array>", count: 20_000)
         #expect(try conversionError(#require(text.data(using: .utf16)))?.code == .profile)
-        // Width is no depth.
+        // A wide property list is not a deep one.
         let wide = String(repeating: "<array/><dict></dict><!--<dict>-->", count: 1000)
         #expect(conversionError(plistXML("<dict><key>a</key><array>\(wide)</array></dict>")) == nil)
     }
 
-    @Test("a binary property list that contains itself, or one array a million times, is an error and no endless work")
+    @Test("a cyclic or exponentially large binary property list is an error")
     func binaryLoops() throws {
-        /// One byte for each reference; offsets of two bytes.
+        /// References have one byte, and offsets have two.
         func binary(_ objects: [[UInt8]]) -> Data {
             var bytes = Array("bplist00".utf8)
             var offsets: [UInt8] = []
@@ -118,13 +116,13 @@ struct ProfileErrorTests {
         }
         let head: [[UInt8]] = [[0xD1, 1, 2], [0x51, UInt8(ascii: "a")]]
         #expect(conversionError(binary(head + [[0xA1, 2]]))?.code == .profile)
-        // Four levels of two hundred: 1.6 thousand million values in all.
+        // Four levels of two hundred references: 1.6 billion values in all.
         let levels = (3...6).map { next in [0xAF, 0x10, 200] + [UInt8](repeating: UInt8(next), count: 200) }
         #expect(conversionError(binary(head + levels + [[0x51, UInt8(ascii: "b")]]))?.code == .profile)
         #expect(conversionError(binary(head + [[0xA1, 3], [0x51, UInt8(ascii: "b")]])) == nil)
     }
 
-    @Test("a damaged binary property list is an error or another configuration, and ends no process")
+    @Test("a damaged binary property list does not crash")
     func damagedBinary() throws {
         let content = try binaryPlist(["sharedDeviceMode": true, "URLs": ["https://a.example"], "cleanupTimeout": 2.5])
         for position in content.indices {

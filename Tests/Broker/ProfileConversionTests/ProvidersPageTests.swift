@@ -2,10 +2,9 @@ import DeviceConfiguration
 import Foundation
 import Testing
 
-/// What the documentation tells people to write.
-@Suite("The configurations of the page about providers")
+@Suite("The configurations in the documentation of providers")
 struct ProvidersPageTests {
-    @Test("each of the four is a configuration that names a provider, and every key of it means something")
+    @Test("each of the four configurations names a provider and has no unknown key")
     func configurations() throws {
         let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
             .appendingPathComponent("../../../Documentation/Providers.md").standardized

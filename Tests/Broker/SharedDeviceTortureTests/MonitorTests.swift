@@ -2,7 +2,7 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-@Suite("What the monitor takes for a violation")
+@Suite("What the monitor reports as a violation")
 struct MonitorTests {
     private typealias Progress = CleanupReport.Progress
 
@@ -10,7 +10,7 @@ struct MonitorTests {
     private let ada = Marker(user: "ada", epoch: 12)
     private let grace = Marker(user: "grace", epoch: 14)
 
-    /// Ada's session 12 is over, or open; the app is as far with it as `progress` says.
+    /// Ada's session 12 is over or open, and the app's duty has this progress.
     private func truth(
         epoch: UInt64,
         adaIsOpen: Bool = false,
@@ -42,54 +42,54 @@ struct MonitorTests {
 
     private func files(_ markers: Marker...) -> Sight { Sight(app: Self.app, files: Set(markers)) }
 
-    @Test("a session's data while it is open, and afterwards while the app owes the cleanup, is none")
+    @Test("data is no violation in an open session or while the cleanup is owed")
     func rightful() {
         #expect(violation(before: truth(epoch: 12, adaIsOpen: true, nil), files(ada)) == nil)
         #expect(violation(before: truth(epoch: 13, .begun), files(ada)) == nil)
-        // The receipt came while somebody looked.
+        // The receipt arrived during the inspection.
         #expect(violation(before: truth(epoch: 13, .begun), files(ada), after: truth(epoch: 13, .finished)) == nil)
         #expect(violation(strict: true, before: truth(epoch: 14, .finished, graceIsOpen: true), files(grace)) == nil)
     }
 
-    @Test("data or a screen of a session whose cleanup is reported is one")
+    @Test("data or a screen of a session with a reported cleanup is a violation")
     func debt() {
         #expect(violation(before: truth(epoch: 13, .finished), files(ada))?.contains("names no debt") == true)
         let screen = Sight(app: Self.app, screen: ada)
         #expect(violation(before: truth(epoch: 13, .finished), screen)?.contains("the screen") == true)
     }
 
-    @Test("an earlier session's data beside an open one is one under a strict policy, and not under an advisory one")
+    @Test("earlier data in an open session is a violation under a strict policy only")
     func policy() {
         let before = truth(epoch: 14, .owed, graceIsOpen: true)
         #expect(violation(strict: true, before: before, files(ada))?.contains("is open") == true)
         #expect(violation(before: before, files(ada)) == nil)
     }
 
-    @Test("data of a session that the ledger does not know the app to hold is one, and so is data from before")
+    @Test("data of a session that the ledger does not list for the app is a violation")
     func unlisted() {
         #expect(violation(before: Truth(epoch: 12), files(ada))?.contains("does not know") == true)
         #expect(violation(base: 12, before: Truth(epoch: 12), files(ada))?.contains("before this schedule") == true)
     }
 
-    @Test("what one user's app owes excuses no data of another user's")
+    @Test("one user's debt does not excuse another user's data")
     func users() {
         let other = Sight(app: Participant(app: Self.app.app, user: 8), files: [ada])
         #expect(violation(before: truth(epoch: 13, .begun), other)?.contains("of user 8 has files") == true)
     }
 
-    @Test("an epoch that goes back is one")
+    @Test("an epoch that decreases is a violation")
     func epoch() {
         #expect(violation(before: Truth(epoch: 13), files(), after: Truth(epoch: 12)) != nil)
     }
 
-    @Test("anything at all is one when nobody owes anything")
+    @Test("any data is a violation when no cleanup is owed")
     func quiet() throws {
         let monitor = Monitor(isStrict: false, base: 10)
         try monitor.checkQuiet([files()])
         #expect(throws: Monitor.Violation.self) { try monitor.checkQuiet([Sight(app: Self.app, screen: grace)]) }
     }
 
-    @Test("an app that shows an earlier session after a later one, or is told of one, is one")
+    @Test("an app that shows or is told an earlier session after a later one is a violation")
     func journal() throws {
         let monitor = Monitor(isStrict: false, base: 10)
         try monitor.checkJournal(["change 12 ada, of ", "show 12 ada", "change 13 -, of ada", "start"], of: Self.app)
@@ -101,12 +101,12 @@ struct MonitorTests {
         }
     }
 
-    @Test("a token of who is not signed in is one, and so is a token that is handed out again in a later session")
+    @Test("a token for a signed-out user or from an earlier session is a violation")
     func tokens() throws {
         let (ada, nobody) = (truth(epoch: 12, adaIsOpen: true, nil), truth(epoch: 13, .finished))
         var monitor = TokenMonitor()
         try monitor.granted("t", of: "ada", before: ada, after: ada)
-        // It was under way when the session ended.
+        // The request was in flight when the session ended.
         try monitor.granted("t", of: "ada", before: ada, after: nobody)
         #expect(throws: Monitor.Violation.self) { try monitor.granted("u", of: "ada", before: nobody, after: nobody) }
         var later = Truth(epoch: 16)

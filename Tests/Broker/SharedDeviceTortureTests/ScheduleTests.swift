@@ -1,12 +1,12 @@
 import SharedDeviceSimulation
 import Testing
 
-@Suite("A schedule is made from its seed alone")
+@Suite("A schedule is derived from its seed alone")
 struct ScheduleTests {
-    @Test("the same seed gives the same schedule, on every machine")
+    @Test("the same seed gives the same schedule on each machine")
     func reproducible() {
         #expect(Schedule(seed: 123) == Schedule(seed: 123))
-        // Written down once: another machine, or another version of Swift, has to give the same.
+        // Recorded once. Another machine or another version of Swift must give the same steps.
         #expect(Schedule(seed: 123).steps.prefix(6).map(\.description) == Self.firstSteps)
         var random = SplitMix64(seed: 1_234_567)
         #expect([random.next(), random.next()] == [6_457_827_717_110_365_317, 3_203_168_211_198_807_973])
@@ -17,7 +17,7 @@ struct ScheduleTests {
         "start the adapter", "until all is cleaned", "kill the adapter",
     ]
 
-    @Test("different seeds give different schedules, with both policies and every kind of step")
+    @Test("different seeds give different schedules, with both policies and all steps")
     func variety() {
         let schedules = (1...200).map { Schedule(seed: UInt64($0)) }
         #expect(Set(schedules.map(\.steps)).count == 200)
@@ -36,7 +36,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("no step waits for what cannot come")
+    @Test("no step waits for an event that cannot happen")
     func sense() {
         for seed in 1...2000 { #expect(Schedule(seed: UInt64(seed)).isSensible, "\(Schedule(seed: UInt64(seed)))") }
         let steps: [Step] = [.stop(app: 0), .resume(app: 0), .untilCleaned]

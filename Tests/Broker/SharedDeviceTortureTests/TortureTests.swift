@@ -2,16 +2,16 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-@Suite("A device under random schedules of sign-ins, kills, restarts, hostile clients and full disks", .serialized)
+@Suite("Random schedules of sign-ins, kills, restarts, hostile clients and full disks", .serialized)
 struct TortureTests {
-    /// Whole numbers that `make torture` sets.
+    /// An integer that `make torture` sets.
     private static func setting(_ name: String) -> Int? {
         ProcessInfo.processInfo.environment["TORTURE_\(name)"].flatMap { Int($0) }
     }
 
-    @Test("no trace of an ended session is left where it must not be, and nobody owes anything in the end")
+    @Test("no data outlives its session, and no cleanup is owed in the end")
     func torture() async throws {
-        // Not among the other tests, whose end is not this test's to decide.
+        // Only for `make torture`: other tests in the same process must not be ended by this one.
         if Self.setting("SCHEDULES") != nil { Interruption.handle(by: "torture", adoptsOrphans: false) }
         var torture = Torture()
         torture.schedules = Self.setting("SCHEDULES") ?? torture.schedules
@@ -27,23 +27,23 @@ struct TortureTests {
         for (what, count) in result.counts.sorted(by: { $0.key < $1.key }) { print("torture:   \(what): \(count)") }
         for failure in result.failures { Issue.record("\(failure)") }
         #expect(result.done == torture.schedules * torture.repeats)
-        // A program that cannot start leaves nothing, and no mistake of its adapter would show.
+        // A program that cannot start writes no files, and would hide any mistake of its adapter.
         if torture.schedules >= 20 { #expect(result.counts[Runner.looksAtFiles] ?? 0 > 0) }
     }
 
-    /// As `Mutant` in the app, which does not start with a name that it does not know, and one of the adapter's program; each with a seed shortly
-    /// before one that finds it.
+    /// The mistakes of `Mutant` in the app and one of the adapter's program. Each has a seed shortly before one that
+    /// detects it. The app does not start with an unknown name.
     static let mutants: [(name: String, seed: UInt64)] = [
         ("reports-before-deleting", 1), ("forgets-debts", 1), ("keeps-screen", 1), ("works-on", 1),
         ("spares-returning-user", 136), ("cleans-for-nobody-only", 22),
         (AdapterProcess.hidingMutant, 1),
     ]
 
-    @Test("each mistake of an app is found", arguments: mutants)
+    @Test("each mistake of an app is detected", arguments: mutants)
     func finds(mutant: String, seed: UInt64) async throws {
         var torture = Torture()
         torture.seed = seed
-        // Most are found within ten, some depend on what the apps are at just then.
+        // Most mistakes are detected within ten schedules. Some depend on timing.
         torture.schedules = 1000
         torture.mutant = mutant
         torture.enoughFailures = 1
@@ -56,7 +56,7 @@ struct TortureTests {
         #expect(failure.description.contains("make torture SEED=\(failure.seed) SCHEDULES=1"))
     }
 
-    @Test("a failure is found again without the steps that it does not need")
+    @Test("a failure is reproduced without the steps that it does not need")
     func shrinks() async throws {
         let steps: [Step] = [
             .ask(app: 2), .signIn(app: 0, user: "ada", patience: 0), .untilAnswered, .untilShown,

@@ -119,7 +119,7 @@ final class AppProcess {
     /// Empties the journal. The app appends at the current end.
     func clearJournal() { truncate(journalPath, 0) }
 
-    /// The sessions whose data its own record says it may have; `nil` where it has no record.
+    /// The sessions whose data it may have by its own record; `nil` without a record.
     var recordedEpochs: [UInt64]? { Self.recordedEpochs(in: directory + "/state") }
 
     /// The same for the record in this directory.

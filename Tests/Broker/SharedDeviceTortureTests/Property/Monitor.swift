@@ -1,23 +1,23 @@
 import SharedDeviceBroker
 
-/// What must never be seen. Pure: the caller looks, before and after.
+/// The safety properties. The monitor is pure: its caller inspects the device and reads the disk before and after.
 struct Monitor: Sendable {
-    /// A state that must not be.
+    /// A violated property.
     struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
         let description: String
 
         init(_ description: String) { self.description = description }
     }
 
-    /// Whether nobody is to be signed in while there is something left of an earlier session.
+    /// Whether a session may open only after all data of earlier sessions is gone.
     let isStrict: Bool
-    /// Sessions up to this epoch are of another schedule, and over.
+    /// Sessions up to this epoch belong to an earlier schedule and are over.
     let base: UInt64
 
-    /// Holds what the apps have against what the broker had on its disk before anybody looked at them, and after.
+    /// Compares the data of the apps with the content of the broker's disk before and after the inspection.
     ///
-    /// Each demand is on what cannot come back: a session that has ended, a duty that is settled, a session that has begun after another.
-    /// So it makes no difference how long the looking took.
+    /// Each check relies on facts that cannot be undone: a session that has ended, a settled duty, or a session that
+    /// has begun after another. So the result does not depend on how long the inspection took.
     func check(before: Truth, _ sights: [Sight], after: Truth) throws(Violation) {
         guard before.epoch <= after.epoch else {
             throw Violation("the epoch went back from \(before.epoch) to \(after.epoch)")
@@ -47,7 +47,7 @@ struct Monitor: Sendable {
         }
     }
 
-    /// Nobody is signed in, and nobody owes anything: then nothing is left of anybody.
+    /// Checks that no data is left when the device is signed out and no cleanup is owed.
     func checkQuiet(_ sights: [Sight]) throws(Violation) {
         for sight in sights {
             guard let (marker, place) = sight.traces.first else { continue }
@@ -55,8 +55,8 @@ struct Monitor: Sendable {
         }
     }
 
-    /// What an app told of itself, in order: it is told of no earlier change after a later one, and shows nothing that is older than what
-    /// it was told of or has shown.
+    /// Checks the app's journal: after a later change the app is told of no earlier one, and it shows no session older
+    /// than those that it was told of or has shown.
     func checkJournal(_ lines: [String], of app: Participant) throws(Violation) {
         var (shown, told): (UInt64, UInt64) = (0, 0)
         for line in lines {
@@ -71,14 +71,14 @@ struct Monitor: Sendable {
     }
 }
 
-/// No token is handed out once its session is over.
+/// Checks that tokens are handed out only during their session.
 struct TokenMonitor: Sendable {
-    /// The latest epoch at which each token was first given out.
+    /// The latest epoch at which each token was first handed out.
     private var firstSeen: [String: UInt64] = [:]
 
     /// - Parameters:
-    ///   - before: what was on the broker's disk before the request was made.
-    ///   - after: the same, after the answer.
+    ///   - before: the content of the broker's disk before the request.
+    ///   - after: the content after the response.
     mutating func granted(
         _ token: String,
         of user: String,

@@ -3,12 +3,12 @@ import SQLite
 import SharedDevice
 import SharedDeviceBroker
 
-/// The session that a file or a screen belongs to, by what stands on it.
+/// The session that a file or a screen belongs to, by its text.
 struct Marker: Hashable, Sendable, CustomStringConvertible {
     let user: String
     let epoch: UInt64
 
-    /// `<user>.<epoch>`, and whatever follows after another dot.
+    /// Parses `<user>.<epoch>`, which may be followed by another dot and any text.
     init?(_ text: some StringProtocol) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count >= 2, let epoch = UInt64(parts[1]) else { return nil }
@@ -24,17 +24,17 @@ struct Marker: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension Participant {
-    /// Which app it is and who runs it, for people.
+    /// The app and its user, for messages.
     var name: String { "\(app) of user \(user)" }
 }
 
-/// What somebody who looks at an app finds.
+/// The result of an inspection of an app.
 struct Sight: Sendable {
-    /// The app, and the user who runs it.
+    /// The app and its user.
     let app: Participant
-    /// Whose data is in its directory.
+    /// The markers of the files in its directory.
     var files: Set<Marker> = []
-    /// Whose data is on its screen.
+    /// The marker on its screen.
     var screen: Marker?
 
     init(app: Participant, files: Set<Marker> = [], screen: Marker? = nil) {
@@ -43,7 +43,7 @@ struct Sight: Sendable {
         self.screen = screen
     }
 
-    /// Looks at the app in `directory`.
+    /// Inspects the app in `directory`.
     init(app: Participant, directory: String) {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory + "/data")) ?? []
         let screen = FileManager.default.contents(atPath: directory + "/screen") ?? Data()
@@ -54,58 +54,55 @@ struct Sight: Sendable {
         )
     }
 
-    /// All that is there of anybody.
+    /// All markers, with the place where each was found.
     var traces: [(marker: Marker, place: String)] {
         files.sorted { $0.epoch < $1.epoch }.map { ($0, "files") } + (screen.map { [($0, "the screen")] } ?? [])
     }
 }
 
-/// What the broker has on its disk, in one instant.
+/// A snapshot of the broker's disk.
 struct Truth: Sendable, Hashable {
     struct Session: Sendable, Hashable {
         var isOpen: Bool
         var user: String?
-        /// How far each app is that was given the session's account; `nil` while the session is open.
+        /// The progress of each app that was given the session's account; `nil` while the session is open.
         var apps: [Participant: CleanupReport.Progress?] = [:]
 
-        /// The apps that still owe the cleanup.
         var debtors: [Participant] { apps.filter { $0.value?.isSettled == false }.keys.sorted() }
     }
 
-    /// The device's change counter.
     var epoch: UInt64
     /// The sessions after the reader's base, by the epoch of their sign-in.
     var sessions: [UInt64: Session] = [:]
 
-    /// The session that is open.
     var open: (epoch: UInt64, session: Session)? {
         sessions.first { $0.value.isOpen }.map { (epoch: $0.key, session: $0.value) }
     }
 
-    /// Whether nobody is signed in, and nobody owes anything.
+    /// Whether the device is signed out and no cleanup is owed.
     var isQuiet: Bool { sessions.values.allSatisfy { !$0.isOpen && $0.debtors.isEmpty } }
 }
 
-/// Reads the broker's database beside it.
+/// Reads the broker's database while the broker uses it.
 struct TruthReader {
     private let connection: SQLiteConnection
     private let path: String
 
-    /// The change counter of the last sign-out that was noted beside the database, which takes nothing while its disk is full. It is noted before
-    /// any app hears of it.
+    /// The epoch of the last sign-out that was noted next to the database, which cannot be written while its disk is
+    /// full. The note precedes any announcement to apps.
     var notedSignOut: UInt64? {
         let note = FileManager.default.contents(atPath: path + ".signed-out") ?? Data()
         let words = String(decoding: note.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")
         return words.count > 1 ? UInt64(words[1]) : nil
     }
 
-    /// - Parameter path: the database; the broker has made it.
+    /// - Parameter path: the database, which the broker has created.
     init(path: String) throws {
         self.path = path
         connection = try SQLiteConnection(path: path, .read, busyTimeout: .seconds(10))
     }
 
-    /// What there is of the sessions that began after `base`.
+    /// The content that belongs to sessions after `base`.
     func read(after base: UInt64) throws -> Truth {
         try connection.read { db in
             var truth = Truth(epoch: try db.value("SELECT epoch FROM device") ?? 0)
@@ -128,7 +125,7 @@ struct TruthReader {
         }
     }
 
-    /// How often each thing happened, by the broker's log.
+    /// The number of entries of each event in the broker's log.
     func events() throws -> [String: Int] {
         let rows = try connection.rows("SELECT event, count(*) AS count FROM audit GROUP BY event") { row in
             (row["event"] ?? "", row["count"] ?? 0)

@@ -1,24 +1,24 @@
 import SharedDeviceBroker
 
-/// Carries a schedule out on a device, and looks at the device all the time.
+/// Runs a schedule on a device, and inspects the device throughout.
 struct Runner {
     private let device: TortureDevice
     private let schedule: Schedule
     private let monitor: Monitor
-    /// What was on the broker's disk when it was read last.
+    /// The last snapshot of the broker's disk.
     private var truth: Truth
     private var tokens = TokenMonitor()
-    /// The sessions that are seen to have been opened. One that the disk has may still come to nothing: then it ends before anybody is told of it,
-    /// and nobody owes anything of it.
+    /// The sessions that are known to have opened. A session on the disk may still fail: then it ends before it is
+    /// announced, and no app owes a cleanup of it.
     private var opened: Set<UInt64> = []
     private var signOuts: [Task<Bool, Never>] = []
-    /// How often the adapter's program was seen to have files of somebody.
+    /// The count of inspections in which the adapter's program had files of a user.
     static let looksAtFiles = "looks at files of the adapter’s program"
-    /// How far it is, for the report of a failure.
+    /// The present step, for the report of a failure.
     private(set) var place = "the beginning"
     private(set) var counts: [String: Int] = [:]
 
-    /// The device is new, or another schedule has come to rest on it.
+    /// The device is new, or is idle after another schedule.
     init(_ schedule: Schedule, on device: TortureDevice) throws {
         self.device = device
         self.schedule = schedule
@@ -26,7 +26,7 @@ struct Runner {
         truth = try device.truth.read(after: device.restEpoch)
     }
 
-    /// - Throws: `Monitor.Violation`; what else keeps the programs from running.
+    /// - Throws: `Monitor.Violation`, or the error that prevents a program from running.
     mutating func run() async throws {
         for app in device.apps { app.clearJournal() }
         try device.use(strict: schedule.isStrict)
@@ -136,7 +136,7 @@ struct Runner {
 
     // MARK: The end
 
-    /// Everything runs again, and nobody is signed in: then all is cleaned, and nobody owes anything.
+    /// Brings all programs back and signs out. Then all data must be gone and no cleanup owed.
     private mutating func comeToRest() async throws {
         freeDisk()
         endAttack()
@@ -157,14 +157,14 @@ struct Runner {
             quiet = truth
             sights = device.sights
             try look()
-            // The sign-in of an app that died a moment ago may still have come true.
+            // The sign-in of an app that has just died may still have succeeded.
         } while truth.epoch != quiet.epoch
         try monitor.checkQuiet(sights)
         for app in device.apps { try monitor.checkJournal(app.journal, of: app.participant) }
         device.restEpoch = quiet.epoch
     }
 
-    /// Signs out whoever is signed in, and waits until nobody owes anything.
+    /// Signs out any account, and waits until no cleanup is owed.
     private mutating func waitForQuiet() async throws {
         let deadline = ContinuousClock.now + Self.longest
         repeat {
@@ -174,7 +174,7 @@ struct Runner {
                 try look()
             }
             try await wait("nobody owes anything") { $0.truth.isQuiet || $0.truth.open != nil }
-            // An app's record forgets a session after the broker has its receipt.
+            // An app's record drops a session after the broker has its receipt.
             try await wait("no app's record names a session") { runner in
                 runner.truth.open != nil || runner.device.recordedEpochs.isEmpty
             }
@@ -187,7 +187,7 @@ struct Runner {
 
     // MARK: Waiting
 
-    /// The longest that a thing may take which takes milliseconds.
+    /// A generous limit for operations that take milliseconds.
     private static let longest = Duration.seconds(40)
 
     private mutating func waitForBroker() async throws {
@@ -198,7 +198,7 @@ struct Runner {
         try await wait("all apps have answered") { $0.device.apps.allSatisfy(\.isIdle) }
     }
 
-    /// Looks again and again, until `condition` holds.
+    /// Inspects the device repeatedly until `condition` holds.
     private mutating func wait(_ what: String, until condition: (Runner) -> Bool) async throws {
         let deadline = ContinuousClock.now + Self.longest
         while true {
@@ -213,7 +213,7 @@ struct Runner {
 
     private mutating func look() throws {
         if let failure = device.brokerFailure {
-            // The kernel gives back what many brokers and buses have taken, with a delay.
+            // The kernel releases the inotify instances of ended brokers and buses with a delay.
             guard failure.contains("fs.inotify") else {
                 throw Monitor.Violation("the broker ended by itself: \(failure)")
             }
@@ -222,7 +222,7 @@ struct Runner {
             try device.startBroker()
         }
         if let leak = device.leak { throw Monitor.Violation("a hostile client was told: \(leak)") }
-        // What was answered and seen is older than what is read now, and younger than what was read before.
+        // The responses and inspections are older than the next snapshot and younger than the previous one.
         let answers = try device.apps.flatMap { try $0.answers() }
         if let failure = device.adapter.failure {
             guard failure.contains("fs.inotify") else {
@@ -239,7 +239,7 @@ struct Runner {
         let starts = device.adapter.starts
         truth = try device.truth.read(after: monitor.base)
         try monitor.check(before: before, sights, after: truth)
-        // Not of a session whose end only the note has yet: the starts may be of after it.
+        // The session must not have ended by a note alone, because the starts may then be later than its end.
         if let open = truth.open, let user = open.session.user, opens(open.epoch),
             device.truth.notedSignOut.map({ $0 < open.epoch }) ?? true
         {
@@ -248,7 +248,8 @@ struct Runner {
         for (request, answer) in answers { try take(answer, to: request) }
     }
 
-    /// Whether the broker has opened the session that its disk has. A broker that is dead when that is seen finds it there at its next start.
+    /// Whether the broker has opened the session that is on its disk. A dead broker will find the session there at its
+    /// next start.
     private mutating func opens(_ epoch: UInt64) -> Bool {
         if opened.contains(epoch) { return true }
         let isOpened = device.brokerLog.contains { line in

@@ -1,33 +1,32 @@
 import DBusTransport
 import Synchronization
 
-/// Carries out many schedules, on several devices at a time.
+/// Runs many schedules on several devices at a time.
 struct Torture: Sendable {
-    /// How many schedules there are.
     var schedules = 20
-    /// The seed of the first; the others follow it.
+    /// The seed of the first schedule. The others have the following seeds.
     var seed: UInt64 = 1
-    /// How often each schedule is carried out.
+    /// The number of runs of each schedule.
     var repeats = 1
-    /// How many devices are used at a time.
+    /// The number of devices in use at a time.
     var jobs = 4
-    /// What the apps do wrong.
+    /// The deliberate mistake of the apps.
     var mutant: String?
 
-    /// How many failures are enough.
+    /// The number of failures after which the torture stops.
     var enoughFailures = 3
-    /// Whether steps that a failure does not need are looked for.
+    /// Whether to remove steps that a failure does not need.
     var shrinks = false
-    /// How often a schedule without one of its steps is carried out, before that step is taken for needed.
+    /// The number of runs of a schedule without one of its steps before that step counts as needed.
     var attempts = 5
-    /// Hears how far it is.
+    /// Receives reports of the progress.
     var progress: @Sendable (String) -> Void = { _ in }
 
-    /// A schedule that went wrong.
+    /// A schedule that failed.
     struct Failure: Sendable, CustomStringConvertible {
         let seed: UInt64
         let reason: String
-        /// Whether it was a state that must not be, rather than the torture's own trouble.
+        /// Whether a property was violated, as opposed to a failure of the torture itself.
         let isViolation: Bool
         let description: String
     }
@@ -35,19 +34,19 @@ struct Torture: Sendable {
     struct Result: Sendable {
         var done = 0
         var failures: [Failure] = []
-        /// How often each thing happened.
+        /// The number of times that each event happened.
         var counts: [String: Int] = [:]
 
         mutating func count(_ more: [String: Int]) { counts.merge(more, uniquingKeysWith: +) }
     }
 
-    /// What the workers share.
+    /// The state that the workers share.
     final class Board: Sendable {
         let next = Locked(0)
         let result = Locked(Result())
     }
 
-    /// How many schedules a device is used for: what one leaves behind must not trouble the next, and what it does is found.
+    /// The number of schedules per device. Reusing a device detects effects of one schedule on the next.
     private static let schedulesPerDevice = 10
 
     func run() async -> Result {
@@ -95,7 +94,7 @@ struct Torture: Sendable {
         if let device { retire(device, board) }
     }
 
-    /// Takes over what the broker's log has counted.
+    /// Adds the event counts of the broker's log.
     private func retire(_ device: TortureDevice, _ board: Board) {
         let events = ((try? device.truth.events()) ?? [:]).map { (key: "log: \($0)", value: $1) }
         board.result.withLock { $0.count(Dictionary(uniqueKeysWithValues: events)) }
@@ -148,13 +147,13 @@ struct Torture: Sendable {
 }
 
 extension Torture {
-    /// Leaves out what the failure does not need.
+    /// Removes steps that the failure does not need.
     ///
-    /// - Returns: the failure of the shortest schedule found; `failure` where every step is needed.
+    /// - Returns: the failure of the shortest schedule found, or `failure` if each step is needed.
     func shrink(_ schedule: Schedule, _ failure: Failure) async -> Failure {
         var (shortest, latest) = (schedule, failure)
         var index = schedule.steps.count - 1
-        // From the end: most of what comes after the failure is not needed.
+        // From the end, because most steps after the failure are not needed.
         while index >= 0 {
             let candidate = shortest.without(index)
             if candidate.isSensible, let found = await firstFailure(of: candidate) {

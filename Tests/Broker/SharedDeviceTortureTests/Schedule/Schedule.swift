@@ -1,12 +1,12 @@
 import SharedDeviceSimulation
 
-/// What happens to a device, in order: made from a seed alone, and so the same on every machine.
+/// The steps of a device in order, derived from a seed alone and therefore the same on each machine.
 ///
-/// What is not in it is the time that each step takes in the programs: the same schedule may interleave differently each time.
+/// The time that each step takes is not determined, so the same schedule may interleave differently each time.
 struct Schedule: Sendable, Hashable {
     static let users = ["ada", "grace"]
     static let appCount = 3
-    /// What a hostile client does; see its own file.
+    /// The deeds of a hostile client, described in its source.
     static let deeds = [
         "passwords", "bodies", "reports", "names", "questions", "information", "newcomers", "never-reads", "squats",
         "half-open", "watches", "enforces", "watches-strangers", "never-reads-description", "prompts", "tokens",
@@ -18,7 +18,7 @@ struct Schedule: Sendable, Hashable {
     let isStrict: Bool
     let steps: [Step]
 
-    /// - Parameter steps: some of those that the seed gives.
+    /// - Parameter steps: some of the steps that the seed gives.
     init(seed: UInt64, isStrict: Bool, steps: [Step]) {
         self.seed = seed
         self.isStrict = isStrict
@@ -31,7 +31,8 @@ struct Schedule: Sendable, Hashable {
         isStrict = generator.random.chance(60)
         generator.mayBecomeStrict = !isStrict
         let steps = generator.steps(count: 12 + generator.random.below(20))
-        // By numbers of their own, so that a seed gives the apps what it gave them before there was an adapter.
+        // The adapter's steps use separate random numbers. So a seed gives the apps the same steps as before the
+        // adapter was added.
         self.steps = Self.withAdapter(steps, SplitMix64(seed: seed &+ 0x5eed))
     }
 }
@@ -43,8 +44,8 @@ extension Schedule: CustomStringConvertible {
     }
 }
 
-/// Chooses steps that make sense where the earlier ones may have led: what is dead is started rather than stopped, and where somebody is
-/// likely signed in, a sign-out is more likely than a sign-in. It only guesses; a wrong guess is a request that is refused.
+/// Chooses steps that are plausible after the earlier ones: it starts dead programs, and prefers a sign-out when a user
+/// is probably signed in. A wrong guess only leads to a refused request.
 private struct Generator {
     private enum Life { case running, stopped, dead }
 
@@ -66,7 +67,7 @@ private struct Generator {
     init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
     mutating func steps(count: Int) -> [Step] {
-        // Nothing happens to a device that nobody uses.
+        // An unused device would exercise nothing.
         var steps = step(.signIn)
         while steps.count < count {
             let kind = random.pick(weighted: Kind.allCases.map { (weight(of: $0), $0) })
@@ -114,7 +115,7 @@ private struct Generator {
         case .signIn:
             let user = random.pick(Schedule.users)
             self.user = user
-            // Long only where it will not be long.
+            // A long patience is used only if the wait will be short.
             let patience = isHealthy ? 3000 : random.pick([0, 30, 150])
             let request = Step.signIn(app: app(.running), user: user, patience: patience)
             return isHealthy && random.chance(60) ? [request, .untilAnswered] : [request]
@@ -187,7 +188,7 @@ private struct Generator {
         }
     }
 
-    /// An app in this condition; where there is none, any.
+    /// An app in this condition, or any app if there is none.
     private mutating func app(_ life: Life) -> Int {
         let candidates = apps.indices.filter { apps[$0] == life }
         return random.pick(candidates.isEmpty ? Array(apps.indices) : candidates)
@@ -195,7 +196,8 @@ private struct Generator {
 }
 
 extension Schedule {
-    /// The steps with what happens to the adapter between them. It is not dead for long, because a strict device waits for it.
+    /// Adds steps of the adapter. The adapter is never dead for long, because a device with a strict policy waits for
+    /// it.
     private static func withAdapter(_ steps: [Step], _ numbers: SplitMix64) -> [Step] {
         var random = numbers
         var deadFor: Int?
@@ -218,14 +220,14 @@ extension Schedule {
         }
     }
 
-    /// The same without one of its steps.
+    /// The schedule without one of its steps.
     func without(_ index: Int) -> Schedule {
         var rest = steps
         rest.remove(at: index)
         return Schedule(seed: seed, isStrict: isStrict, steps: rest)
     }
 
-    /// Whether no step waits for what cannot come: for an app that is dead or stopped, or while the broker is, or for the disk while it is full.
+    /// Whether each wait can end: it needs no dead or stopped app, no dead or stopped broker, and no full disk.
     var isSensible: Bool {
         var halted: Set<Int> = []
         var (isServed, hasRoom, hasAdapter) = (true, true, true)
@@ -255,6 +257,6 @@ extension Schedule {
 }
 
 extension Step {
-    /// Whether it needs the adapter alive.
+    /// Whether the step waits for the adapter.
     fileprivate var waitsForAdapter: Bool { self == .untilCleaned || self == .untilShown }
 }

@@ -1,28 +1,28 @@
-/// One thing that happens to the device. Apps are named by their number.
+/// One step of a device. Apps are numbered.
 enum Step: Hashable, Sendable {
-    /// The app asks to sign the user in, and waits for open cleanups as long as its patience.
+    /// The app requests a sign-in of the user, and waits for pending cleanups up to its patience.
     case signIn(app: Int, user: String, patience: Int)
     case signOut(app: Int, user: String)
-    /// An administrator signs out whoever is signed in.
+    /// An administrator signs out any account.
     case signOutAnyone
-    /// The app asks for a token of the user, who may be signed in or not.
+    /// The app requests a token of the user, whether or not the user is signed in.
     case token(app: Int, user: String)
-    /// The app asks who is signed in, beside its following of the changes.
+    /// The app asks for the current account, in addition to following its changes.
     case ask(app: Int)
-    /// The app writes all files of whoever is on its screen.
+    /// The app writes all files of the user on its screen.
     case work(app: Int)
 
     case kill(app: Int)
-    /// Kills the app when it has deleted some of what it has to delete, or when it has nothing to delete any more.
+    /// Kills the app when it has deleted a part of its data, or when it has nothing to delete.
     case killCleaning(app: Int)
     case start(app: Int)
     case stop(app: Int)
     case resume(app: Int)
 
-    /// Kills the adapter; its program goes on.
+    /// Kills the adapter. Its program continues.
     case killAdapter
     case startAdapter
-    /// Kills the program of the adapter; what it has started goes on.
+    /// Kills the adapter's program. The processes that it has started continue.
     case killProgram
 
     case killBroker
@@ -30,23 +30,23 @@ enum Step: Hashable, Sendable {
     case stopBroker
     case resumeBroker
     case restartBus
-    /// From here on the next sign-in waits for cleanups; the broker runs, and its disk has room.
+    /// From here on the next sign-in waits for cleanups. Requires a running broker and room on its disk.
     case becomeStrict
 
-    /// A process of a user who has nothing to do with the device does this to the broker, again and again.
+    /// A hostile client of an unrelated user repeats this deed against the broker.
     case attack(String)
     case endAttack
-    /// From here on the broker's disk has no room.
+    /// From here on the broker's disk is full.
     case fillDisk
     case freeDisk
 
-    /// Milliseconds in which nothing is done.
+    /// Waits this many milliseconds.
     case pause(Int)
-    /// Until the apps that run have answered what they were told.
+    /// Waits until the running apps have answered their commands.
     case untilAnswered
-    /// Until nobody owes a cleanup; all apps run, and the disk has room.
+    /// Waits until no cleanup is owed. Requires all apps to run and room on the disk.
     case untilCleaned
-    /// Until all apps show who is signed in; all of them run, and the disk has room.
+    /// Waits until all apps show the signed-in user. Requires all apps to run and room on the disk.
     case untilShown
 }
 

@@ -1,7 +1,8 @@
 import FoundationEssentials
 import SharedDevice
 
-/// What the app is told on its standard input: `<number> <command> …`, answered by a line that begins with the number. Commands overlap.
+/// The commands on the app's standard input: `<number> <command> …`, each answered by a line that begins with the
+/// number. Commands overlap.
 ///
 /// - `sign-in <user> <patience in milliseconds>`: `signed-in <user> <token>`
 /// - `sign-out <user> <account>`: `signed-out`
@@ -9,7 +10,7 @@ import SharedDevice
 /// - `ask`: `current <user>`
 /// - `work`: `worked`
 ///
-/// A request that was refused is answered by `refused <code>`.
+/// A refused request is answered by `refused <code>`.
 struct Commands: Sendable {
     let application: SharedDeviceApplication
     let desk: Desk

@@ -3,17 +3,18 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// What the app has of its users: files of data, a screen, and a journal of what it did. All of it is in its directory, and is there when
-/// a call returns.
+/// The app's user data: files, a screen, and a journal of its actions. All of it is in the app's directory, and is
+/// written when a call returns.
 ///
-/// Each file of data bears its session in its name, `<user>.<epoch>.<number>`; the screen is a file that says `<user>.<epoch>` or nothing.
+/// The name of each file contains its session, `<user>.<epoch>.<number>`. The screen is a file with `<user>.<epoch>` or
+/// nothing.
 final class Desk: Sendable {
     struct Session: Sendable {
         let user: String
         let epoch: UInt64
     }
 
-    /// The files of data that a session has, each part of them with a cleanup step of its own.
+    /// The files of a session in parts, each with a cleanup step of its own.
     enum Part: String, CaseIterable {
         case drafts, orders
 
@@ -28,7 +29,7 @@ final class Desk: Sendable {
     private let directory: String
     private let data: String
     private let journal: CInt
-    /// The session that is on the screen and that work is done for.
+    /// The session on the screen, for which work is done.
     private let current = Locked<Session?>(nil)
 
     init(directory: String) throws {
@@ -65,7 +66,7 @@ final class Desk: Sendable {
         work()
     }
 
-    /// Ends the work, and clears the screen.
+    /// Stops the work and clears the screen.
     func hide() {
         current.withLock { current in
             current = nil
@@ -73,13 +74,13 @@ final class Desk: Sendable {
         }
     }
 
-    /// Ends the work, and leaves the screen.
+    /// Stops the work and keeps the screen.
     func stopWork() { current.withLock { $0 = nil } }
 
-    /// Clears the screen, and goes on working.
+    /// Clears the screen and continues the work.
     func clearScreen() { draw("") }
 
-    /// Beside, and then in its place, as no screen is ever half of one user's and half of another's.
+    /// Writes a new file and renames it over the old one, so that a screen never mixes two users.
     private func draw(_ text: String) {
         let path = directory + "/screen"
         let file = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -91,8 +92,8 @@ final class Desk: Sendable {
 
     // MARK: Data
 
-    /// Writes into all files of the session on the screen; does nothing where there is none. It does not return before a change of the
-    /// session that came first.
+    /// Writes to all files of the session on the screen, if there is one. Does not return before an earlier change of
+    /// the session.
     func work() {
         current.withLock { current in
             guard let session = current else { return }
@@ -106,7 +107,7 @@ final class Desk: Sendable {
         }
     }
 
-    /// Deletes a part of the user's files, one after the other, with a little time between them in which the app may be killed.
+    /// Deletes a part of the user's files one by one, with short pauses in which the app may be killed.
     func delete(_ part: Part, of user: String) async {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: data)) ?? []
         for name in names.sorted() {

@@ -3,12 +3,12 @@ import FoundationEssentials
 import SharedDevice
 import Synchronization
 
-/// Follows the device's account as every app does: with a cleanup, and a handler that hides and shows.
+/// Follows the device's account as each app does: with a cleanup, and a handler that hides and shows.
 final class Follower: Sendable {
     private let application: SharedDeviceApplication
     private let desk: Desk
     private let mutant: Mutant?
-    /// Whether this process has been told what it may show, so that nothing is left of an earlier one.
+    /// Whether this process was told what it may show, so that no data of an earlier process is left.
     private let isSettled = Locked(false)
 
     init(application: SharedDeviceApplication, desk: Desk, mutant: Mutant?) {
@@ -18,7 +18,7 @@ final class Follower: Sendable {
     }
 
     func run() async throws {
-        // A cleanup that could not be reported, because the broker's disk is full, is tried again while the schedule lasts.
+        // A cleanup whose report fails on a full disk must be retried within the schedule.
         var options = CleanupCoordinator.Options()
         options.firstWait = .milliseconds(50)
         options.longestWait = .milliseconds(500)
@@ -48,10 +48,10 @@ final class Follower: Sendable {
         }
     }
 
-    /// The session that the library's record has for the account. Apps need no such number; those who watch this one do.
+    /// The session of the account in the library's record. Apps do not need this number, but the monitor does.
     ///
-    /// It is the session that the handler is told of, but where the app has signed the same user in again meanwhile: then it is that one, which the
-    /// record also has.
+    /// It is usually the session that the handler was told of. If the app has signed the same user in again since, it
+    /// is the later session, which the record also has.
     private func epoch(of account: Account) throws -> UInt64 {
         let file = URL(filePath: "\(application.stateDirectory)/shared-device-sessions.json")
         let record = try JSONDecoder().decode(SessionRecord.self, from: Data(contentsOf: file))
@@ -59,7 +59,7 @@ final class Follower: Sendable {
         return epoch
     }
 
-    /// The app was told of an account before its record had it.
+    /// The app was told of an account before the record contained it.
     struct Unrecorded: Error {
         let account: Account
     }
@@ -69,7 +69,7 @@ final class Follower: Sendable {
         desk.note("change \(change.epoch) \(change.current?.username ?? "-"), of \(names.joined(separator: " "))")
         if isFirst, mutant == .reportsBeforeDeleting {
             try await application.cleanupDone(change)
-            // Whoever looks every few milliseconds sees it also where the machine is busy.
+            // The monitor inspects every few milliseconds. The pause is long enough for it even on a busy machine.
             try await Task.sleep(for: .milliseconds(200))
         }
         guard !isSpared(change) else { return }

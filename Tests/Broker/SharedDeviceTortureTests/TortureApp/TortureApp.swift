@@ -4,8 +4,8 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-/// A small listener app for the torture: `torture-app <identifier> <bus> <directory>`. It is a correct app, but for what the environment's
-/// `TORTURE_MUTANT` has it do wrong.
+/// A small app for the torture: `torture-app <identifier> <bus> <directory>`. It is correct except for the mistake that
+/// the variable `TORTURE_MUTANT` names.
 @main
 struct TortureApp {
     static func main() async throws {
@@ -45,7 +45,7 @@ struct TortureApp {
         }
     }
 
-    /// The lines of standard input, read on a thread of their own.
+    /// The lines of standard input, which a separate thread reads.
     private static func lines() -> AsyncStream<String> {
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         let thread = QuietThread.start("commands") {
@@ -56,25 +56,25 @@ struct TortureApp {
         return stream
     }
 
-    /// A whole line, from any thread.
+    /// Writes a whole line. May be called on any thread.
     private static func say(_ line: String) {
         let line = line + "\n"
         _ = write(STDOUT_FILENO, line, line.utf8.count)
     }
 }
 
-/// A mistake that an app can make. The torture has to find each of them, or it would find no others.
+/// A mistake that an app can make. The torture must detect each of them to show that it can detect others.
 enum Mutant: String {
-    /// Reports that the data is gone, and deletes it then.
+    /// Reports that the data is gone, and deletes it afterwards.
     case reportsBeforeDeleting = "reports-before-deleting"
-    /// Does nothing about what it is told, after a start, that it still has.
+    /// Ignores debts that it is told of after a start.
     case forgetsDebts = "forgets-debts"
-    /// Leaves the screen as it is until there is something else to show.
+    /// Keeps the old screen until there is another session to show.
     case keepsScreen = "keeps-screen"
-    /// Goes on with its work while it cleans up, and afterwards.
+    /// Continues its work during and after the cleanup.
     case worksOn = "works-on"
-    /// Takes the same user in another session for the same session.
+    /// Mistakes a new session of the same user for the same session.
     case sparesReturningUser = "spares-returning-user"
-    /// Cleans up only when nobody is signed in, not when the next user is there already.
+    /// Cleans up only if the device is signed out, not if the next user is already signed in.
     case cleansForNobodyOnly = "cleans-for-nobody-only"
 }
