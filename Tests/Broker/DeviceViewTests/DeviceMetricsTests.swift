@@ -94,7 +94,6 @@ struct DeviceMetricsTests {
         let directory = try TemporaryDirectory("metrics")
         let file = "\(directory.path)/device.prom"
         let round = CleanupReport(session: 7, endedAt: ended, outcome: .complete, apps: [])
-        // Both are in one file, as in an exporter's output.
         let (device, fleet) = (
             DeviceMetrics.text(Self.signedIn, round), FleetMetrics.text(Self.fleet, states: ["clean"])
         )

@@ -23,7 +23,7 @@ struct DeviceScreenTests {
         return view
     }
 
-    // MARK: As it looks
+    // MARK: Layout
 
     @Test("80 columns: the account, the round on one axis, apps, and the newest log entries")
     func standard() {
@@ -116,7 +116,7 @@ struct DeviceScreenTests {
         }
     }
 
-    // MARK: What it says
+    // MARK: Content
 
     @Test("the question before a sign-out names the consequence (CO-6)")
     func signedIn() {
@@ -198,7 +198,7 @@ struct DeviceScreenTests {
         #expect(rows.contains { $0.hasSuffix("  TBF") && $0.count < 60 })
     }
 
-    // MARK: Strangers
+    // MARK: Untrusted values
 
     @Test("text of other processes cannot move the cursor, change colours or break lines")
     func strangers() {

@@ -6,7 +6,6 @@ import SharedDevice
 /// The time of Ada's sign-out.
 let ended = Date(timeIntervalSince1970: 1_000_000)
 
-/// A response to `GetStatus`.
 func answer(_ more: BrokerProtocol.Fields = [:], apps: [BrokerProtocol.Fields] = []) -> BrokerProtocol.Fields {
     let fields: BrokerProtocol.Fields = [
         "revision": .uint64(4), "time": .double(1_000_060), "mode": .string("shared"), "epoch": .uint64(8),

@@ -15,7 +15,7 @@ struct ConvertedProfileTests {
         try binaryPlist(["PayloadType": "Configuration", "PayloadVersion": 1, "PayloadContent": payloads])
     }
 
-    @Test("Intune's configuration of a shared device is accepted, without iOS-only keys")
+    @Test("Intune's configuration is converted, and keys for iOS only are reported")
     func intune() throws {
         let profile = try convert(fixture("shared-device.mobileconfig"))
         #expect(String(decoding: profile.json, as: UTF8.self) == "{\n  \"sharedDeviceMode\" : true\n}")

@@ -2,7 +2,6 @@ import DeviceConfiguration
 import Foundation
 import ProfileConversion
 
-/// An XML property list with this element.
 func plistXML(_ element: String) -> String {
     """
     <?xml version="1.0" encoding="UTF-8"?>
@@ -11,23 +10,19 @@ func plistXML(_ element: String) -> String {
     """
 }
 
-/// A binary property list.
 func binaryPlist(_ value: [String: Any]) throws -> Data {
     try PropertyListSerialization.data(fromPropertyList: value, format: .binary, options: 0)
 }
 
-/// The content of a fixture file of these tests.
 func fixture(_ name: String) throws -> Data {
     let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     return try Data(contentsOf: tests.appendingPathComponent("Fixtures").appendingPathComponent(name))
 }
 
-/// The conversion of this content.
 func convert(_ content: Data) throws -> ConvertedProfile { try ConvertedProfile(content, file: "managed") }
 
 func convert(_ text: String) throws -> ConvertedProfile { try convert(Data(text.utf8)) }
 
-/// The error of this content; `nil` if it can be converted.
 func conversionError(_ content: Data) -> ManagedConfigurationError? {
     do throws(ManagedConfigurationError) {
         _ = try ConvertedProfile(content, file: "managed")

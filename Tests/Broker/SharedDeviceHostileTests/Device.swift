@@ -11,7 +11,6 @@ import SharedDeviceBroker
 /// A device on a bus for many users. The real broker runs as `daemon` with the capabilities that its unit names. The
 /// test process, as root, is the one enrolled app.
 final class Device {
-    /// The file system of the broker's files.
     enum Disk {
         case ordinary
         /// A file system of 3 MB.
@@ -90,7 +89,6 @@ final class Device {
         try await startBroker()
     }
 
-    /// Runs the administrator's command as root.
     func addUser(_ name: String) async throws {
         let program = ChildProcess.built("shared-device")
         let command = try ChildProcess(program, ["user", "add", name, "--password-stdin", "--state", state])
@@ -161,7 +159,6 @@ final class Device {
         _ = try await control.acquireToken(with: parameters)
     }
 
-    /// Signs out and cleans up.
     func signOut() async throws {
         guard let account = try await control.getCurrentAccount().current else { return }
         _ = try await control.signout(with: account)
@@ -178,12 +175,12 @@ final class Device {
         return status["account"] as? String == nil
     }
 
-    // MARK: What it costs
+    // MARK: Resource use
 
-    /// The broker's resident memory, in bytes.
+    /// In bytes.
     func brokerMemory() throws -> Int { try broker?.memory().resident ?? 0 }
 
-    /// The size of the broker's files, in bytes.
+    /// In bytes.
     func filesSize() throws -> Int {
         try FileManager.default.contentsOfDirectory(atPath: state).reduce(0) { sum, name in
             let size = try? FileManager.default.attributesOfItem(atPath: "\(state)/\(name)")[.size] as? Int

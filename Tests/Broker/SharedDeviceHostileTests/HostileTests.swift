@@ -50,7 +50,7 @@ struct HostileTests {
     }
 
     // S1 to S6, S10, S14
-    @Test("a hostile client neither delays a sign-out, learns secrets nor fills memory", arguments: deeds)
+    @Test("a hostile client delays no sign-out, learns no secret, fills no memory or disk", arguments: deeds)
     func flood(deed: String) async throws {
         let device = try await Device()
         // The other load of this machine also delays a sign-out.
@@ -104,7 +104,6 @@ struct HostileTests {
     /// Users who send calls without reply as fast as the bus accepts them.
     struct Crowd: CustomTestStringConvertible {
         let users: Int
-        /// The number of bytes in each call.
         let bytes: Int
         /// Whether the bus refuses these users, as it does if the manifests name no app of theirs.
         var isRefusedByBus = false
@@ -242,7 +241,7 @@ struct HostileTests {
         #expect(hostile.isRunning, "\(hostile.errorText)")
     }
 
-    /// The times of sign-outs, shortest first.
+    /// Shortest first.
     private func signOutTimes(
         _ count: Int,
         on device: Device,

@@ -28,7 +28,6 @@ struct BackChannelLogoutTests {
         let again = try await device.post("logout_token=\(token)")
         #expect(again.hasPrefix("HTTP/1.1 400") && again.hasSuffix(#"{"error":"invalid_request"}"#), "\(again)")
         #expect(device.events.withLock { $0.count } == 1)
-        // No part of the token is in the log.
         #expect(!device.device.process.errorText.contains(token.suffix(20)))
     }
 
@@ -89,7 +88,7 @@ struct BackChannelLogoutTests {
             group.cancelAll()
         }
         #expect(device.events.withLock { $0.count } == 20)
-        // A minute has five lines, and one that counts the refusals of the previous minute.
+        // A minute has five lines, and a sixth that counts the refusals of the previous minute.
         let minutes = Int((ContinuousClock.now - start) / .seconds(60)) + 1
         let process = device.device.process
         func lines() -> Int {

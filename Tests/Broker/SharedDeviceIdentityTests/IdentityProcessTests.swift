@@ -296,7 +296,6 @@ struct IdentityProcessTests {
     }
 }
 
-/// A server that accepts connections and sends nothing.
 private final class SilentServer: Sendable {
     let port: UInt16
     private let descriptor: CInt

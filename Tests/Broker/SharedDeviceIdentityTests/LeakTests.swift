@@ -69,7 +69,7 @@ struct LeakTests {
         try await check(device, test, "after the end")
     }
 
-    @Test("nor after a device-code sign-in and two deliveries of a logout token")
+    @Test("no secret leaks in a device-code sign-in and two deliveries of a logout token")
     func codeAndLogout() async throws {
         let fault = "backchannel-sub-only.leaks"
         let device = try await WholeDevice(fault: fault)
@@ -85,7 +85,7 @@ struct LeakTests {
     }
 
     @Test(
-        "nor while the tokens of an ended session wait for an unavailable provider",
+        "no secret leaks while an ended session's tokens wait for the provider",
         arguments: ["revoke-denied.leaks", "revoke-away.leaks"]
     )
     func refusedEnd(fault: String) async throws {
@@ -102,7 +102,7 @@ struct LeakTests {
         try await check(device, test, "after a restart")
     }
 
-    @Test("nor in the environment, arguments and leftovers of the prompt and its browser")
+    @Test("no secret leaks through the prompt and its browser")
     func prompt() async throws {
         let device = try await WholeDevice(fault: "leaks.prompt")
         let provider = try await FaultyProvider.shared.value

@@ -50,18 +50,15 @@ final class LogoutDevice: Sendable {
 
     private static func key(_ address: String) -> String { #", "backChannelLogout": "\#(address)""# }
 
-    /// Writes another address to the configuration.
     func listen(at address: String, fault: String) async throws {
         let faulty = try await FaultyProvider.shared.value
         try device.configure(issuer: faulty.issuer(fault), trustAnchors: faulty.trustAnchors, more: Self.key(address))
     }
 
-    /// The HTTP request that posts a form.
     static func request(_ body: String, type: String = "application/x-www-form-urlencoded") -> String {
         "POST /logout HTTP/1.1\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
 
-    /// Posts a form, and returns the whole response.
     func post(
         _ body: String,
         type: String = "application/x-www-form-urlencoded",
@@ -83,7 +80,7 @@ final class LogoutDevice: Sendable {
     }
 }
 
-/// Runs a blocking function on a thread of its own, because the other tests and this test's broker need the threads of
+/// Runs a blocking function on a separate thread, because the other tests and this test's broker need the threads of
 /// Swift's pool.
 func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
     try await withCheckedThrowingContinuation { continuation in
@@ -92,7 +89,6 @@ func aside<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) asyn
     }
 }
 
-/// Sends the text, and reads the response to its end.
 func exchange(_ text: String, port: UInt16) throws -> String {
     let client = try StreamSocket()
     try client.connect(port)
@@ -162,10 +158,8 @@ final class StreamSocket: Sendable {
         guard Glibc.listen(descriptor, 1) == 0 else { throw NoAddress() }
     }
 
-    /// Shuts both directions down early.
     func shut() { shutdown(descriptor, CInt(SHUT_RDWR)) }
 
-    /// Shuts the sending direction down.
     func endOutput() { shutdown(descriptor, CInt(SHUT_WR)) }
 
     func connect(to path: String) throws {

@@ -144,7 +144,6 @@ struct LogoutListenerTests {
         await listener.close()
     }
 
-    /// The calls of a listener's handlers, and how many have run at once.
     private final class Handlers: Sendable {
         /// Whether the waiting handlers may end.
         let isOpen = Locked(false)
@@ -277,7 +276,7 @@ struct LogoutListenerTests {
             let isCut = ListeningSocket.name(count == 23 ? AF_INET6 : AF_INET, Array(six.prefix(count))) == nil
             #expect(isCut, "\(count)")
         }
-        // Without a name, and with one that is not a path.
+        // Without a name, and with a name that is not a path.
         for bytes: [UInt8] in [[], [1, 0], [1, 0, 0, 65]] { #expect(ListeningSocket.name(AF_UNIX, bytes) == nil) }
         #expect(ListeningSocket.name(of: -1) == nil)
         #expect(throws: ListeningSocket.Failure.self) { try ListeningSocket.duplicate(-1) }

@@ -45,7 +45,6 @@ private struct PrivateNetwork {
 
     var path: String { "/proc/\(process.identifier)/ns/net" }
 
-    /// Starts a program in this namespace.
     func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
         try ChildProcess("/usr/bin/nsenter", ["--net=\(path)", program] + arguments)
     }

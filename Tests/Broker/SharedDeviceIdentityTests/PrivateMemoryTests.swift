@@ -86,7 +86,6 @@ private struct CoreFolder {
 
     var files: [String] { get throws { try FileManager.default.contentsOfDirectory(atPath: directory.path) } }
 
-    /// The process ID of the program that was started with the wrapper.
     func program(of process: ChildProcess) async throws -> Int32 {
         let line = try await process.line { $0.hasPrefix("process ") }
         return try #require(Int32(line.dropFirst("process ".count)))
@@ -168,7 +167,7 @@ struct PrivateMemoryTests {
         }
     }
 
-    @Test("nor of the prompt, which a broker of the same user still identifies")
+    @Test("no program of the same user can read the prompt, which the broker identifies")
     func prompt() async throws {
         let user = try OrdinaryUser()
         let program = ChildProcess.built("shared-device-sign-in")

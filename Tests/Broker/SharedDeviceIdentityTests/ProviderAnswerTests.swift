@@ -8,7 +8,6 @@ import Testing
 
 @Suite("Responses of a provider to the process, with the real limits")
 struct ProviderAnswerTests {
-    /// A device with Ada signed in, and her record.
     private func signedIn(_ fault: String) async throws -> (IdentityDevice, ProviderRecord) {
         let device = try await IdentityDevice(fault: fault)
         let test = try await FaultyProvider.shared.value.client(fault)

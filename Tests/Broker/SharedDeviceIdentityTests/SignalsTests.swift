@@ -9,7 +9,6 @@ import Testing
 
 @testable import OrganisationIdentity
 
-/// The configuration keys of the provider's event stream.
 private func stream(_ fault: String, more: String = "") async throws -> String {
     let issuer = try await FaultyProvider.shared.value.issuer(fault)
     return #", "sharedSignals": {"endpoint": "\#(issuer)/signals/poll"\#(more)}"#
@@ -35,7 +34,6 @@ private final class ExampleApp: Sendable {
 
     deinit { process.kill() }
 
-    /// Whether a file of the app contains the text.
     func holds(_ text: String) -> Bool {
         guard let files = try? FileManager.default.subpathsOfDirectory(atPath: data) else { return false }
         return files.contains { file in
@@ -122,7 +120,6 @@ struct WholeSignalsTests {
         let start = ContinuousClock.now
         _ = try await device.signIn(test.browse)
         #expect(ContinuousClock.now - start < .seconds(40))
-        // No part of a token is in the log.
         #expect(!device.process.errorText.contains("eyJ") && !device.process.errorText.contains("s&cret"))
         let faulty = try await FaultyProvider.shared.value
         try device.configure(

@@ -17,7 +17,6 @@ final class WholeDevice: Sendable {
     /// The error output of processes that have ended.
     private let earlier = Locked<[String]>([])
     private let isApart: Bool
-    /// An app with a manifest, in the test's process.
     let app: SharedDeviceApplication
 
     enum Program: String, Sendable, CaseIterable {
@@ -86,7 +85,6 @@ final class WholeDevice: Sendable {
         for program in Program.allCases { try await start(program) }
     }
 
-    /// The directory of the broker's database.
     var state: String { directory.path + "/state" }
 
     /// The error output of all processes, including those that have ended.
@@ -134,10 +132,8 @@ final class WholeDevice: Sendable {
         return try await prompt.call(message).first?.fieldsValue ?? [:]
     }
 
-    /// The signed-in account.
     func account() async throws -> Account? { try? Account(try await call(.getCurrentAccount)["account"]) }
 
-    /// The session's number.
     func epoch() async throws -> UInt64? { try await call(.getCurrentAccount)["epoch"]?.unsignedValue }
 
     /// Whether the user must reauthenticate before apps get new tokens.
@@ -145,10 +141,8 @@ final class WholeDevice: Sendable {
         try await call(.getDeviceInformation)["needsSignIn"]?.booleanValue == true
     }
 
-    /// A new token for the app from the provider.
     func token() async throws(SharedDeviceError) -> String { try await token(["profile"]).accessToken }
 
-    /// A new token for these scopes.
     func token(_ scopes: [String]) async throws(SharedDeviceError) -> TokenResult {
         guard let account = try await app.getCurrentAccount().current else {
             throw SharedDeviceError(.noCurrentAccount, attempted: "get a token", message: "nobody is signed in")
@@ -195,7 +189,7 @@ final class WholeDevice: Sendable {
         return try await aside { [port] in try exchange(request, port: port) }
     }
 
-    /// Starts the prompt in a session of its own, with this program as its browser.
+    /// Starts the prompt in a separate session, with this program as its browser.
     ///
     /// - Parameters:
     ///   - arguments: the arguments of the browser.
@@ -214,6 +208,5 @@ final class WholeDevice: Sendable {
         )
     }
 
-    /// The directory of the browsers' profiles.
     var session: String { directory.path + "/session" }
 }

@@ -35,7 +35,7 @@ struct WholeDeviceTests {
     func keptProfile() async throws {
         let device = try await WholeDevice(fault: "kept-cookie")
         let test = try await FaultyProvider.shared.value.client("kept-cookie")
-        // The script ignores the profile of the prompt and uses one that persists.
+        // The script ignores the profile of the prompt and uses a persistent profile.
         let browser = try device.directory.writeScript(
             "chromium",
             """
@@ -90,7 +90,6 @@ struct WholeDeviceTests {
             page = prompt.errorText.split(separator: " ").last.map(String.init) ?? ""
             return page.hasPrefix("http://")
         }
-        // The page as any browser shows it.
         let curl = try ChildProcess("curl", ["--silent", "--max-time", "60", page])
         #expect(await curl.exitStatus() == 0)
         let text = curl.lines.joined(separator: "\n")

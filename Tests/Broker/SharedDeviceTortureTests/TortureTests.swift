@@ -9,7 +9,7 @@ struct TortureTests {
         ProcessInfo.processInfo.environment["TORTURE_\(name)"].flatMap { Int($0) }
     }
 
-    @Test("no data outlives its session, and no cleanup is owed in the end")
+    @Test("an ended session's data stays only while its cleanup is owed, which ends")
     func torture() async throws {
         // Only for `make torture`: other tests in the same process must not be ended by this one.
         if Self.setting("SCHEDULES") != nil { Interruption.handle(by: "torture", adoptsOrphans: false) }
@@ -31,7 +31,7 @@ struct TortureTests {
         if torture.schedules >= 20 { #expect(result.counts[Runner.looksAtFiles] ?? 0 > 0) }
     }
 
-    /// The mistakes of `Mutant` in the app and one of the adapter's program. Each has a seed shortly before one that
+    /// The mistakes of `Mutant` in the app and one of the adapter's program. Each has a seed shortly before a seed that
     /// detects it. The app does not start with an unknown name.
     static let mutants: [(name: String, seed: UInt64)] = [
         ("reports-before-deleting", 1), ("forgets-debts", 1), ("keeps-screen", 1), ("works-on", 1),

@@ -119,7 +119,7 @@ struct AppCredentialsTests {
         }
     }
 
-    // MARK: What the kernel says
+    // MARK: Facts from the kernel
 
     @Test("only units of the system manager count, not units of a user's manager")
     func units() {

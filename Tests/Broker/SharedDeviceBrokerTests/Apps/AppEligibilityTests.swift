@@ -44,7 +44,6 @@ struct AppEligibilityTests {
         #expect(program.description.contains("is not the program that its manifest names"))
         let user = try #require(refusal(decide("org.example.orders", "/usr/bin/orders", user: 1002)))
         #expect(user.code == .notTheUser && user.description.contains("1002"))
-        // Without a user in the manifest any user is accepted.
         let free = AppManifest(identifier: "org.example.orders", identity: .init(executable: "/usr/bin/orders"))
         for user: UInt32 in [0, 1001, 1002] {
             let decision = decide("org.example.orders", "/usr/bin/orders", user: user, manifests: [free])
@@ -85,7 +84,6 @@ struct AppEligibilityTests {
         #expect(refusal(decide(identifier, "/opt/a"))?.code == .malformedIdentifier)
     }
 
-    /// A row of the table of precedence: an app, the lists and the expected decision.
     struct Row: Sendable, CustomTestStringConvertible {
         enum App: String { case made, enrolled, unknown }
         let app: App
@@ -122,7 +120,6 @@ struct AppEligibilityTests {
             Row(app: .enrolled, all: true, required: true, refusal: nil),
             Row(app: .enrolled, allow: itself, required: true, refusal: nil),
             Row(app: .enrolled, prefix: itself, required: true, refusal: nil),
-            // Apps without a manifest.
             Row(app: .unknown, refusal: nil), Row(app: .unknown, block: true, refusal: .blocked),
             Row(app: .unknown, block: true, allow: itself, refusal: .blocked),
             Row(app: .unknown, block: true, prefix: itself, refusal: .blocked),

@@ -305,7 +305,6 @@ struct AppManifestDirectoryTests {
         try write("b.json", "org.example.b")
         try await wait(AppManifests(manifests: [a, b]))
 
-        // A broken manifest keeps its last valid content and does not affect the other one.
         try directory.write("{", to: "apps/a.json")
         var broken = await updates.next(isolation: #isolation)
         while let update = broken, update.problems.isEmpty { broken = await updates.next(isolation: #isolation) }

@@ -172,7 +172,7 @@ struct ConfigurationCommandTests {
         #expect((json["problems"] as? [[String: Any]])?.count == 4)
     }
 
-    @Test("manifests that lack one of oidcScopes are named, and the documented one does not")
+    @Test("a manifest that lacks one of oidcScopes is named, unlike the documented one")
     func scopesOfManifests() async throws {
         let page = #filePath.components(separatedBy: "/Tests/")[0] + "/Documentation/Organisation.md"
         let blocks = try String(contentsOfFile: page, encoding: .utf8).components(separatedBy: "```")

@@ -29,7 +29,6 @@ private final class LoopDevice {
 
     var account: Account? { state.device.account }
 
-    /// Makes a call of an app and returns the response.
     @discardableResult
     func ask(_ app: String, _ call: Request.Call) throws -> BrokerProtocol.Fields {
         lastNumber += 1
@@ -45,7 +44,7 @@ private final class LoopDevice {
         }
     }
 
-    /// Performs an effect. Every password is accepted.
+    /// Every password is accepted.
     private func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): answers[number] = result
@@ -68,7 +67,7 @@ private final class LoopDevice {
     }
 }
 
-/// Signs in and out for ever with three apps, which ask for the account and clean up. Prints what was answered: `held
+/// Signs in and out for ever with three apps, which ask for the account and clean up. Prints each response: `held
 /// NUMBER APP`, `out NUMBER`, `finished NUMBER APP`.
 func keepLedger(in directory: String) throws {
     let device = try LoopDevice(directory)

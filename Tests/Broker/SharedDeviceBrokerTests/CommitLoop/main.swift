@@ -16,7 +16,6 @@ if CommandLine.arguments.count > 2 { try keepLedger(in: CommandLine.arguments[1]
 let store = try DeviceStore(database: DeviceDatabase(directory: CommandLine.arguments[1], firstEpoch: 0))
 var state = try store.load(at: .now).device
 
-/// Commits the next state of a shared device with this account.
 @MainActor func commit(_ account: Account?) throws {
     state = state.next(mode: .shared, account: account)
     var batch = Batch(number: state.epoch)

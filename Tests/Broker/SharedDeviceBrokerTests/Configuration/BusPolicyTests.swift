@@ -6,7 +6,6 @@ import Testing
 
 @Suite("The policy of the system bus")
 struct BusPolicyTests {
-    /// The names of users and groups on the machine.
     private static let names = BusPolicy.Names(
         name: { [1001: "orders", 1002: "a<b&\"\u{301}c"][$0] },
         isUser: { ["ada", "shared-device", "shared-device-identity", "shared-device-agent"].contains($0) },

@@ -19,7 +19,6 @@ struct ManagedConfigurationMonitorTests {
     private let shared = ManagedConfigurationFile.Content.present(mode: true)
     private let problem = ManagedConfigurationError(.invalidJSON, file: "f", message: "m", remedy: "r")
 
-    /// The updates of a monitor for these readings in order.
     private func updates(
         _ readings: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>...
     ) -> [ManagedConfigurationUpdate?] {
@@ -95,7 +94,6 @@ struct ManagedConfigurationWatchTests {
 
     init() throws { directory = try TemporaryDirectory() }
 
-    /// Reads updates as the broker does, and records all of them.
     private final class Reader {
         private var iterator: AsyncStream<ManagedConfigurationUpdate>.Iterator
         private(set) var seen: [ManagedConfigurationUpdate] = []

@@ -195,7 +195,6 @@ struct OrganisationSettingsTests {
         #expect(error.remedy.hasPrefix("leave /.well-known/openid-configuration out"), "\(error)")
     }
 
-    /// An address of this many bytes.
     private static func long(_ count: Int) -> String {
         let beginning = "https://a.example/"
         return beginning + String(repeating: "a", count: count - beginning.utf8.count)

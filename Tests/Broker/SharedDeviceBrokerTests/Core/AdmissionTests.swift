@@ -243,7 +243,7 @@ struct AdmissionTests {
 
     // MARK: Names
 
-    @Test("a connection has a limited number of names, and keeps those that it has")
+    @Test("a connection has a limited number of names, and the first ones stay valid")
     func names() throws {
         var app = device.app("app0")
         for number in 0..<BrokerState.namesOfConnection {

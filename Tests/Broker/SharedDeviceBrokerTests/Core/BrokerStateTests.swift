@@ -11,7 +11,7 @@ import Testing
 struct BrokerStateTests {
     private let device = VirtualDevice()
 
-    // MARK: The disk comes first
+    // MARK: Commit before response
 
     @Test("a sign-in is announced and answered only after its session is committed")
     func signInAfterCommit() throws {
@@ -94,7 +94,6 @@ struct BrokerStateTests {
         device.diskMode = .holds
         let receipt = device.send(desk, .report(.finished, session: session, detail: nil))
         device.expectUnanswered(receipt)
-        // A repeated receipt waits for the same commit.
         let again = device.send(desk, .report(.finished, session: session, detail: nil))
         device.expectUnanswered(again)
         device.finishWriting()

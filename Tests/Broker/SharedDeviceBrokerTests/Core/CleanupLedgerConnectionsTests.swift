@@ -37,7 +37,6 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.owed(by: Participant(app: "7", user: 1000)).map(\.mark) == Array(1...rounds))
     }
 
-    /// Reports on this connection that app "a" has cleaned up, and expects this effect.
     private func finish(
         _ ledger: inout CleanupLedger,
         on connection: String?,
@@ -49,7 +48,6 @@ struct CleanupLedgerConnectionsTests {
         if let expected { #expect(effect == expected, sourceLocation: sourceLocation) }
     }
 
-    /// Expects this progress of app "a".
     private func expect(
         _ progress: CleanupReport.Progress,
         in ledger: CleanupLedger,
@@ -67,7 +65,6 @@ struct CleanupLedgerConnectionsTests {
         #expect(ledger.parts[2]?["a"]?.finishedAt == nil && ledger.owed(by: "a", on: ":1").isEmpty)
         #expect(ledger.owed(by: "a", on: ":2") == [OwedSession(epoch: 2, account: .ada)])
         #expect(ledger.owed(by: "a").map(\.epoch) == [2])
-        // A repeated receipt changes nothing.
         finish(&ledger, on: ":1", expecting: CleanupLedger.Effect.none)
         finish(&ledger, on: ":2", expecting: .completed)
         expect(.finished, in: ledger)
@@ -83,6 +80,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", expecting: .completed)
     }
 
+    // The process may have stored data after the other process's cleanup.
     @Test("a process that ends without a report leaves the whole cleanup owed")
     func connectionEnded() {
         var ledger = ended(":1", ":2")
@@ -158,6 +156,7 @@ struct CleanupLedgerConnectionsTests {
         finish(&ledger, on: ":1", mark: 2, expecting: .completed)
     }
 
+    // The data is still on the disk.
     @Test("the end of all processes settles nothing without a receipt")
     func allEnd() {
         var ledger = ended(":1", ":2")

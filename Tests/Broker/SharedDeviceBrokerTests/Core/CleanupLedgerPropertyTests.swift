@@ -4,7 +4,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// A random number generator with a seed (SplitMix64).
+/// SplitMix64.
 struct SeededGenerator: RandomNumberGenerator {
     var state: UInt64
 
@@ -33,7 +33,6 @@ struct CleanupLedgerPropertyTests {
         case prune
     }
 
-    /// Two apps, each run by two users.
     private let participants = ["a", "b"].flatMap { app in [1, 2].map { Participant(app: app, user: $0) } }
     private let connections = [":1", ":2", ":3"]
 
@@ -143,7 +142,7 @@ struct CleanupLedgerPropertyTests {
         }
     }
 
-    /// Whether both are equal apart from the state that is kept in memory only.
+    /// Whether both are equal. State that is kept in memory only is ignored.
     private func hasSame(_ stored: Parts, _ parts: Parts) -> Bool {
         func strip(_ parts: Parts) -> Parts {
             parts.mapValues { parts in
@@ -174,7 +173,6 @@ struct CleanupLedgerPropertyTests {
                 }
                 let new = ledger.parts[number]?[app]
                 guard let progress = old.progress else {
-                    // The session is open, so the holder stays until it ends.
                     if new == nil { Issue.record("a holder was forgotten; \(context)") }
                     continue
                 }

@@ -5,7 +5,6 @@ import Testing
 @testable import SharedDeviceBroker
 
 extension Participant: ExpressibleByStringLiteral {
-    /// The app with this name, run by user 1000.
     public init(stringLiteral app: String) { self.init(app: app, user: 1000) }
 }
 
@@ -30,7 +29,6 @@ struct CleanupLedgerTests {
         return ledger
     }
 
-    /// A ledger in which the app's duty has this progress.
     private func ledger(_ progress: Progress, app: Participant = "a") -> CleanupLedger {
         var ledger = ended(app, "other")
         if progress != .owed { _ = ledger.tell(app, at: .at(11)) }

@@ -32,7 +32,7 @@ struct CleanupPolicyTests {
 
     // MARK: Advisory
 
-    @Test("an advisory policy admits the next user and keeps reporting what is owed")
+    @Test("an advisory policy admits the next user and keeps reporting the debt")
     func advisory() throws {
         let scene = try Scene(.advisory)
         try scene.device.signIn("grace", by: scene.desk)

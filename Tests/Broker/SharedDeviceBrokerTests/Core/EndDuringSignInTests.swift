@@ -132,7 +132,7 @@ struct EndDuringSignInTests {
         expectNobody(number)
     }
 
-    @Test("a reauthentication whose new session ends meanwhile does not count")
+    @Test("a reauthentication does not count if its new session ends first")
     func again() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         try report(ProviderEvent(.reauthenticate, issuer: Self.issuer, subject: "ada", date: now))

@@ -13,7 +13,6 @@ struct EndingLoginsTests {
         let desk = device.app("desk")
         device.sit(.of())
         try device.ask(device.administrator, .signOutAnyone(identifier: nil, reason: "over"))
-        // No app had the account.
         device.expectEndedLogins([["1"]])
         device.sit()
         device.sit(.of(1000, "2", began: 1_000_500))
@@ -121,7 +120,7 @@ struct EndingLoginsTests {
         device.expectEndedLogins([])
     }
 
-    @Test("a restarted broker ends the login of its last sign-out, but not of older ones")
+    @Test("a restart completes the end of a login session, and a new setting causes none")
     func restart() throws {
         let device = VirtualDevice.withLogins(ends: true)
         let desk = device.app("desk")

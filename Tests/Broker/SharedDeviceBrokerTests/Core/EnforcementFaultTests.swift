@@ -121,7 +121,6 @@ struct EnforcementFaultTests {
         try device.enforced(Self.orders, [session], problem: "the disk is read-only", by: enforcer)
         device.advance(by: .seconds(1))
         #expect(device.startedServices.count == before + 1)
-        // The bus is asked at growing intervals, however often enforcers exit without a report.
         for _ in 0..<20 {
             device.advance(by: .seconds(5))
             let next = device.app(nil, user: 0, isAdministrator: true)

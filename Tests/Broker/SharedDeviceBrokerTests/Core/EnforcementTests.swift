@@ -77,7 +77,7 @@ struct EnforcementTests {
         try scene.device.expectOverdue(1, by: scene.enforcer)
     }
 
-    // MARK: Who enforces
+    // MARK: The enforcer
 
     @Test("on the system bus only root's enforcement unit is handed apps")
     func whoEnforces() throws {

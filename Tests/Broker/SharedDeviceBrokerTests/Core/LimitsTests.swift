@@ -77,7 +77,7 @@ struct PasswordThrottleTests {
         #expect(admitted == [2, 5])
     }
 
-    @Test("mistyped passwords of a day at one kiosk make no one wait")
+    @Test("mistyped passwords at one busy kiosk throttle no user")
     func kiosk() {
         var throttle = PasswordThrottle()
         // 200 people in an hour. Every third person mistypes the password once or twice before the correct one.
@@ -191,7 +191,7 @@ struct ForeignTextTests {
     }
 
     // S16
-    @Test("neither can the path of a caller's program")
+    @Test("the path of a caller's program cannot break its line")
     func program() {
         let credentials = AppCredentials(user: 7, executable: "/tmp/a\nbroker: signed in")
         let caller = Caller(connection: ":1.1", credentials: credentials, process: 42, isAdministrator: false)

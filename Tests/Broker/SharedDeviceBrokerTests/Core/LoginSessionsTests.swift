@@ -100,7 +100,6 @@ struct LoginSessionsTests {
         #expect(sessions.listed(["/two", "/three"]) == [.ended] && sessions.listed(["/two"]) == [])
     }
 
-    /// The sessions of a test and the user who is expected to be at the seat.
     struct Case: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let sessions: [LoginSessions.Session]

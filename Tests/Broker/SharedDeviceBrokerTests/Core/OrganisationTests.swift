@@ -217,7 +217,6 @@ struct OrganisationTests {
 
     // MARK: Outcomes
 
-    /// Expects that a token is refused with this code if the renewal has this outcome.
     @discardableResult
     private func expectRefused(
         _ outcome: RenewalOutcome,
@@ -230,7 +229,6 @@ struct OrganisationTests {
         return device.refusal(number)
     }
 
-    /// Expects whether the last renewal said that its record may be used up.
     private func expectDoubt(_ mayBeUsed: Bool, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(device.provider.renewals.last?.mayBeUsed == mayBeUsed, sourceLocation: sourceLocation)
     }
@@ -261,7 +259,7 @@ struct OrganisationTests {
         #expect(device.disk.entries(.signedOut).last?.detail == "the provider has ended its session")
     }
 
-    @Test("a token without a requested scope is refused, and the app learns what is granted")
+    @Test("a token without a requested scope is refused with the scopes that are granted")
     func declinedScopes() throws {
         let epoch = try device.signInAtProvider("ada", by: prompt)
         device.provider.granted = ["profile"]

@@ -160,7 +160,6 @@ struct PromptTests {
 }
 
 extension VirtualDevice {
-    /// Begins a sign-in at a prompt, and returns the name of the sign-in.
     func begin(_ prompt: App) throws -> String {
         try #require(try ask(prompt, .beginSignIn(Request.PromptWish()))["request"]?.stringValue)
     }

@@ -28,7 +28,7 @@ struct ProviderEventTests {
 
     private var asked: Int { device.provider.renewals.count }
 
-    // MARK: When it happened
+    // MARK: Dates of events
 
     @Test("an event from before the sign-in causes a check and does not sign out")
     func stale() throws {
@@ -84,7 +84,7 @@ struct ProviderEventTests {
         #expect(!device.state.provider.needsPerson)
     }
 
-    // MARK: Asking before the time
+    // MARK: Early checks
 
     @Test("when the network returns the provider is asked at once, at most twice a minute")
     func networkUp() throws {
@@ -197,7 +197,7 @@ struct ProviderEventTests {
         device.expectRenewals(before + 1)
     }
 
-    // MARK: The device
+    // MARK: Compliance of the device
 
     @Test("a non-compliant device signs out and refuses sign-ins until it complies")
     func compliance() throws {

@@ -32,7 +32,6 @@ struct ProviderPaceTests {
         // The limit allows 16 at first, and one more each 15 s.
         #expect((16...20).contains(questions - before) && tokens.count == questions - before)
         #expect(device.batches.count - written < 100)
-        // Another app has a separate limit.
         let other = device.app("org.example.till", user: 1001)
         #expect(try !tokens.contains(device.token(for: "ada", ["orders"], refresh: true, by: other)))
     }
@@ -53,7 +52,6 @@ struct ProviderPaceTests {
         func refusal() -> Refusal? { device.refusal(device.send(till, device.acquireToken(for: "ada", ["orders"]))) }
         for _ in 1...100 { #expect(refusal() == .scopesNotGranted) }
         device.expectRenewals(before + 16)
-        // A refusal for Ada does not apply to Grace.
         try device.signOut(by: till)
         try device.signInAtProvider("grace", by: prompt)
         device.provider.refusedScopes = []

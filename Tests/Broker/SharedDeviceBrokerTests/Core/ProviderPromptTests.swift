@@ -36,6 +36,7 @@ struct ProviderPromptTests {
         func becomeStrict() { device.configure { $0.cleanup = CleanupPolicy(.strict) } }
     }
 
+    // The page's address would tell the app which account is signed in.
     @Test("an app that owes a cleanup may not begin one under a strict policy")
     func begin() throws {
         let scene = try Scene()
@@ -69,7 +70,7 @@ struct ProviderPromptTests {
     }
 
     @Test(
-        "a user may have two prompts open, even if prompts leave while the provider hangs",
+        "a user's two prompts count even if they leave while the provider hangs",
         arguments: [true, false]
     )
     func leaving(isCompleted: Bool) throws {

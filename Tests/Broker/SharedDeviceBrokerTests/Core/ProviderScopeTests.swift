@@ -22,7 +22,7 @@ struct ProviderScopeTests {
         return device.send(prompt, .beginSignIn(wish))
     }
 
-    @Test("the prompt's scopes reach the provider, except those that no manifest has")
+    @Test("the prompt's scopes reach the provider, except scopes that no manifest has")
     func asked() {
         _ = begin(["orders", "mail"])
         #expect(device.provider.starts.last?.scopes == ["orders"])

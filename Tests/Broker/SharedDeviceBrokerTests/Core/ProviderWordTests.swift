@@ -129,7 +129,7 @@ struct ProviderWordTests {
         #expect(device.state.provider.problem == nil)
     }
 
-    // MARK: The person is wanted
+    // MARK: Reauthentication
 
     @Test("without reauthentication the session ends with the grace")
     func demand() throws {
@@ -249,6 +249,7 @@ struct ProviderWordTests {
         device.expectRenewals(2)
     }
 
+    // Without the bus no response could arrive.
     @Test("without its bus name the broker sends no renewal, and the grace goes on")
     func withoutBus() throws {
         try device.signInAtProvider("ada", by: prompt)
@@ -266,7 +267,7 @@ struct ProviderWordTests {
         device.expectEnds(1)
     }
 
-    // MARK: Pauses
+    // MARK: Back-off
 
     @Test("requests to an unavailable provider back off, and cached tokens are still used")
     func pauses() throws {
@@ -310,7 +311,7 @@ struct ProviderWordTests {
         device.expectRenewals(before + 1)
     }
 
-    // MARK: What nobody wants any more
+    // MARK: Revocation
 
     @Test("reauthentication revokes the old tokens and keeps the session")
     func replaced() throws {
@@ -330,7 +331,7 @@ struct ProviderWordTests {
         #expect(device.disk.outbox.isEmpty)
     }
 
-    @Test("after that revocation a refusal means doubt until the next successful renewal")
+    @Test("after a revocation, a refused renewal is in doubt until one succeeds")
     func revokedTogether() throws {
         func isDoubted() -> Bool? {
             device.advance(by: .seconds(331))
@@ -397,7 +398,7 @@ struct ProviderWordTests {
         device.restart()
         device.expectEnds(0)
         #expect(device.provider.revocations.count == 2)
-        // A retry of the revocation may follow one that succeeded unnoticed.
+        // An earlier attempt at the revocation may have succeeded unnoticed.
         #expect(device.provider.renewals.last?.mayBeUsed == true)
     }
 }

@@ -10,7 +10,6 @@ import Testing
 struct ScopeTests {
     private let device = VirtualDevice()
 
-    /// An app with these scopes in its manifest.
     private func app(scopes: Set<String> = []) -> VirtualDevice.App {
         var rights = TokenRights()
         rights.scopes = scopes

@@ -18,14 +18,12 @@ extension VirtualDevice {
         return device
     }
 
-    /// Reports these sessions at the seat, as logind would.
     func sit(_ sessions: LoginSessions.Session...) {
         var all = LoginSessions(scope: .seat("seat0"))
         for session in sessions { _ = all.found(session, at: "/\(session.identifier)") }
         feed(.seat(all.seat))
     }
 
-    /// The name of the signed-in user.
     var person: String? { state.device.account?.username }
     var signOutCauses: [String] { journal.filter { $0.event == .signedOut }.compactMap(\.detail) }
     var loginProblem: String? {
@@ -258,7 +256,7 @@ struct SeatTests {
         device.expectPerson("ada")
     }
 
-    @Test("nor does it if the clock was set back between the login and the sign-in")
+    @Test("a restarted broker detects the old login even if the clock was set back")
     func restartAfterClockChange() throws {
         let device = VirtualDevice.withLogins()
         let login = LoginSessions.Session.of(began: 1_007_200, beganAwake: device.now.uptime)
@@ -332,7 +330,7 @@ struct SeatTests {
         #expect(device.state.device.account?.identifier == "uid-1000.contoso")
     }
 
-    @Test("the end of another login has no effect when the login is the account")
+    @Test("the log-out setting has no separate effect when the login is the account")
     func logoutSetting() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtLogout = true }

@@ -19,7 +19,7 @@ struct SignOutFromAfarTests {
         (prompt, till) = (device.app("org.example.prompt"), device.app("org.example.till"))
     }
 
-    // MARK: Here
+    // MARK: Local sign-out
 
     @Test("a sign-out moves its record to the outbox and does not wait for the provider")
     func outbox() throws {
@@ -30,7 +30,6 @@ struct SignOutFromAfarTests {
         #expect(batch.provider == .some(nil) && batch.outbox.count == 1 && batch.erases)
         #expect(device.disk.provider == nil && device.disk.outbox.count == 1)
         device.expectEnds(1)
-        // The next user's sign-in does not wait for the provider either.
         try device.signInAtProvider("grace", by: prompt)
         device.expectPerson("grace")
     }
@@ -121,7 +120,7 @@ struct SignOutFromAfarTests {
         device.expectEnds(1)
     }
 
-    // MARK: From afar
+    // MARK: Remote sign-out
 
     @Test("checks recur at the interval within a tenth, and their outcome decides")
     func checks() throws {
@@ -207,7 +206,6 @@ struct SignOutFromAfarTests {
         device.provider.error = away
         device.advance(by: .seconds(3590))
         device.expectSignedIn()
-        // A restart does not extend the grace.
         device.restart()
         device.advance(by: .seconds(9))
         device.expectSignedIn()
@@ -216,7 +214,7 @@ struct SignOutFromAfarTests {
         #expect(device.disk.entries(.signedOut).last?.detail?.hasPrefix("offline for 360") == true)
     }
 
-    // MARK: At rest
+    // MARK: Restart and status
 
     @Test("a restart without the record key keeps the session but needs a new sign-in")
     func restart() throws {

@@ -102,7 +102,7 @@ struct SignOutTests {
         #expect(device.disk.device.account == nil)
     }
 
-    @Test("the status says if the signed-in state is committed")
+    @Test("the status says if the present sign-in state is committed")
     func storedStatus() throws {
         func isStored() throws -> Bool? {
             try device.ask(device.administrator, .status(known: nil, patience: .zero))["isStored"]?.booleanValue

@@ -19,7 +19,6 @@ struct StartingAppsTests {
         orders = device.app("org.example.orders")
     }
 
-    /// Signs Ada in and out by this app.
     @discardableResult
     private func adaWasHere(_ app: VirtualDevice.App) throws -> UInt64 {
         let session = try device.signIn("ada", by: app)

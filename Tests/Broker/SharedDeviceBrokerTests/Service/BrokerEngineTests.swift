@@ -80,7 +80,6 @@ struct BrokerEngineTests {
         withExtendedLifetime(watch) {}
     }
 
-    /// Sets the clock to its current time.
     private static func setsClock() -> Bool {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)

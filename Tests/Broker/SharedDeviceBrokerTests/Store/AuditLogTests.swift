@@ -26,6 +26,7 @@ struct AuditLogTests {
         try database.append(entries)
     }
 
+    // Any caller can cause any number of refusals.
     @Test("refusals do not displace other entries from a log that waits for the disk")
     func bounded() {
         let others = (0..<3700).map { AuditEntry(event: .finished, at: at(Double($0)), session: UInt64($0)) }
@@ -82,7 +83,6 @@ struct AuditLogTests {
         try users.remove(username: "xquentinx")
         #expect(try log.lines().map(\.account) == ["account #1", nil, "account #1"])
         try directory.expectNone(of: "xquentinx")
-        // The number is not used for another account.
         try append(AuditEntry(event: .signedIn, at: at(1), session: 4, account: "g.t", accountName: "grace"))
         try directory.sql("DELETE FROM subject")
         let last = try #require(log.lines().last?.account)

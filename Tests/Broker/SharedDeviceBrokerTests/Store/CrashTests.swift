@@ -62,7 +62,7 @@ struct LedgerCrashTests {
 
     init() throws { directory = try TemporaryDirectory() }
 
-    @Test("state and ledger are consistent after each kill and contain what was answered")
+    @Test("after each kill, state and ledger are consistent and have all that was confirmed")
     func killWhileKeepingLedger() async throws {
         var answered = 0
         for _ in 0..<10 { answered += try await check(killAfter: .random(in: 1...20)) }
@@ -78,7 +78,6 @@ struct LedgerCrashTests {
         let database = try DeviceDatabase(directory: path, firstEpoch: 0)
         let content = try DeviceStore.read(database)
         let (state, ledger) = (content.device, content.ledger)
-        // Only the device's present session is open.
         let open = ledger.sessions.filter { $0.value.outcome == nil }.keys.sorted()
         #expect(open == (state.account == nil ? [] : [state.epoch]))
         func part(_ app: Substring, _ number: UInt64) -> CleanupLedger.Part? {
@@ -99,7 +98,6 @@ struct LedgerCrashTests {
                 #expect(part(answer[2], epoch)?.progress == .finished, "\(answer) is lost")
             }
         }
-        // Each sign-in and sign-out is in the log once.
         let log = AuditLog(database: database)
         let ins = try log.lines(.init(event: .signedIn)).compactMap(\.entry.session)
         let outs = try log.lines(.init(event: .signedOut)).compactMap(\.entry.session)
@@ -109,7 +107,6 @@ struct LedgerCrashTests {
     }
 }
 
-/// The test program that prints a line after each commit.
 private enum CommitLoop {
     /// Starts the program and waits until it has printed this many lines. Then kills it at a random time within
     /// `delay`, during the next commit or its start. Returns its whole output.

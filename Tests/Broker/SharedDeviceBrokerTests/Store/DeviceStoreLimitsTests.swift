@@ -145,11 +145,11 @@ struct DeviceStoreLimitsTests {
         let lines = try AuditLog(database: database).lines()
         #expect(lines.count < 1500 && lines.first?.entry.detail == "open")
         #expect(lines.last?.entry.detail?.hasPrefix("4999 ") == true)
-        // The newest entries remain.
         let numbers = lines.dropFirst().compactMap { $0.entry.detail?.split(separator: " ").first.flatMap { Int($0) } }
         #expect(numbers == Array((numbers.first ?? 0)...4999))
     }
 
+    // Any caller can cause refused calls.
     @Test("refused calls get at most a quarter of the log")
     func cutRefusals() throws {
         let store = try DeviceStore(database: database, longestLog: 100_000)
@@ -293,7 +293,7 @@ struct DeviceStoreLimitsTests {
     }
 
     @Test(
-        "a store that was closed cleanly can be opened and noted on a full disk",
+        "a cleanly closed store opens on a full disk and can note a sign-out",
         .enabled(if: FullDisk.canBeMade, "this user may not mount")
     )
     func opensOnFullDisk() throws {
@@ -328,9 +328,7 @@ struct DeviceStoreLimitsTests {
     private func emptyDisk() throws { try directory.sql("DROP TRIGGER full") }
 }
 
-/// A disk of two megabytes.
 private final class FullDisk {
-    /// Whether this process may mount.
     static let canBeMade: Bool = { (try? FullDisk()) != nil }()
 
     private struct NotMounted: Error {}
@@ -351,7 +349,6 @@ private final class FullDisk {
         return stat(state + "/" + file, &information) == 0 ? Int(information.st_size) : nil
     }
 
-    /// Fills all remaining blocks.
     func fill() throws {
         let file = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         defer { close(file) }

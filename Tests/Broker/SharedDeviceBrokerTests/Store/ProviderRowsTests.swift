@@ -98,7 +98,6 @@ struct ProviderRowsTests {
         try signIn(try store())
         try directory.sql("UPDATE device SET epoch = 9")
         #expect(try store().load(at: now).provider == nil)
-        // The record cannot be opened under the other session's number either.
         try directory.sql("UPDATE provider_session SET epoch = 9")
         let content = try store().load(at: now)
         #expect(content.provider?.record == nil && content.recordProblems.count == 1)

@@ -21,7 +21,6 @@ final class TemporaryDirectory: Sendable {
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// The path of a state directory in this one, which does not exist yet.
     var state: String { path + "/state" }
     var databaseFile: String { state + "/" + DeviceDatabase.fileName }
 
@@ -38,7 +37,6 @@ final class TemporaryDirectory: Sendable {
         }
     }
 
-    /// Whether any file below contains this text.
     func contains(_ text: String) throws -> Bool {
         let files = FileManager.default.enumerator(atPath: path)?.compactMap { $0 as? String } ?? []
         for name in files {
@@ -53,7 +51,6 @@ final class TemporaryDirectory: Sendable {
         return false
     }
 
-    /// Expects that no file below contains any of these texts.
     func expectNone(of texts: String..., sourceLocation: SourceLocation = #_sourceLocation) throws {
         for text in texts {
             let isThere = try contains(text)
@@ -72,12 +69,10 @@ extension Account {
     static let grace = Account(identifier: "96ace.7e4a47", username: "grace@example.com")
 }
 
-/// The configuration with this content.
 func configuration(_ text: String) throws -> ManagedConfiguration {
     try ManagedConfiguration(json: Data(text.utf8), file: "managed")
 }
 
-/// The error of this content; `nil` if it is valid.
 func configurationError(_ text: String) -> ManagedConfigurationError? {
     do throws(ManagedConfigurationError) {
         _ = try ManagedConfiguration(json: Data(text.utf8), file: "managed")

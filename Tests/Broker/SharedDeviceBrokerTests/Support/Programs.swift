@@ -7,7 +7,6 @@ enum Program: String {
     case sharedDevice = "shared-device"
     case commitLoop = "commit-loop"
 
-    /// Next to the tests' own executable.
     var path: String {
         let tests = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
         return (tests as NSString).deletingLastPathComponent + "/" + rawValue
@@ -83,7 +82,6 @@ func onceInotifyIsFree<Value>(_ make: () async throws -> Value) async throws -> 
     }
 }
 
-/// A pseudo-terminal at which a test types.
 final class PseudoTerminal: Sendable {
     private let controller: FileHandle
     /// The standard input or error of the program.
@@ -103,7 +101,6 @@ final class PseudoTerminal: Sendable {
         terminal = FileHandle(fileDescriptor: other, closeOnDealloc: true)
     }
 
-    /// Whether the terminal echoes.
     var echoes: Bool {
         var attributes = termios()
         return tcgetattr(terminal.fileDescriptor, &attributes) == 0 && attributes.c_lflag & tcflag_t(ECHO) != 0

@@ -6,17 +6,14 @@ import SharedDevice
 @testable import SharedDeviceBroker
 
 extension DeviceDatabase {
-    /// Commits a state, as the broker does.
     func save(_ device: DeviceState) throws(StoreError) {
         var batch = Batch(number: 1)
         batch.device = device
         try DeviceStore(database: self).commit(batch)
     }
 
-    /// The stored state.
     func device() throws(StoreError) -> DeviceState { try DeviceStore.read(self).device }
 
-    /// Adds entries to the log.
     func append(_ entries: [AuditEntry]) throws(StoreError) {
         var batch = Batch(number: 1)
         batch.log = entries
@@ -25,7 +22,6 @@ extension DeviceDatabase {
 }
 
 extension DeviceStore {
-    /// Commits all changes of the ledger.
     func save(
         _ ledger: inout CleanupLedger,
         device: DeviceState? = nil,

@@ -36,7 +36,6 @@ extension VirtualDevice {
         }
     }
 
-    /// The apps that the enforcer is handed.
     func askOverdue(_ enforcer: App, underWay: Set<Participant> = []) throws -> [Overdue] {
         try overdue(send(enforcer, .overdue(underWay: underWay, patience: .zero)))
     }

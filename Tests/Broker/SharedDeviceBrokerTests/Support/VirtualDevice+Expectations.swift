@@ -39,7 +39,6 @@ extension VirtualDevice {
         if let causes { #expect(signOutCauses == causes, comment, sourceLocation: sourceLocation) }
     }
 
-    /// Expects that the request has no response yet.
     func expectUnanswered(
         _ request: UInt64,
         _ comment: Comment? = nil,
@@ -48,7 +47,6 @@ extension VirtualDevice {
         #expect(replies[request] == nil, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the request was refused with this refusal.
     func expectRefused(
         _ request: UInt64,
         _ expected: Refusal,
@@ -58,7 +56,6 @@ extension VirtualDevice {
         #expect(refusal(request) == expected, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the request was refused with this code and any text.
     func expectRefused(
         _ request: UInt64,
         code: SharedDeviceError.Code,
@@ -89,7 +86,6 @@ extension VirtualDevice {
         #expect(account?.username == name, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects this number of password checks so far.
     func expectPasswordChecks(
         _ count: Int,
         _ comment: Comment? = nil,
@@ -98,28 +94,24 @@ extension VirtualDevice {
         #expect(passwordChecks == count, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects this number of announcements so far.
     func expectAnnouncements(_ count: Int, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation)
     {
         #expect(announcements == count, comment, sourceLocation: sourceLocation)
     }
 
-    /// Expects that logind was asked to end these login sessions, request by request.
+    /// Each element is one request to logind.
     func expectEndedLogins(_ sessions: [[String]], sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(endedLogins == sessions, sourceLocation: sourceLocation)
     }
 
-    /// Expects this number of renewals at the organisation's provider so far.
     func expectRenewals(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.renewals.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects this number of ended sessions at the organisation's provider so far.
     func expectEnds(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.ends.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the sessions of these users were ended at the organisation's provider.
     func expectEnds(of persons: [String], sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(provider.ends.map(\.person.subject) == persons, sourceLocation: sourceLocation)
     }
@@ -132,7 +124,6 @@ extension VirtualDevice {
         )
     }
 
-    /// Expects that the app gets a token of the user for these scopes.
     func expectToken(
         for name: String,
         _ scopes: Set<String>,
@@ -143,13 +134,11 @@ extension VirtualDevice {
         #expect(!token.isEmpty, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the enforcer is handed this number of apps.
     func expectOverdue(_ count: Int, by enforcer: App, sourceLocation: SourceLocation = #_sourceLocation) throws {
         let overdue = try askOverdue(enforcer)
         #expect(overdue.count == count, sourceLocation: sourceLocation)
     }
 
-    /// Expects that the response to the request contains this value.
     func expectAnswer(
         _ request: UInt64,
         _ key: String,
@@ -160,7 +149,6 @@ extension VirtualDevice {
         #expect(fields[key] == value, sourceLocation: sourceLocation)
     }
 
-    /// Expects this number of the session, or of the time between two sessions.
     func expectEpoch(_ epoch: UInt64, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation) {
         #expect(state.device.epoch == epoch, comment, sourceLocation: sourceLocation)
     }

@@ -24,7 +24,7 @@ extension VirtualDisk {
     }
 }
 
-// MARK: What tests do often
+// MARK: Common steps
 
 extension VirtualDevice {
     /// The identifier of an app without a manifest.
@@ -40,14 +40,12 @@ extension VirtualDevice {
         return .signIn(credentials, scopes: ["s"], patience: patience, label: label)
     }
 
-    /// Signs in, and returns the session's number.
     @discardableResult
     func signIn(_ name: String, by app: App) throws -> UInt64 {
         let fields = try ask(app, Self.signIn(name))
         return try #require(fields["epoch"]?.unsignedValue)
     }
 
-    /// The refusal of a sign-in, if it is refused.
     func refusalOfSignIn(_ name: String, by app: App) -> Refusal? { refusal(send(app, Self.signIn(name))) }
 
     func signOut(by app: App) throws {
@@ -80,7 +78,6 @@ extension VirtualDevice {
         for app in apps { for session in try owed(by: app) { try report(.finished, of: session, by: app) } }
     }
 
-    /// The report of a round, as an administrator reads it.
     func round(_ session: UInt64? = nil, by app: App) throws -> CleanupReport? {
         let call = Request.Call.round(session: session, after: nil, awaitsEnd: false, patience: .zero)
         let fields = try ask(app, call)
@@ -90,6 +87,5 @@ extension VirtualDevice {
     /// The apps for which the next sign-in waits.
     var heldFor: [String] { state.isSignInHeld ? state.awaited : [] }
 
-    /// The index of the request's response in ``happenings``.
     func place(of number: UInt64) -> Int? { happenings.firstIndex(of: .replied(number)) }
 }

@@ -19,7 +19,6 @@ final class VirtualDevice {
         var name: String?
     }
 
-    /// The recorded effects, in order.
     enum Happening: Equatable {
         case replied(UInt64)
         case announced
@@ -27,7 +26,6 @@ final class VirtualDevice {
         case notCommitted
     }
 
-    /// How the disk handles a batch.
     enum DiskMode: Equatable {
         case commits
         /// The batch waits for ``VirtualDevice/finishWriting()``.
@@ -35,7 +33,6 @@ final class VirtualDevice {
         case fails(String)
     }
 
-    /// The request has no response yet.
     struct NotAnswered: Error {}
 
     private(set) var state: BrokerState
@@ -59,18 +56,18 @@ final class VirtualDevice {
     /// Whether the broker has a key for records on the disk.
     var keepsRecords = true
 
-    /// The rights that polkit grants.
     var permitted: Set<BrokerState.Right> = []
     /// The users who belong to each operator name.
     var members: [String: Set<UInt32>] = [:]
     private(set) var lookUps = 0
+    /// Each right that polkit was asked about, and whether polkit may ask the user for a password.
     private(set) var polkitQuestions: [(BrokerState.Right, Bool)] = []
 
     /// The result when the bus is asked to start an app.
     var service = ServiceStart.running
     private(set) var startedServices: [String] = []
 
-    /// The login sessions that logind was asked to end, request by request.
+    /// Each element is one request to logind.
     private(set) var endedLogins: [[String]] = []
     private(set) var allowedShutdowns = 0
 
@@ -95,7 +92,6 @@ final class VirtualDevice {
     private var callers: [String: Caller] = [:]
     private var lastToken = 0
 
-    /// A shared device on which no user has signed in yet.
     init(_ cleanup: CleanupPolicy = .advisory, requiresProof: Bool = false) {
         self.requiresProof = requiresProof
         now = Moment(wall: Date(timeIntervalSince1970: 1_000_000), uptime: .seconds(1000))
@@ -297,7 +293,6 @@ final class VirtualDevice {
 
     // MARK: Callers
 
-    /// Connects a program as this app of this user.
     func app(
         _ name: String?,
         user: UInt32 = 1000,
@@ -345,8 +340,6 @@ final class VirtualDevice {
         return lastNumber
     }
 
-    /// The response to a request.
-    ///
     /// - Throws: ``Refusal``; ``NotAnswered``.
     func answer(_ number: UInt64) throws -> BrokerProtocol.Fields {
         guard let reply = replies[number] else { throw NotAnswered() }
@@ -357,8 +350,6 @@ final class VirtualDevice {
         if case .failure(let refusal)? = replies[number] { refusal } else { nil }
     }
 
-    /// Sends a request of the app, and returns the response.
-    ///
     /// - Throws: ``Refusal``; ``NotAnswered``.
     @discardableResult
     func ask(_ app: App, _ call: Request.Call) throws -> BrokerProtocol.Fields { try answer(send(app, call)) }

@@ -21,7 +21,6 @@ struct VirtualProvider {
     var polled: Result<String?, IdentityError> = .success(nil)
     /// Whether renewals and ends get no response. The test may feed responses itself.
     var hangs = false
-    /// Whether each renewal returns a new record.
     var rotates = true
     /// The scopes of each token, if they differ from those requested.
     var granted: Set<String>?
@@ -63,7 +62,6 @@ struct VirtualProvider {
         return renewed(record, scopes, at: now)
     }
 
-    /// A new token with the next record.
     mutating func renewed(_ record: ProviderRecord, _ scopes: Set<String>, at now: Moment) -> RenewalOutcome {
         let token = token(scopes.isEmpty ? ["openid", "profile"] : scopes, at: now)
         return .renewed(token, rotates ? self.record(of: record.person.subject) : nil)
@@ -124,7 +122,6 @@ extension VirtualDevice {
         )
     }
 
-    /// Begins a sign-in on the provider's page, and returns the name of the sign-in.
     func beginPage(_ prompt: App) throws -> String {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"

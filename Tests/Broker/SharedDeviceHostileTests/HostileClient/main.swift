@@ -14,7 +14,6 @@ func say(_ text: String) {
 }
 
 let (address, deed) = (CommandLine.arguments[1], CommandLine.arguments[2])
-/// The numbers after the deed.
 let numbers = CommandLine.arguments.dropFirst(3).compactMap { UInt32($0) }
 let isReady = Locked(false)
 let knowsAccount = Locked(false)
@@ -175,11 +174,11 @@ case "passwords":
         await call(connection, [.join, .leave, .signIn][round % 3], fields)
     }
 case "bodies":
-    // S4: a body of 15 MB. The library refuses to send over 16 MB.
+    // S4: the library refuses to send over 16 MB.
     let text = String(repeating: "x", count: 15 << 20)
     await repeatedly(2) { _ in await call(connection, .getCurrentAccount, ["application": .string(text)]) }
 case "reports":
-    // S2: each report is different.
+    // S2
     await repeatedly(30) { round in
         let detail = "\(round) " + String(repeating: "d", count: 1500)
         let fields: BrokerProtocol.Fields = [
@@ -294,7 +293,7 @@ case "questions":
 case "information":
     await repeatedly(60) { _ in await call(connection, .getDeviceInformation, [:]) }
 case "newcomers":
-    // S6: a new connection for each call.
+    // S6
     await repeatedly(40) { _ in
         let newcomer = try connect()
         await call(newcomer, .getCurrentAccount, ["application": .string("org.example.control")])
@@ -303,8 +302,8 @@ case "newcomers":
 case "never-reads", "never-reads-description":
     // Sends calls and reads no reply. It uses raw sockets because libdbus would read while it writes. The descriptions
     // amount to 200 MB: dbus-daemon stops reading from a service for which it has queued 127 MB. It refuses calls of a
-    // connection that waits for 128 replies, so the calls are sent in portions. It disconnects a client that leaves 127
-    // MB unread, so several connections are needed.
+    // connection that waits for 128 replies, so the calls are sent in portions. It drops what exceeds 127 MB unread on
+    // one connection, so several connections are needed.
     let isShort = deed == "never-reads"
     let interface = isShort ? BrokerProtocol.interface : "org.freedesktop.DBus.Introspectable"
     let member = isShort ? BrokerProtocol.Method.getDeviceInformation.rawValue : "Introspect"
@@ -447,7 +446,6 @@ case "half-open":
         }
     }
 case "watches":
-    // Takes all inotify instances that its user may have.
     while inotify_init1(Int32(IN_CLOEXEC)) >= 0 {}
     say(errno == EMFILE ? "ready" : "no limit was reached: \(errno)")
     while getppid() == parent { sleep(1) }

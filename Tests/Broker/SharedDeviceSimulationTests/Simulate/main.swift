@@ -42,7 +42,7 @@ func playOne() -> CInt {
 }
 
 func playDigest() -> CInt {
-    // FNV-1a, which gives the same value in every process.
+    // FNV-1a. Swift's own hash differs between processes.
     var digest: UInt64 = 0xCBF2_9CE4_8422_2325
     func add(_ text: String) {
         for byte in text.utf8 { digest = (digest ^ UInt64(byte)) &* 0x100_0000_01B3 }

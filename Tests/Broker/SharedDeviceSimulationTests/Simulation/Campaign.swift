@@ -1,7 +1,6 @@
 import Foundation
 import Synchronization
 
-/// The result of a schedule.
 package struct Outcome: Sendable {
     package let seed: UInt64
     /// The broken promise; `nil` if all promises were kept.
@@ -56,7 +55,6 @@ extension SimulatedSchedule {
 
     package var stepCount: Int { steps.count }
 
-    /// The steps, one per line.
     package var text: String {
         let lines = steps.enumerated().map { "  \($0 + 1). \($1)" }
         return (["seed \(seed), configuration \(file)\(hasManyUsers ? ", many users" : "")"] + lines).joined(
@@ -65,7 +63,6 @@ extension SimulatedSchedule {
     }
 }
 
-/// Plays many schedules on several threads.
 package struct Campaign: Sendable {
     package var seed: UInt64
     package var schedules: Int

@@ -54,7 +54,7 @@ final class AdapterProcess {
             """
     }
 
-    // MARK: Its life
+    // MARK: Life cycle
 
     func start() throws {
         guard process == nil, takesPart else { return }
@@ -62,7 +62,6 @@ final class AdapterProcess {
         process = try .start("shared-device-cleanup", arguments, as: geteuid())
     }
 
-    /// Kills the adapter. Its program continues.
     func kill() {
         process?.kill()
         process?.waitUntilExit()
@@ -105,9 +104,8 @@ final class AdapterProcess {
     }
     var log: [String] { (process?.errorText ?? "").split(separator: "\n").map(String.init) }
 
-    // MARK: Its user
+    // MARK: The user of the program
 
-    /// All starts of the program so far.
     var starts: [String] {
         ((try? FileManager.default.contentsOfDirectory(atPath: inbox)) ?? []).filter { pid_t($0) != nil }
     }
@@ -133,7 +131,7 @@ final class AdapterProcess {
         return Sight(app: participant, files: Set(names.compactMap { Marker($0) }))
     }
 
-    /// The sessions in its record; `nil` without a record.
+    /// `nil` without a record.
     var recordedEpochs: [UInt64]? { AppProcess.recordedEpochs(in: "\(directory)/state") }
 
     /// The program is deliberately hard to stop: some of its processes ignore SIGTERM, leave their session and their

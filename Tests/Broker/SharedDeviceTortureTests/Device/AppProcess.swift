@@ -104,7 +104,7 @@ final class AppProcess {
         }
     }
 
-    // MARK: Its journal
+    // MARK: Journal
 
     private var journalPath: String { directory + "/journal" }
 
@@ -122,7 +122,6 @@ final class AppProcess {
     /// The sessions whose data it may have by its own record; `nil` without a record.
     var recordedEpochs: [UInt64]? { Self.recordedEpochs(in: directory + "/state") }
 
-    /// The same for the record in this directory.
     static func recordedEpochs(in directory: String) -> [UInt64]? {
         struct Record: Decodable {
             struct Session: Decodable { let epoch: UInt64 }

@@ -1,7 +1,7 @@
 import Glibc
 import NotifyCenterTestKit
 
-/// What this process may do to a device. A schedule does not depend on it, so that a seed always gives the same
+/// The rights of this process over a device. A schedule does not depend on it, so that a seed always gives the same
 /// schedule. Steps that are not permitted are skipped.
 enum Rights {
     /// Whether apps run as two users, the broker as a third and hostile clients as a fourth. These users exist on every

@@ -106,10 +106,9 @@ final class TortureDevice {
             .write(toFile: "\(manifests)/\(AdapterProcess.app).json", atomically: true, encoding: .utf8)
     }
 
-    // MARK: What is there of users
+    // MARK: User data
 
     var sights: [Sight] { apps.map(\.sight) + [adapter.sight] }
-    /// The sessions in all records.
     var recordedEpochs: [UInt64] { (apps.map(\.recordedEpochs) + [adapter.recordedEpochs]).flatMap { $0 ?? [] } }
 
     // MARK: The broker
@@ -196,7 +195,6 @@ final class TortureDevice {
         return wasAnswered
     }
 
-    /// A leak that the hostile client has reported.
     var leak: String? { hostile?.lines.first { $0.hasPrefix("LEAK") } }
 
     // MARK: The disk
@@ -211,7 +209,7 @@ final class TortureDevice {
         while write(file, block, block.count) > 0 {}
     }
 
-    /// Frees the disk. Returns whether it was full.
+    /// The result is whether the disk was full.
     func freeDisk() -> Bool { unlink(ballast) == 0 }
 
     // MARK: The bus and the administrator

@@ -2,7 +2,6 @@ import SharedDeviceBroker
 
 /// The safety properties. The monitor is pure: its caller inspects the device and reads the disk before and after.
 struct Monitor: Sendable {
-    /// A violated property.
     struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
         let description: String
 

@@ -24,17 +24,12 @@ struct Marker: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension Participant {
-    /// The app and its user, for messages.
     var name: String { "\(app) of user \(user)" }
 }
 
-/// The result of an inspection of an app.
 struct Sight: Sendable {
-    /// The app and its user.
     let app: Participant
-    /// The markers of the files in its directory.
     var files: Set<Marker> = []
-    /// The marker on its screen.
     var screen: Marker?
 
     init(app: Participant, files: Set<Marker> = [], screen: Marker? = nil) {
@@ -43,7 +38,6 @@ struct Sight: Sendable {
         self.screen = screen
     }
 
-    /// Inspects the app in `directory`.
     init(app: Participant, directory: String) {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory + "/data")) ?? []
         let screen = FileManager.default.contents(atPath: directory + "/screen") ?? Data()
@@ -54,7 +48,6 @@ struct Sight: Sendable {
         )
     }
 
-    /// All markers, with the place where each was found.
     var traces: [(marker: Marker, place: String)] {
         files.sorted { $0.epoch < $1.epoch }.map { ($0, "files") } + (screen.map { [($0, "the screen")] } ?? [])
     }
@@ -79,7 +72,6 @@ struct Truth: Sendable, Hashable {
         sessions.first { $0.value.isOpen }.map { (epoch: $0.key, session: $0.value) }
     }
 
-    /// Whether the device is signed out and no cleanup is owed.
     var isQuiet: Bool { sessions.values.allSatisfy { !$0.isOpen && $0.debtors.isEmpty } }
 }
 
@@ -125,7 +117,7 @@ struct TruthReader {
         }
     }
 
-    /// The number of entries of each event in the broker's log.
+    /// The number of entries of each event in the log.
     func events() throws -> [String: Int] {
         let rows = try connection.rows("SELECT event, count(*) AS count FROM audit GROUP BY event") { row in
             (row["event"] ?? "", row["count"] ?? 0)

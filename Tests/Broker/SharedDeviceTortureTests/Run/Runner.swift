@@ -1,11 +1,9 @@
 import SharedDeviceBroker
 
-/// Runs a schedule on a device, and inspects the device throughout.
 struct Runner {
     private let device: TortureDevice
     private let schedule: Schedule
     private let monitor: Monitor
-    /// The last snapshot of the broker's disk.
     private var truth: Truth
     private var tokens = TokenMonitor()
     /// The sessions that are known to have opened. A session on the disk may still fail: then it ends before it is
@@ -198,7 +196,6 @@ struct Runner {
         try await wait("all apps have answered") { $0.device.apps.allSatisfy(\.isIdle) }
     }
 
-    /// Inspects the device repeatedly until `condition` holds.
     private mutating func wait(_ what: String, until condition: (Runner) -> Bool) async throws {
         let deadline = ContinuousClock.now + Self.longest
         while true {
@@ -209,7 +206,7 @@ struct Runner {
         }
     }
 
-    // MARK: Looking
+    // MARK: Inspection
 
     private mutating func look() throws {
         if let failure = device.brokerFailure {

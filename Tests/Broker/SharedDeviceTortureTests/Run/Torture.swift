@@ -1,16 +1,12 @@
 import DBusTransport
 import Synchronization
 
-/// Runs many schedules on several devices at a time.
 struct Torture: Sendable {
     var schedules = 20
     /// The seed of the first schedule. The others have the following seeds.
     var seed: UInt64 = 1
-    /// The number of runs of each schedule.
     var repeats = 1
-    /// The number of devices in use at a time.
     var jobs = 4
-    /// The deliberate mistake of the apps.
     var mutant: String?
 
     /// The number of failures after which the torture stops.
@@ -22,7 +18,6 @@ struct Torture: Sendable {
     /// Receives reports of the progress.
     var progress: @Sendable (String) -> Void = { _ in }
 
-    /// A schedule that failed.
     struct Failure: Sendable, CustomStringConvertible {
         let seed: UInt64
         let reason: String
@@ -34,13 +29,11 @@ struct Torture: Sendable {
     struct Result: Sendable {
         var done = 0
         var failures: [Failure] = []
-        /// The number of times that each event happened.
         var counts: [String: Int] = [:]
 
         mutating func count(_ more: [String: Int]) { counts.merge(more, uniquingKeysWith: +) }
     }
 
-    /// The state that the workers share.
     final class Board: Sendable {
         let next = Locked(0)
         let result = Locked(Result())
@@ -94,7 +87,6 @@ struct Torture: Sendable {
         if let device { retire(device, board) }
     }
 
-    /// Adds the event counts of the broker's log.
     private func retire(_ device: TortureDevice, _ board: Board) {
         let events = ((try? device.truth.events()) ?? [:]).map { (key: "log: \($0)", value: $1) }
         board.result.withLock { $0.count(Dictionary(uniqueKeysWithValues: events)) }

@@ -220,7 +220,6 @@ extension Schedule {
         }
     }
 
-    /// The schedule without one of its steps.
     func without(_ index: Int) -> Schedule {
         var rest = steps
         rest.remove(at: index)
@@ -257,6 +256,5 @@ extension Schedule {
 }
 
 extension Step {
-    /// Whether the step waits for the adapter.
     fileprivate var waitsForAdapter: Bool { self == .untilCleaned || self == .untilShown }
 }

@@ -3,7 +3,6 @@ enum Step: Hashable, Sendable {
     /// The app requests a sign-in of the user, and waits for pending cleanups up to its patience.
     case signIn(app: Int, user: String, patience: Int)
     case signOut(app: Int, user: String)
-    /// An administrator signs out any account.
     case signOutAnyone
     /// The app requests a token of the user, whether or not the user is signed in.
     case token(app: Int, user: String)
@@ -36,11 +35,10 @@ enum Step: Hashable, Sendable {
     /// A hostile client of an unrelated user repeats this deed against the broker.
     case attack(String)
     case endAttack
-    /// From here on the broker's disk is full.
     case fillDisk
     case freeDisk
 
-    /// Waits this many milliseconds.
+    /// In milliseconds.
     case pause(Int)
     /// Waits until the running apps have answered their commands.
     case untilAnswered

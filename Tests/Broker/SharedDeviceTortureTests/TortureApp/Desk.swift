@@ -14,7 +14,7 @@ final class Desk: Sendable {
         let epoch: UInt64
     }
 
-    /// The files of a session in parts, each with a cleanup step of its own.
+    /// The files of a session in parts, each with a separate cleanup step.
     enum Part: String, CaseIterable {
         case drafts, orders
 
@@ -66,7 +66,6 @@ final class Desk: Sendable {
         work()
     }
 
-    /// Stops the work and clears the screen.
     func hide() {
         current.withLock { current in
             current = nil
@@ -74,10 +73,8 @@ final class Desk: Sendable {
         }
     }
 
-    /// Stops the work and keeps the screen.
     func stopWork() { current.withLock { $0 = nil } }
 
-    /// Clears the screen and continues the work.
     func clearScreen() { draw("") }
 
     /// Writes a new file and renames it over the old one, so that a screen never mixes two users.

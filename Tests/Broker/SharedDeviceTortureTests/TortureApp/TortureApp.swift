@@ -45,7 +45,6 @@ struct TortureApp {
         }
     }
 
-    /// The lines of standard input, which a separate thread reads.
     private static func lines() -> AsyncStream<String> {
         let (stream, continuation) = AsyncStream.makeStream(of: String.self)
         let thread = QuietThread.start("commands") {

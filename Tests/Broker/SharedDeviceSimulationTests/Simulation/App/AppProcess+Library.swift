@@ -2,7 +2,6 @@ import DBusTransport
 import SharedDevice
 import SharedDeviceBroker
 
-/// The calls of a process, with their numbers.
 struct Calls {
     private(set) var lastNumber: UInt64 = 0
     var sent: [(number: UInt64, call: Request.Call)] = []

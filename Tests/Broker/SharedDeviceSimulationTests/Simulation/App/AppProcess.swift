@@ -6,9 +6,7 @@ import SharedDeviceBroker
 /// `SessionRecord` and `CleanupPlan`. The order of the calls is repeated here because the library spreads it over
 /// tasks.
 struct AppProcess {
-    /// Why the keeper calls the broker.
     enum Purpose {
-        /// To follow the account.
         case change
         /// To check that the session of a token is still open.
         case token(DeviceSession)
@@ -31,7 +29,6 @@ struct AppProcess {
         case reports
     }
 
-    /// A message from the bus.
     enum Message {
         case broadcast
         case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
@@ -63,7 +60,6 @@ struct AppProcess {
     var isFirst = true
     var retryAt: Duration?
     var pause = Duration.seconds(1)
-    /// The number of broadcasts received.
     var heard = 0
     /// The response to the last receipt, and the number of broadcasts received before the receipt was sent.
     var fresh: SessionAnswer?
@@ -83,7 +79,6 @@ struct AppProcess {
     }
 }
 
-/// The deliberate mistakes of an app.
 struct AppMistakes: OptionSet {
     let rawValue: Int
     static let reportsBeforeDeletion = AppMistakes(rawValue: 1)

@@ -24,7 +24,6 @@ struct Home {
         return value
     }
 
-    /// The sessions whose data at least one store has.
     var sessions: Set<UInt64> { data[0].isEmpty ? data[1] : data[0].union(data[1]) }
 
     mutating func remove(_ sessions: [UInt64], from store: Int, isSynced: Bool) {

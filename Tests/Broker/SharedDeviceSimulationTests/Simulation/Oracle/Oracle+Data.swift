@@ -2,7 +2,6 @@ import DeviceConfiguration
 import SharedDevice
 import SharedDeviceBroker
 
-/// The last use of the device.
 struct LastUse {
     let session: UInt64
     var at: Duration

@@ -41,7 +41,6 @@ extension Oracle {
     /// the clock as it was last set.
     func isDoubtful(session: UInt64) -> Bool { provider.began[session].map { !isSinceClockSet($0.uptime) } ?? false }
 
-    /// Checks the exchanges between the broker and the provider.
     mutating func judgeProvider(_ event: Event, _ effects: [Effect], _ state: BrokerState, _ world: World) {
         var opened: Int?
         var isNew = false
@@ -113,7 +112,6 @@ extension Oracle {
         )
     }
 
-    /// The broker has acknowledged an event.
     mutating func heeded(_ told: SimulatedProvider.Told, _ world: World) {
         if let number = told.session { provider.heededEnds.insert(number) }
         guard let number = told.session, let device = world.broker?.device, device.account != nil,
@@ -144,7 +142,7 @@ extension Oracle {
     }
 }
 
-// MARK: Without the provider's word
+// MARK: Grace
 
 /// The provider's last confirmation of a session, and the events since that extend the deadline.
 struct Word {

@@ -64,7 +64,7 @@ struct Oracle {
         violation = "\(kind): \(text)"
     }
 
-    // MARK: What the shells do
+    // MARK: Actions of the shells
 
     mutating func left(_ connection: String) { gone.insert(connection) }
 
@@ -355,7 +355,6 @@ struct Oracle {
         }
     }
 
-    /// Checks a response that names the account.
     private mutating func gave(
         _ fields: BrokerProtocol.Fields,
         _ request: Request,

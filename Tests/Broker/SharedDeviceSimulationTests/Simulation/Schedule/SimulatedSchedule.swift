@@ -58,7 +58,6 @@ struct ScheduledStep: Hashable, CustomStringConvertible {
 /// The life of a device, derived from a seed alone.
 package struct SimulatedSchedule: Hashable, Sendable {
     package let seed: UInt64
-    /// The initial content of the managed configuration file.
     var file: Setting.File
     /// Whether more than one user has access to the bus.
     var hasManyUsers: Bool

@@ -130,7 +130,6 @@ extension World {
         return effects
     }
 
-    /// The end of a process counts as its receipt.
     func settleAll(_ index: Int, _ connection: String) {
         guard let broker, let home = slots[index].home else { return }
         for owed in broker.ledger.owed(by: homes[home].participant) {

@@ -5,9 +5,7 @@ import SharedDeviceBroker
 
 /// The apps, users and configurations of the simulation. There are few of each, so that they interact often.
 enum Setting {
-    /// The content of the managed configuration file.
     enum File: Hashable, CustomStringConvertible {
-        /// One of ``configurations``.
         case valid(Int)
         case broken
         case missing

@@ -3,7 +3,6 @@ import Identity
 import SharedDevice
 import SharedDeviceBroker
 
-/// Performs the actions of a schedule.
 extension World {
     func run(_ step: ScheduledStep) {
         note("· \(step.action)")
@@ -160,7 +159,6 @@ extension World {
         if let number = call(index, request) { slots[index].process?.tokens[number] = process.heard }
     }
 
-    /// The user works in the app, which stores data.
     private func work(_ index: Int) {
         guard let process = slots[index].process, !slots[index].isHung, let home = slots[index].home,
             let session = process.shown
@@ -186,7 +184,7 @@ extension World {
         }
     }
 
-    // MARK: A stranger
+    // MARK: A hostile program
 
     private func strangerDoes(_ deed: Action.Stranger) {
         let index = Setting.hostile

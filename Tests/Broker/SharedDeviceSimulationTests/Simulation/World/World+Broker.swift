@@ -212,7 +212,7 @@ extension World {
         return .success(AuthenticatedIdentity(account: Setting.account(credentials.username), isAdministrator: true))
     }
 
-    // MARK: What the broker waits for
+    // MARK: Disk, provider and bus
 
     func diskWorks() {
         guard !jobs.isEmpty else { return }

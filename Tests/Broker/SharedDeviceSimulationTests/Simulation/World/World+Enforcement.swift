@@ -8,9 +8,7 @@ import SharedDeviceBroker
 /// and reports. It handles several apps at a time. Any other event may happen between two steps, including the end of
 /// the enforcer.
 extension World {
-    /// A run of the enforcer.
     struct EnforcerProcess {
-        /// The work on one app.
         struct Work {
             let participant: Participant
             let sessions: Set<UInt64>
@@ -33,7 +31,6 @@ extension World {
         /// When to repeat a request that the broker did not answer.
         var retryAt: Duration?
 
-        /// Whether it may send a request now.
         func canAsk(at now: Duration) -> Bool { question == nil && retryAt.map { $0 <= now } ?? true }
 
         /// The next time at which delayed work continues.

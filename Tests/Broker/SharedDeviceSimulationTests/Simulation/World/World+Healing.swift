@@ -8,7 +8,6 @@ extension World {
     /// How long a device without faults may need.
     private static let patience = Duration.seconds(1200)
 
-    /// Switches the device on.
     func begin(_ file: Setting.File) {
         configure(file)
         startBroker()

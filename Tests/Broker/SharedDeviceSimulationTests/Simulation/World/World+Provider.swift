@@ -12,7 +12,6 @@ struct SimulatedProvider {
         let person: String
         /// On the monotonic clock.
         let openedAt: Duration
-        /// The valid refresh token.
         var token: Int
         /// The provider has revoked the session.
         var isRevoked = false
@@ -47,7 +46,7 @@ struct SimulatedProvider {
     /// The sign-ins that the service knows, with the user who is required for each.
     var handles: [String: String?] = [:]
     var lastHandle = 0
-    /// The events that the broker has yet to receive, and those that it receives again when the service restarts.
+    /// The events that the broker has yet to receive, and the events that a restart of the service delivers again.
     var events: [Told] = []
     var unacknowledged: [Told] = []
     /// The report that has no response yet.
@@ -89,14 +88,13 @@ extension ProviderEvent {
 }
 
 extension ProviderRecord {
-    /// The provider's numbers of the session and of the refresh token.
     var simulated: (session: Int, token: Int) { (session.flatMap { Int($0) } ?? 0, Int(content.text) ?? 0) }
 }
 
 extension World {
     private static let away = IdentityError(.providerUnavailable, "the provider cannot be reached")
 
-    // MARK: Questions
+    // MARK: Requests
 
     /// The provider responds, or the request or the response is lost.
     func organisationAnswers() {
@@ -182,7 +180,7 @@ extension World {
         organisation.handles = [:]
     }
 
-    // MARK: The process beside the broker
+    // MARK: The identity service
 
     /// Kills the identity service, which the bus restarts. Its pending requests are lost, and events that it has not
     /// acknowledged are delivered again.
@@ -258,7 +256,6 @@ extension World {
 
     // MARK: The prompt
 
-    /// A user signs in on the provider's page, or closes it.
     func signInAtPrompt(_ person: String, goesOn: Bool, patience: Int) {
         var wish = Request.PromptWish()
         wish.redirect = "http://127.0.0.1:1234/callback"

@@ -10,7 +10,6 @@ struct SimulatedSeat {
     var sessions: [String: LoginSessions.Session] = [:]
     var lastNumber = 0
     var isLogindUp = true
-    /// The events in flight to the broker.
     var events: [Event] = []
     /// The seat that the broker last received.
     var heard: Seat?
@@ -134,11 +133,9 @@ extension World {
 
 /// The logins that must not sign in again.
 struct SpentLogins {
-    /// Why the login was signed out.
     enum Cause { case request, lock }
 
     private var causes: [LoginName: Cause] = [:]
-    /// The logins of each session of the device.
     var logins: [UInt64: Set<LoginName>] = [:]
 
     mutating func add(_ names: Set<LoginName>, by cause: Cause) { for name in names { causes[name] = cause } }

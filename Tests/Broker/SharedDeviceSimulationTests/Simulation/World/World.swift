@@ -5,7 +5,7 @@ import SharedDevice
 import SharedDeviceBroker
 
 /// A device in one process: the broker's own reducer, apps, bus, identity provider and disk, on a simulated clock. Only
-/// a step of a schedule or ``progress(_:_:)`` makes anything happen, so a schedule always runs the same way.
+/// a step of a schedule or ``progress(_:)`` makes anything happen, so a schedule always runs the same way.
 final class World {
     enum DiskMode: Hashable { case works, isFull, standsStill }
     enum ProviderMode: Hashable { case answers, fails, hangs }
@@ -17,7 +17,6 @@ final class World {
         case configuration(ManagedConfiguration)
     }
 
-    /// A message to the broker on a connection.
     enum Incoming {
         case request(Request)
         case left(String)
@@ -39,7 +38,6 @@ final class World {
         var isHung = false
         /// The number of coming broadcasts that it will miss.
         var lostBroadcasts = 0
-        /// Whether it has missed a broadcast.
         var hasMissedBroadcast = false
 
         var isRunning: Bool { process != nil }
@@ -53,7 +51,6 @@ final class World {
 
     /// Ends the broker while it performs effects.
     struct Stop {
-        /// The number of effects to perform first.
         var effects: Int
         let isPowerCut: Bool
     }
@@ -95,7 +92,6 @@ final class World {
     var enforcer: EnforcerProcess?
     /// Whether the enforcer is still on the bus after the broker has lost it.
     var isEnforcerLeftOnBus = false
-    /// The manifests on the disk.
     var manifests: [AppManifest]
     var slots: [Slot]
     var homes: [Home]
@@ -105,7 +101,6 @@ final class World {
     /// The requests without a response, with the slot that waits.
     var unanswered: [UInt64: Int] = [:]
     var oracle = Oracle()
-    /// The number of steps taken, for statistics.
     var steps = 0
 
     init(seed: UInt64, mutant: Mutant?, hasManyUsers: Bool, trace: ((String) -> Void)? = nil) {
@@ -132,7 +127,6 @@ final class World {
 
     // MARK: Progress
 
-    /// A step that can happen next.
     enum Step {
         case brokerReads(Int)
         case appReads(Int)
