@@ -290,7 +290,10 @@ struct HostileTests {
     }
 
     // S9
-    @Test("a process with its own mount namespace is not taken for an enrolled app", .enabled(if: canMount, "nothing can be mounted here"))
+    @Test(
+        "a process with its own mount namespace is not taken for an enrolled app",
+        .enabled(if: canMount, "nothing can be mounted here")
+    )
     func forgedPath() async throws {
         let device = try await Device()
         try await device.signIn()
