@@ -54,7 +54,6 @@ struct DeviceMetricsTests {
         #expect(!DeviceMetrics.text(ObservedDevice(answer()), open).contains("duration"))
     }
 
-    /// A fleet with an order that one of its two devices has carried out.
     private static var fleet: FleetMetrics {
         var fleet = FleetMetrics()
         (fleet.isConnected, fleet.listed, fleet.unlisted, fleet.foreign) = (true, 2, 1, 5)

@@ -42,7 +42,6 @@ private final class ExampleApp: Sendable {
         }
     }
 
-    /// Makes the app store data of the signed-in user.
     func work(for person: String) async throws {
         _ = try await process.line { $0.contains("signed in: \(person)") }
         try process.write("work")

@@ -40,7 +40,6 @@ final class IdentityDevice: Sendable {
         process = try await Self.start(bus, directory, passed: passed, wrapper: wrapper)
     }
 
-    /// Uses a provider with this fault.
     convenience init(
         fault: String,
         more: String = "",

@@ -26,7 +26,6 @@ final class WholeDevice: Sendable {
 
     static let secret = "s&cret +%/"
 
-    /// Uses a provider with this fault.
     convenience init(
         fault: String,
         more: String = "",

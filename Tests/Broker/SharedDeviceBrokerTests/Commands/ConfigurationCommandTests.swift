@@ -96,7 +96,6 @@ struct ConfigurationCommandTests {
         }
     }
 
-    /// The part of the output of `check --json` that the tests read.
     private struct Told: Decodable {
         struct Settings: Decodable, Equatable {
             let sharedDeviceMode: Bool

@@ -26,7 +26,6 @@ struct VirtualProvider {
     var granted: Set<String>?
     /// The provider's session in each record.
     var session: String? = "sid"
-    /// The ID token that comes with each access token.
     var identity: IdentityToken?
 
     fileprivate(set) var lastToken = 0

@@ -9,13 +9,11 @@ struct Torture: Sendable {
     var jobs = 4
     var mutant: String?
 
-    /// The number of failures after which the torture stops.
     var enoughFailures = 3
     /// Whether to remove steps that a failure does not need.
     var shrinks = false
     /// The number of runs of a schedule without one of its steps before that step counts as needed.
     var attempts = 5
-    /// Receives reports of the progress.
     var progress: @Sendable (String) -> Void = { _ in }
 
     struct Failure: Sendable, CustomStringConvertible {

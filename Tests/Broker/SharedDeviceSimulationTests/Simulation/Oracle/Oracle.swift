@@ -40,12 +40,10 @@ struct Oracle {
     var endedAt: [UInt64: Duration] = [:]
     var expired: Set<UInt64> = []
     var wasPowerCut = false
-    /// When the wall clock was last set.
     var clockSetAt: Duration?
     /// The age of a round that ended before this time is uncertain: across a restart only the wall clock measures it,
     /// and the clock was set then.
     var roundsDoubtfulUntil: Duration?
-    /// Whether more than one user has access to the bus.
     var hasManyUsers = false
     var policy = DevicePolicy()
     /// The requests that the broker has not answered yet, by number.

@@ -13,7 +13,6 @@ enum Action: Hashable {
     case killApp(Int)
     case dropConnection(Int)
     case stepFails(Int)
-    /// The process stops responding.
     case hang(Int)
     case startEnforcer, killEnforcer
     case startBroker, killBroker
@@ -59,7 +58,6 @@ struct ScheduledStep: Hashable, CustomStringConvertible {
 package struct SimulatedSchedule: Hashable, Sendable {
     package let seed: UInt64
     var file: Setting.File
-    /// Whether more than one user has access to the bus.
     var hasManyUsers: Bool
     var steps: [ScheduledStep]
 

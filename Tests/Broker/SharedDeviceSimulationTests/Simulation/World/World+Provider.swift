@@ -13,7 +13,6 @@ struct SimulatedProvider {
         /// On the monotonic clock.
         let openedAt: Duration
         var token: Int
-        /// The provider has revoked the session.
         var isRevoked = false
         /// An old token was used, which ends the session too.
         var isReused = false
@@ -51,7 +50,6 @@ struct SimulatedProvider {
     var unacknowledged: [Told] = []
     /// The report that has no response yet.
     var report: (number: UInt64, told: Told)?
-    /// When the sessions of each user were last revoked.
     var revokedAt: [String: Date] = [:]
     /// The user who answers the prompt, by the number of the prompt's call.
     var asked: [UInt64: (person: String, goesOn: Bool)] = [:]

@@ -56,7 +56,6 @@ final class World {
     }
 
     let mutant: Mutant?
-    /// Whether more than one user has access to the bus.
     let hasManyUsers: Bool
     var trace: ((String) -> Void)?
     var random: SplitMix64
