@@ -29,7 +29,7 @@ struct WholeDeviceTests {
     }
 
     @Test(
-        "a kept browser profile signs nobody in again if the provider sends auth_time",
+        "a kept browser profile cannot sign in again if the provider sends auth_time",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/chromium"), "chromium is not installed")
     )
     func keptProfile() async throws {

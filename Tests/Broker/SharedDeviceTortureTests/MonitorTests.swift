@@ -2,7 +2,7 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-@Suite("What the monitor reports as a violation")
+@Suite("Violations that the monitor reports")
 struct MonitorTests {
     private typealias Progress = CleanupReport.Progress
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("What administrators and operators see, and how they are authorised")
+@Suite("Rights and reports of administrators and operators")
 struct AdministrationTests {
     private let device = VirtualDevice()
 

@@ -166,7 +166,7 @@ struct AdmissionTests {
         device.expectSignedOutOnDisk()
     }
 
-    @Test("a sign-in whose caller gave up signs nobody in when the disk recovers", arguments: [19, 25])
+    @Test("a sign-in whose caller gave up is dropped when the disk recovers", arguments: [19, 25])
     func callerHasGivenUp(seconds: Int) throws {
         let desk = device.app("desk")
         device.diskMode = .holds
@@ -180,7 +180,7 @@ struct AdmissionTests {
         try device.signIn("grace", by: desk)
     }
 
-    @Test("a sign-in whose caller gave up signs nobody in when the provider responds")
+    @Test("a sign-in whose caller gave up is dropped when the provider responds")
     func callerHasGivenUpAtProvider() {
         device.holdsProvider = true
         let request = device.send(device.app("desk"), signIn("ada", label: "x"))

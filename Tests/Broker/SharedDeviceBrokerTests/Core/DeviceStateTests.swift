@@ -120,7 +120,7 @@ struct DeviceStateTests {
     }
 }
 
-@Suite("Who may sign in on an organisation's device")
+@Suite("Permission to sign in on an organisation's device")
 struct SignInRulesTests {
     private let idle = DeviceState(mode: .shared, account: nil, epoch: 7)
     private let active = DeviceState(mode: .shared, account: .ada, epoch: 7)

@@ -93,7 +93,7 @@ struct EndingLoginsTests {
         device.expectLoginProblem(nil)
     }
 
-    @Test("an earlier login session is not ended before the receipts of its own apps")
+    @Test("an earlier login session is not ended before the receipts of its apps")
     func ownReceipts() throws {
         let device = VirtualDevice.withLogins(ends: true)
         device.configure { $0.cleanup = CleanupPolicy(.advisory) }

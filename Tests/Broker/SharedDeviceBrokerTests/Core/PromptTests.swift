@@ -56,7 +56,7 @@ struct PromptTests {
         #expect(device.state.prompts.isEmpty)
     }
 
-    @Test("a prompt that disconnects during the password check signs nobody in")
+    @Test("a prompt that disconnects during the password check does not sign in")
     func leaves() throws {
         let prompt = device.app("prompt")
         let name = try device.begin(prompt)

@@ -176,7 +176,7 @@ struct SeatTests {
         device.expectPerson("bea")
     }
 
-    @Test("a lock in the background signs nobody out, and a locked user is not signed in")
+    @Test("a lock in the background has no effect, and a locked user is not signed in")
     func lockInBackground() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.endsAtScreenLock = true }
@@ -316,7 +316,7 @@ struct SeatTests {
         try device.signIn("grace", by: device.app("desk"))
     }
 
-    @Test("a device that must be joined first signs nobody in and says so")
+    @Test("a device that must be joined first refuses the login and says so")
     func tenant() {
         let device = VirtualDevice.withLogins()
         device.configure { $0.requiresJoin = true }

@@ -108,7 +108,7 @@ struct SignOutFromAfarTests {
         try device.expectToken(for: "grace", ["orders"], by: till)
     }
 
-    @Test("a sign-out during a code exchange signs nobody in and ends the new session")
+    @Test("a sign-out during a code exchange prevents the sign-in and ends its session")
     func duringExchange() throws {
         let name = try device.beginPage(prompt)
         device.holdsProvider = true

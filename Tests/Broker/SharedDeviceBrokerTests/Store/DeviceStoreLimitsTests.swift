@@ -12,7 +12,7 @@ import func NotifyCenterTestKit.onThread
 
 @testable import SharedDeviceBroker
 
-@Suite("What the store removes, and what it keeps on a full disk")
+@Suite("Removal of old data, and operation on a full disk")
 struct DeviceStoreLimitsTests {
     private let directory: TemporaryDirectory
     private let database: DeviceDatabase

@@ -8,7 +8,7 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-@Suite("The device's store returns exactly what was committed")
+@Suite("The device's store returns exactly the committed state")
 struct DeviceStoreTests {
     private let directory: TemporaryDirectory
     private let database: DeviceDatabase
