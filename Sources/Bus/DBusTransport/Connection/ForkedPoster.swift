@@ -18,8 +18,9 @@ package enum ForkedPoster {
     /// Sends a signal. On return the bus has read it. A connection that the bus has ended is replaced by another one;
     /// receivers may then get the signal twice.
     ///
-    /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``; ``DBusError/Code/timedOut`` after
-    ///   ``patience``: the bus may still get the signal then; ``DBusError/Code/noResources``;
+    /// - Throws: ``DBusError/Code/noBus``, also after ``patience`` if a stopped bus has to be connected to;
+    ///   ``DBusError/Code/disconnected``; ``DBusError/Code/timedOut`` after ``patience``: the bus may still get the signal
+    ///   then; ``DBusError/Code/noResources``;
     ///   ``DBusError/Code/closed`` if the fork came when libdbus was in use.
     package static func send(_ message: consuming DBusMessage, to address: String) throws(DBusError) {
         _ = try link(to: address).exchange(message)

@@ -55,7 +55,8 @@ public final class DarwinNotifyCenter: Sendable {
     ///
     /// The observers of notify(3) take a reserved name only from notifyd: a name that `/etc/notify.conf` reserves or
     /// that begins with `user.uid.`. notifyd therefore posts such a name for this process, if the process may post it.
-    /// The call blocks until notifyd has responded, for at most 25 seconds.
+    /// The call blocks until notifyd has responded, for at most 25 seconds. In a forked child, a post of any name
+    /// returns when the bus has read it, after at most 10 seconds (<doc:Outages>).
     ///
     /// - Throws: ``DBusError/Code/tooLarge`` for a name of 1 MiB, before anything is sent; ``DBusError/Code/refused``
     ///   for a reserved name that this process may not post, or if no notifyd is installed or the configuration cannot
