@@ -63,9 +63,9 @@ public final class DistributedNotifyCenter: Sendable {
         center = BusCenter(.distributed, .connection(connection))
     }
 
-    /// Posts a notification. On return the kernel has it. If the process also observes, and then exits by `exit` or by
-    /// returning from `main`, the exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has
-    /// read the post, however the process ends. No report tells who receives the post (CF-P11).
+    /// Posts a notification. On return the kernel has it. If the process then exits by `exit` or by returning from
+    /// `main`, the exit waits at most 2 s for the bus. `flush(timeout:)` guarantees that the bus has read the post,
+    /// however the process ends. No report tells who receives the post (CF-P11).
     ///
     /// - Parameters:
     ///   - name: the name of the event.
