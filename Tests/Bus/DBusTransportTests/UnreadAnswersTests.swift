@@ -34,6 +34,17 @@ import Testing
         #expect(asksHonest && early.isEmpty && !asksAgain && overdue.count == 1)
     }
 
+    @Test("six users whose connections never answer leave a question for each of 28 other users")
+    mutating func firstQuestions() {
+        let much = UnreadAnswers.questionAfter
+        for user in 1...6 as ClosedRange<UInt32> {
+            for number in 0..<20 { _ = unread.sent(much, to: "\(user) \(number)", user) }
+        }
+        var asked = 0
+        for user in 100..<140 as Range<UInt32> where unread.sent(much, to: "honest \(user)", user) { asked += 1 }
+        #expect(asked == 28)
+    }
+
     @Test mutating func aConnectionWhoseQuestionFailedIsAskedAgainWhenItGoesOnCalling() {
         let asks = unread.sent(100_000, to: "a", 1)
         #expect(asks && standing("a") == .nothing)

@@ -37,8 +37,9 @@ package struct UnreadAnswers {
     /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
-    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read gives none. So no user may take up all 128.
-    private static let mostQuestions = (ofUser: 16, all: 96)
+    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read never answers. So one user gets 16 questions, the
+    /// users with several 96 together, and the rest is for the first question of each user.
+    private static let mostQuestions = (ofUser: 16, ofUsersWithSeveral: 96, all: 124)
 
     /// Connections that have something unread.
     private var uses: [String: Use] = [:]
@@ -80,7 +81,9 @@ package struct UnreadAnswers {
         let all = use.user.flatMap { users[$0] } ?? 0
         let after = all < Self.earlyQuestion.ofUser ? Self.questionAfter : Self.earlyQuestion.after
         guard isLate || use.bytes >= after else { return false }
-        guard questions.all < Self.mostQuestions.all, questions.users[use.user] ?? 0 < Self.mostQuestions.ofUser else {
+        let own = questions.users[use.user] ?? 0
+        let most = own == 0 ? Self.mostQuestions.all : Self.mostQuestions.ofUsersWithSeveral
+        guard own < Self.mostQuestions.ofUser, questions.all < most else {
             unasked.insert(connection)
             return false
         }
