@@ -23,8 +23,12 @@ struct ProcessEnvironmentTests {
         }
 
         /// Runs the probe as an unprivileged user and returns its output.
-        func run(_ bus: String, environment: [String: String]) async throws -> String {
-            let process = try ChildProcess(as: 65534, probe, [bus, "connect", "1"], environment: environment)
+        func run(
+            _ bus: String,
+            _ command: String = "connect",
+            environment: [String: String]
+        ) async throws -> String {
+            let process = try ChildProcess(as: 65534, probe, [bus, command, "1"], environment: environment)
             return try await process.line { _ in true }
         }
     }
@@ -66,6 +70,17 @@ struct ProcessEnvironmentTests {
         let target = address.hasSuffix("=") ? address + privileged.program : address
         let said = try await privileged.run(target, environment: [:])
         #expect(said.contains("a process with more rights than its user starts no program to reach a bus"))
+        #expect(!FileManager.default.fileExists(atPath: privileged.proof))
+    }
+
+    @Test(
+        "a set-user-ID program starts no program that its caller's PATH names",
+        .enabled(if: geteuid() == 0, "only root can give its rights to others")
+    )
+    func callersPath() async throws {
+        let privileged = try PrivilegedProbe()
+        let said = try await privileged.run("environment", "start", environment: ["PATH": privileged.directory.path])
+        #expect(said == "did not start")
         #expect(!FileManager.default.fileExists(atPath: privileged.proof))
     }
 

@@ -19,7 +19,8 @@ package enum ProgramStart {
         package var description: String { String(cString: strerror(code)) }
     }
 
-    /// Starts a program, which is looked up in `PATH` where its name has no slash.
+    /// Starts a program, which is looked up in `PATH` if its name has no slash. A process with more rights than its user looks in the system's own
+    /// directories instead.
     ///
     /// - Parameters:
     ///   - arguments: what follows the program on its command line.
@@ -58,18 +59,25 @@ package enum ProgramStart {
         posix_spawnattr_setsigmask(&attributes, &none)
         let group = leadsGroup ? POSIX_SPAWN_SETPGROUP : 0
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group))
+        let file = place(of: program)
         var argv = ([program] + arguments).map { strdup($0) } + [nil]
         var envp = environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
         defer { for text in argv + envp { free(text) } }
         var identifier: Int32 = 0
-        var code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+        var code = posix_spawnp(&identifier, file, &actions, &attributes, &argv, &envp)
         // Right after its installation, a program may still be open for writing in a child of the installer.
         for _ in 0..<20 where code == ETXTBSY {
             usleep(10_000)
-            code = posix_spawnp(&identifier, program, &actions, &attributes, &argv, &envp)
+            code = posix_spawnp(&identifier, file, &actions, &attributes, &argv, &envp)
         }
         guard code == 0 else { throw Failure(code: code) }
         return identifier
+    }
+
+    private static func place(of program: String) -> String {
+        guard ProcessEnvironment.isIgnored, !program.contains("/") else { return program }
+        return ["/usr/local/bin/", "/usr/bin/"].map { $0 + program }.first { access($0, X_OK) == 0 } ?? "/bin/"
+            + program
     }
 
     /// Calls a function that starts programs on this thread and does not collect them. They are collected when they

@@ -33,6 +33,7 @@ enum BusProbe {
         case "fork-inside": try forkInside(bus)
         case "connect-in-tasks": try connectInTasks(bus, count)
         case "connect": try connect(bus)
+        case "start": try start()
         case "change-environment": try changeEnvironment(bus)
         case "close-descriptors": try closeDescriptors(bus, reads: count > 0)
         case "observe-without-standard-descriptors": try observeWithoutStandardDescriptors(bus)
@@ -40,6 +41,12 @@ enum BusProbe {
         case "end": try end(by: Int32(count))
         default: exit(2)
         }
+    }
+
+    /// Starts a program that is called "program".
+    private static func start() throws {
+        let started = try? ProgramStart.spawn("program", [], environment: [:], descriptors: [], leadsGroup: false)
+        say(started.flatMap { ProgramStart.collect($0) }.map { "status \($0)" } ?? "did not start")
     }
 
     /// Sends itself a signal just before it begins to wait for it.
