@@ -90,7 +90,7 @@ struct FairQueueTests {
 
     @Test(
         "a crowd at its pace gets at most the share of eight users",
-        arguments: [8, 100, 1000]
+        arguments: [8, 9, 15, 100, 1000]
     )
     mutating func crowd(users: UInt32) {
         for user in 1...users { add(12, of: user, pace: pace) }

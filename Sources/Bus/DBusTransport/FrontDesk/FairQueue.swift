@@ -211,7 +211,8 @@ package struct TurnOrder {
             let start = max(taken[user] ?? now, now)
             // The users who are at their pace share what so many of them may have, so that a crowd does not take all of this service's time.
             let isAtPace = start - now >= pace.interval * (pace.atOnce - 1)
-            taken[user] = start + pace.interval * (isAtPace ? max(1, lines.count / Self.usersAtFullPace) : 1)
+            let crowd = isAtPace ? max(lines.count, Self.usersAtFullPace) : Self.usersAtFullPace
+            taken[user] = start + pace.interval * crowd / Self.usersAtFullPace
         }
         guard taken.count > takenLimit else { return }
         taken = taken.filter { $0.value > now }
