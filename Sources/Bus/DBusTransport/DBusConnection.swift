@@ -22,6 +22,11 @@ public final class DBusConnection: Sendable {
         DBusConnection(core: try ConnectionCore(bus: bus, connects: true))
     }
 
+    /// The same, until `deadline` at the latest.
+    package static func open(_ bus: Bus, by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
+        DBusConnection(core: try ConnectionCore(bus: bus, connects: true, by: deadline))
+    }
+
     /// A connection that connects with its first use. Where a use finds no bus, it throws ``DBusError/Code/noBus``, and the next one tries
     /// again; once something keeps a match rule or watches the connection, its reading thread tries until there is a bus.
     ///

@@ -98,15 +98,21 @@ final class ConnectionCore: Sendable {
     /// How long a sender waits for a bus that does not read before it gives up.
     let sendTimeout = Locked(Duration.seconds(30))
 
-    /// - Parameter connects: whether to connect at once; otherwise the first use does.
-    init(bus: Bus, connects: Bool) throws(DBusError) {
+    /// - Parameters:
+    ///   - connects: whether to connect at once; otherwise the first use does.
+    ///   - deadline: until when to connect; `nil` for as long as a connection may take.
+    init(bus: Bus, connects: Bool, by deadline: ContinuousClock.Instant? = nil) throws(DBusError) {
         try ForkedChild.check("open a D-Bus connection")
         self.bus = bus
         event = try EventDescriptor("open a D-Bus connection")
         let address = connects ? try bus.resolvedAddress() : nil
         if let address { _ = self.address.storeIfNil(Address(text: address)) }
         let phase: Phase =
-            if let address { .connected(try BusSocket(address: address, opener: opener)) } else { .lost(nil) }
+            if let address {
+                .connected(try BusSocket(address: address, opener: opener, by: deadline))
+            } else {
+                .lost(nil)
+            }
         state = Locked(State(phase: phase, wasConnected: connects))
     }
 

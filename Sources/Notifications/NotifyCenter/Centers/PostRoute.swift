@@ -268,7 +268,8 @@ final class PostRoute: Sendable {
         let interface = "org.notifycenter.Probe1"
         let (sender, receiver): (DBusConnection, DBusConnection)
         do throws(DBusError) {
-            (sender, receiver) = (try DBusConnection.open(bus), try DBusConnection.open(bus))
+            sender = try DBusConnection.open(bus, by: deadline)
+            receiver = try DBusConnection.open(bus, by: deadline)
         } catch  where error.code == .noBus {
             // The bus was there a moment ago, so this is an outage, in which a registration is kept.
             throw DBusError(
