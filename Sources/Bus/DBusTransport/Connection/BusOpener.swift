@@ -204,7 +204,7 @@ extension DBusError {
     static func stoppedBus(_ what: String, _ attempted: String) -> DBusError {
         DBusError(
             .noBus,
-            message: "the bus has not \(what) in time (\(BusSocket.connectTimeout) at most)",
+            message: "the bus has not \(what) in time",
             attempted: attempted,
             remedy: "find out why the bus daemon is stopped, or refuses this user"
         )
