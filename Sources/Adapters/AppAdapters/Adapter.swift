@@ -4,19 +4,20 @@ import FoundationEssentials
 package import SharedDevice
 import Synchronization
 
-/// Takes part in shared device mode in the place of a program that knows nothing of it. After a session: stops the program, deletes what it kept,
-/// looks that nothing is left and the program has not come back, gives the receipt, and lets the program run again.
+/// Takes part in shared device mode for a program that does not support it. After a session it stops the program,
+/// deletes its data, verifies that nothing is left and that the program has not restarted, sends the receipt, and lets
+/// the program run again.
 ///
-/// All of it is one step of the cleanup, and each part may be done again: after a crash at any point the whole is done once more. The record of
-/// what is owed is ``SharedDeviceApplication``'s, and the broker counts the app from each sign-in on.
+/// All of it is one step of the cleanup, and each part is idempotent: after a crash the whole step runs again.
+/// ``SharedDeviceApplication`` keeps the record of pending cleanups, and the broker counts the app from each sign-in
+/// on.
 package final class Adapter: Sendable {
-    /// A place at which tests act.
+    /// A point at which tests intervene.
     package enum Checkpoint: Sendable, Equatable {
         case stopping
         case stopped
         case deleting(DeclaredPath.Checkpoint)
         case deleted
-        /// Right before the receipt.
         case verified
     }
 
@@ -28,18 +29,19 @@ package final class Adapter: Sendable {
     private let log: @Sendable (String) -> Void
     private let shown: @Sendable (AccountState) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
-    /// What was shown last. While somebody's data is owed or deleted, it is hidden.
+    /// The last state shown. It is hidden while a cleanup is pending or running.
     private let last = Locked<AccountState?>(nil)
 
-    /// How often a cleanup begins anew because the program came back meanwhile.
+    /// The number of attempts to clean up a program that restarts during the cleanup.
     private static let rounds = 3
 
     /// - Parameters:
-    ///   - start: when the program runs; `nil` means that the adapter never starts it.
-    ///   - stateDirectory: the directory of the adapter's record of the app, where it keeps what was above the paths when the session began. With `nil`
-    ///     the adapter does not notice that the paths lead elsewhere since.
+    ///   - start: when the program runs; with `nil` the adapter never starts it.
+    ///   - stateDirectory: the directory of the adapter's record of the app. The adapter saves there what was above the
+    ///     paths when the session began. With `nil` it does not detect paths that lead elsewhere since.
     ///   - log: takes a line for the administrator.
-    ///   - shown: is told each state of the device: that somebody is signed in before the program is started for that, other states afterwards.
+    ///   - shown: receives each state of the device: a sign-in before the program is started for it, other states
+    ///     afterwards.
     package init(
         program: any ProgramControl,
         start: AppCleanup.Start?,
@@ -60,15 +62,16 @@ package final class Adapter: Sendable {
         record = stateDirectory.map { SessionRecord(stateDirectory: $0, paths: paths) }
     }
 
-    /// Follows the account of the device until the task is cancelled. A unit then runs on; an owned command is for its owner to end.
+    /// Follows the device's account until the task is cancelled. A unit then keeps running; the owner of an owned
+    /// command must stop it.
     package func follow(_ application: SharedDeviceApplication) async throws(SharedDeviceError) {
         let cleanup = CleanupCoordinator()
         try cleanup.register("adapter") { _ in try await self.cleanUp() }
         await application.follow(cleanup) { try await self.show($0) }
     }
 
-    /// Lets the program start once more after it has ended by itself, if it may run now: not while anything is owed, nor before the broker has
-    /// said who is signed in.
+    /// Restarts a program that exited by itself, if it may run now. It may not while a cleanup is pending, nor before
+    /// the broker has told the account.
     ///
     /// - Parameter allow: called before the start.
     package func startAgain(_ allow: @Sendable () -> Void) async throws(AdapterFailure) {
@@ -83,21 +86,21 @@ package final class Adapter: Sendable {
         try await program.start()
     }
 
-    /// For a manifest that is not in force any more: what it names is stopped and deleted, whoever is signed in, because no later cleanup does.
-    /// A program that does not run, or that there never was, needs no end.
+    /// Stops and deletes the targets of an obsolete manifest, even during a session, because no later cleanup does.
+    /// Does not stop a program that is not running or never existed.
     package func retire() async throws(AdapterFailure) {
         if try await program.isStopped() {
             _ = try await delete()
-            // Not started meanwhile.
+            // The program may have been started during the deletion.
             if try await program.isStopped() { return }
         }
         _ = try await cleanUp(endsSession: false)
     }
 
-    /// Stops, deletes and looks.
+    /// Stops the program, deletes its data and verifies the result.
     ///
-    /// - Parameter endsSession: whether nothing of the session is left then.
-    /// - Returns: what was done, for the report.
+    /// - Parameter endsSession: whether no data of the session is left afterwards.
+    /// - Returns: a summary for the report.
     package func cleanUp(endsSession: Bool = true) async throws(AdapterFailure) -> String {
         var removed = UserDataDirectory.Removed()
         for _ in 0..<Self.rounds {
@@ -106,7 +109,7 @@ package final class Adapter: Sendable {
             checkpoint(.stopped)
             removed.add(try await delete())
             checkpoint(.deleted)
-            // Somebody may have started it meanwhile: what it has stored has to go as well.
+            // A program that was started during the deletion may have stored data, so the cleanup begins again.
             guard try await program.isStopped() else { continue }
             checkpoint(.verified)
             if endsSession { await record { record throws(AdapterFailure) in try record.end() } }
@@ -121,9 +124,9 @@ package final class Adapter: Sendable {
         )
     }
 
-    /// Deletes at all paths but those that lead elsewhere since the session began.
+    /// Deletes at all paths except those that lead elsewhere since the session began.
     ///
-    /// - Throws: ``AdapterFailure``: the first of what could not be deleted.
+    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     private func delete() async throws(AdapterFailure) -> UserDataDirectory.Removed {
         let record = record
         let moved = try await onSystemThread { () throws(AdapterFailure) in try record?.moved() ?? [] }
@@ -137,7 +140,7 @@ package final class Adapter: Sendable {
         return removed
     }
 
-    /// A record that cannot be written is told, and keeps nobody from working.
+    /// Logs a failure to write the record, because that must not keep users from working.
     private func record(_ body: @escaping @Sendable (SessionRecord) throws(AdapterFailure) -> Void) async {
         guard let record else { return }
         do throws(AdapterFailure) {
@@ -151,20 +154,20 @@ package final class Adapter: Sendable {
         last.withLock { $0 = state }
         switch state {
         case .open:
-            // Told first: a program that ends at once must not find that nobody is signed in.
+            // Shown before the start: a program that exits at once must find the user signed in.
             shown(state)
             await record { record throws(AdapterFailure) in try record.begin() }
             return try await run(isSignedIn: true)
         case .nobody:
-            // What an administrator has waived is not this session's any more.
+            // A cleanup that an administrator waived no longer concerns this session.
             await record { record throws(AdapterFailure) in try record.end() }
             try await run(isSignedIn: false)
         case .hidden(.cleanupFailed(let failure)): log("\(failure)")
         case .hidden(.unknown(let error)):
-            // Without a broker nobody signs in or out: a program that runs is not ended for that.
+            // Without a broker no user signs in or out, so a running program is left running.
             log("\(error)")
         case .hidden(.appFailed(let reason)): log(reason)
-        // The cleanup's first part stops the program.
+        // The cleanup itself stops the program.
         case .hidden: break
         }
         shown(state)

@@ -2,7 +2,7 @@ package import DeviceConfiguration
 import Glibc
 
 extension AppCleanup {
-    /// What is stopped and started.
+    /// The control that stops and starts the app's program.
     ///
     /// - Parameter mark: the directory of the adapter's record of the app, which marks the processes of a command.
     package func program(mark: String) -> any ProgramControl {
@@ -33,7 +33,7 @@ extension AppCleanup {
         }
         if case .flatpak(let name) = program {
             settings.killer = ["flatpak", "kill", name]
-            // A Flatpak's instances are in its user's runtime directory.
+            // The list of Flatpak instances is in the user's runtime directory.
             if user.number != geteuid() {
                 let user = "\(user.number)"
                 settings.killer =

@@ -1,14 +1,14 @@
 import Glibc
 import SharedDevice
 
-/// The processes of an app that somebody else starts: those of its user that run its program, or are in its Flatpak's sandbox, and what descends from
-/// them.
+/// The processes of an app that the adapter does not start: those of its user that run its program or are in its
+/// Flatpak's sandbox, and their descendants.
 ///
-/// A process that runs another program and has lost its parents is not found: run such an app as a unit.
+/// A process that runs another program and has lost its parents is not found. Run such an app as a unit.
 struct AppProcesses: ProgramControl {
     let name: String
     let mark: ProcessTree.Mark
-    /// The user whose processes they are. Those of others are let alone.
+    /// The user whose processes these are. Processes of other users are spared.
     let user: UInt32
     var patience = StopPatience()
 
@@ -30,10 +30,10 @@ struct AppProcesses: ProgramControl {
         try await onSystemThread(look).processes.isEmpty
     }
 
-    /// Whoever has started it starts it again.
+    /// Does nothing: the app's launcher starts it again.
     func start() async throws(AdapterFailure) {}
 
-    /// - Returns: whether all have ended in time.
+    /// - Returns: whether all processes ended in time.
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {
@@ -45,7 +45,7 @@ struct AppProcesses: ProgramControl {
         }
     }
 
-    /// Those that bear the mark, and what of the user descends from them.
+    /// The marked processes and their descendants of the same user.
     private func look() throws(AdapterFailure) -> ProcessTree.Sight {
         let tree = try ProcessTree(by: mark, user: user)
         return (tree, tree.descendants(of: tree.marked, excluding: []).intersection(tree.own).union(tree.marked))

@@ -2,15 +2,16 @@ import DBusTransport
 import FoundationEssentials
 import Glibc
 
-/// The processes behind connections of the bus, which the broker has given an account. They are killed: they have not heard the broker, and need not
-/// hear this.
+/// The processes behind the bus connections to which the broker gave an account. They are killed without a request to
+/// exit: they have already ignored the broker.
 struct ConnectedProcesses: ProgramControl {
     let connection: DBusConnection
-    /// The connections' unique names.
+    /// The unique names of the connections.
     let names: [String]
-    /// The user whose processes they may be. The broker names connections, and is not to have any process killed.
+    /// The user whose processes may be killed. The broker names connections, and must not be able to have any process
+    /// killed.
     let user: UInt32
-    /// Whether the app has an adapter, which may run as this process's user, with this process's program.
+    /// Whether the app has an adapter, which may run as the user and with the program of this process.
     let hasAdapter: Bool
 
     var name: String { "the processes that had the account" }
@@ -61,25 +62,25 @@ struct ConnectedProcesses: ProgramControl {
         }
     }
 
-    /// What is known of the process that has the number of a connection's. A connection stays where its process has handed it on to another and ended,
-    /// and the number may be a stranger's by now: what counts is whose process the descriptor means, and, where the bus knows it, that the
-    /// connection's own process has not ended.
+    /// The facts about the process that has the number of a connection's process. A connection survives its process if
+    /// another process inherited it, and the number may belong to a stranger by now. The verdict depends on the user of
+    /// the process behind the descriptor and, if the bus knows it, on whether the connection's own process still runs.
     struct Found {
         enum Verdict {
             case meant, stranger, ended
         }
 
         let connectionUser: UInt32
-        /// Whether the process that made the connection runs; `nil` where the bus cannot tell.
+        /// Whether the process that made the connection runs; `nil` if the bus cannot tell.
         let isConnectionsRunning: Bool?
-        /// Real, effective and saved, of the process that has the number now; none where it has ended.
+        /// The real, effective and saved users of the process with this number; empty if it has ended.
         let users: Set<UInt32>
-        /// Whether it is another process of this one's program.
+        /// Whether it runs the program of this process.
         let isOwnProgram: Bool
 
         /// - Parameters:
-        ///   - user: the app's.
-        ///   - adapter: the user of its adapter; `nil` where it has none.
+        ///   - user: the app's user.
+        ///   - adapter: the user of its adapter; `nil` if it has none.
         func verdict(user: UInt32, adapter: UInt32?) -> Verdict {
             if isConnectionsRunning == false || users.isEmpty { return .ended }
             if connectionUser == user { return users.contains(user) ? .meant : .stranger }
@@ -91,13 +92,13 @@ struct ConnectedProcesses: ProgramControl {
     private static func hasOwnProgram(_ number: Int32) -> Bool {
         let programs = ["/proc/self/exe", "/proc/\(number)/exe"].map { link -> String? in
             let program = try? FileManager.default.destinationOfSymbolicLink(atPath: link)
-            // An update has removed the file of a program that still runs.
+            // An update may have replaced the file of a running program.
             return program.map { $0.hasSuffix(" (deleted)") ? String($0.dropLast(" (deleted)".count)) : $0 }
         }
         return programs[0] != nil && programs[0] == programs[1]
     }
 
-    /// Who is behind the connection; `nil` where nobody is.
+    /// The peer of the connection; `nil` if the connection is closed.
     private func peer(_ name: String) async throws(AdapterFailure) -> DBusConnection.PeerCredentials? {
         do throws(DBusError) {
             return try await connection.credentials(of: name)
@@ -108,7 +109,7 @@ struct ConnectedProcesses: ProgramControl {
     }
 }
 
-/// Several programs as one: all that is an app's.
+/// All programs of an app as one.
 struct ProgramParts: ProgramControl {
     let name: String
     let parts: [any ProgramControl]

@@ -2,27 +2,28 @@ import DBusTransport
 import FoundationEssentials
 import Glibc
 
-/// A control group of the kernel's, by its path in the hierarchies that systemd uses. All of it waits for files of the kernel, which answer at once.
+/// A control group, given by its path in systemd's hierarchies. All calls read files of the kernel, which respond at
+/// once.
 struct ControlGroup: Sendable {
-    /// Where the hierarchies may be mounted.
+    /// The possible mount points of the hierarchies.
     private static let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"]
-    /// How many processes are watched at a time, each by a descriptor.
+    /// The most processes to watch at a time. Each needs a descriptor.
     private static let mostWatched = 64
 
-    /// Its directories, one in each hierarchy that has it.
+    /// Its directory in each hierarchy.
     private let directories: [String]
 
-    /// - Parameter group: empty where there is none. The root is nobody's own.
+    /// - Parameter group: the path, or an empty string if there is none. The root counts as none, because it is shared.
     init(_ group: String) {
         directories = group.hasPrefix("/") && group != "/" ? Self.mounts.map { $0 + group } : []
     }
 
-    /// Whether no process is in it or below it. A group that is gone is empty.
+    /// Whether the group and its descendants have no process. A group that does not exist is empty.
     ///
-    /// - Throws: ``AdapterFailure`` where the kernel does not say.
+    /// - Throws: ``AdapterFailure`` if the kernel's files cannot be read.
     func isEmpty() throws(AdapterFailure) -> Bool {
         for directory in directories {
-            // Of version 2, where the kernel counts.
+            // Version 2 has a count by the kernel.
             if let events = try Self.read("\(directory)/cgroup.events") {
                 guard events.split(separator: "\n").contains("populated 0") else { return false }
             } else if try !Self.processes(directory).isEmpty {
@@ -32,14 +33,14 @@ struct ControlGroup: Sendable {
         return true
     }
 
-    /// The processes in it and below it.
+    /// The processes of the group and its descendants.
     func processes() throws(AdapterFailure) -> Set<pid_t> {
         var found: Set<pid_t> = []
         for directory in directories { found.formUnion(try Self.processes(directory)) }
         return found
     }
 
-    /// Waits on this thread until it is empty, or time is over.
+    /// Blocks this thread until the group is empty or the deadline has passed.
     func waitUntilEmpty(until deadline: ContinuousClock.Instant) throws(AdapterFailure) {
         while ContinuousClock.now < deadline, try !isEmpty() {
             for process in try descriptors(of: processes().prefix(Self.mostWatched))
@@ -47,7 +48,8 @@ struct ControlGroup: Sendable {
         }
     }
 
-    /// Kills what is in it and below it, what is started meanwhile, too, where the kernel can (Linux 5.14, version 2).
+    /// Kills the processes of the group and its descendants. Where the kernel supports it (Linux 5.14, version 2) this
+    /// includes processes that are started during the call.
     func kill() throws(AdapterFailure) {
         for directory in directories {
             let file = open("\(directory)/cgroup.kill", O_WRONLY | O_CLOEXEC)
@@ -70,7 +72,7 @@ struct ControlGroup: Sendable {
                 throw Self.failure("the process \(process)", errno)
             }
         }
-        // A number may have passed to another process before its descriptor was opened; that one is not in the group.
+        // The number may have been reused before its descriptor was opened; the new process is not in the group.
         let present = try self.processes()
         return found.filter { present.contains($0.identifier) && !$0.hasEnded }
     }
@@ -95,8 +97,8 @@ struct ControlGroup: Sendable {
         }
     }
 
-    /// - Returns: the file's text; `nil` if there is none: the group is gone, of another version, or one for threads alone, whose processes are
-    ///   those of a group above it.
+    /// - Returns: the file's text; `nil` if the group is gone, has another version, or is a threaded group, whose
+    ///   processes belong to a parent group.
     private static func read(_ path: String) throws(AdapterFailure) -> String? {
         do {
             return try String(contentsOfFile: path, encoding: .utf8)

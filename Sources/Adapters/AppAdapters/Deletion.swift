@@ -2,8 +2,8 @@ package import DeviceConfiguration
 import Glibc
 package import SharedDevice
 
-/// Deletes what an adapter's manifest names, as the user whose data it is: in this process where that is its user, else in a child that has given up
-/// every right of root before it opens a path.
+/// Deletes the paths of an adapter's manifest as the user who owns the data: in this process if it runs as that user,
+/// else in a child that drops all rights of root before it opens a path.
 package struct Deletion: Sendable {
     package let paths: [String]
     package let user: UInt32
@@ -12,11 +12,11 @@ package struct Deletion: Sendable {
     private let checkpoint: @Sendable (DeclaredPath.Checkpoint) -> Void
 
     /// - Parameters:
-    ///   - paths: absolute, as ``CleanupPath`` lets them through.
-    ///   - user: whose data it is.
-    ///   - patience: how long a child may delete: a file system that stands still must not hold up the next try for ever. The child may not end then,
-    ///     although it is killed.
-    ///   - killed: how long it may take to end after it was killed.
+    ///   - paths: absolute paths that ``CleanupPath`` accepts.
+    ///   - user: the owner of the data.
+    ///   - patience: the timeout of a child, so that a stuck file system does not block the next attempt. A child may
+    ///     survive being killed there.
+    ///   - killed: how long a killed child may take to end.
     package init(
         paths: [String],
         user: UInt32,
@@ -31,9 +31,9 @@ package struct Deletion: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// On return nothing is left at the paths. All of them are tried.
+    /// Deletes at all paths, and continues after a failure.
     ///
-    /// - Throws: ``AdapterFailure``: the first of what could not be deleted.
+    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     package func run() async throws(AdapterFailure) -> UserDataDirectory.Removed {
         if user == geteuid() {
             let result = await onSystemThread { runHere() }
@@ -71,7 +71,7 @@ package struct Deletion: Sendable {
         return removed
     }
 
-    /// Deletes in this process, on this thread.
+    /// Deletes in this process and on this thread.
     package func runHere() -> Result<UserDataDirectory.Removed, AdapterFailure> {
         var removed = UserDataDirectory.Removed()
         var problem: AdapterFailure?
@@ -87,7 +87,7 @@ package struct Deletion: Sendable {
 }
 
 extension UserDataDirectory.Removed {
-    /// What the child writes of it.
+    /// The output of the child.
     package var line: String { "\(files) \(bytes)" }
 
     init?(line: String) {
@@ -102,11 +102,11 @@ extension AdapterFailure {
     fileprivate init(reason: String) { self.init(HelperProcess.Failure(reason)) }
 }
 
-/// The rights of one user, for good.
+/// Switches the process to one user, irreversibly.
 package enum UserRights {
-    /// Gives up root's rights: groups, group and user. To be called before any thread is started.
+    /// Drops root's groups, group and user. Must be called before any thread is started.
     ///
-    /// - Throws: ``AdapterFailure``: the process must not go on.
+    /// - Throws: ``AdapterFailure``; the process must then exit.
     package static func take(_ user: SystemUser) throws(AdapterFailure) {
         guard geteuid() != user.number else { return }
         let hasGroups = user.name.map { initgroups($0, user.group) == 0 } ?? (setgroups(0, nil) == 0)

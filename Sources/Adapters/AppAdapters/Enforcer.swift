@@ -5,21 +5,21 @@ import Glibc
 package import SharedDevice
 import Synchronization
 
-/// Stops apps that are late with their cleanup, and deletes their data in their place.
+/// Stops apps whose cleanup is overdue and deletes their data for them.
 ///
-/// The broker says which apps; what to stop and what to delete is the manifests' alone. All of it is done anew after a crash: the broker hands an app
-/// over again until it has the report. Meanwhile it refuses the app's own calls and every sign-in.
+/// The broker names the apps; only the manifests say what to stop and delete. Everything is repeated after a crash: the
+/// broker hands an app over again until it has the report. Until then it refuses the app's calls and every sign-in.
 package final class Enforcer: Sendable {
-    /// A place at which tests act.
+    /// A point at which tests intervene.
     package enum Checkpoint: Sendable, Equatable {
-        /// The broker has handed an app over.
+        /// The broker has handed over an app.
         case handedOver
         case cleaning(Adapter.Checkpoint)
-        /// The broker has the report.
+        /// The broker has received the report.
         case reported
     }
 
-    /// An app that is late.
+    /// An app whose cleanup is overdue.
     private struct Overdue: Sendable {
         struct Key: Hashable {
             let app: String
@@ -42,13 +42,13 @@ package final class Enforcer: Sendable {
         var key: Key { Key(app: app, user: user) }
     }
 
-    /// The apps that are being stopped and deleted, each once at a time.
+    /// The apps whose enforcement is in flight. Each is enforced once at a time.
     private struct UnderWay {
-        /// For each of them whether the broker has its report.
+        /// Whether the broker has the report, by app.
         private var apps: [Overdue.Key: Bool] = [:]
 
-        /// - Returns: whether it is to be begun. An app that is under way is not: the broker hands it over again if that is still due afterwards, and
-        ///   whatever it knew before its answer to the report is out of date.
+        /// - Returns: whether to begin. An app in flight is not begun again: the broker hands it over later if it is
+        ///   still overdue, and its knowledge from before the report is out of date.
         mutating func begin(_ key: Overdue.Key) -> Bool {
             guard apps[key] == nil else { return false }
             apps[key] = false
@@ -72,18 +72,19 @@ package final class Enforcer: Sendable {
     private let log: @Sendable (String) -> Void
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
-    /// How long the broker may leave a question open, in seconds: less while apps are under way, which it does not hand over again meanwhile.
+    /// How long the broker may hold a request, in seconds. Shorter while apps are in flight, because the broker does
+    /// not hand those over again.
     private static let (wait, waitUnderWay) = (60.0, 5.0)
-    /// How long an answer may take altogether.
+    /// The timeout of a request.
     private static let answerPatience = Duration.seconds(90)
     private static let pause = Duration.seconds(1)
-    /// How often one app is stopped anew because a process of it was left.
+    /// The number of attempts to stop an app that leaves a process behind.
     private static let rounds = 3
 
     /// - Parameters:
-    ///   - mark: the directory of the adapter's record of an app, which marks the processes of its command.
+    /// - mark: maps an app to the directory of its adapter's record, which marks the processes of its command.
     ///   - log: takes a line for the administrator.
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` where there is no such bus.
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
     package init(
         bus: Bus,
         mark: @escaping @Sendable (String) -> String,
@@ -96,9 +97,11 @@ package final class Enforcer: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// Enforces until the bus is lost: then the broker counts on nobody's deleting any more, so that the process has to end. It has to end as well where
-    /// the broker does not take it for the enforcement: one whose process could not be seen at its first call stays unknown on its connection, and what
-    /// it was at keeps everybody out for as long as it is there.
+    /// Enforces until the bus is lost or the broker rejects this process. In both cases the process must exit.
+    ///
+    /// After the bus is lost the broker no longer relies on this process. The broker rejects a process that it could
+    /// not identify at its first call. That connection stays unidentified, and its cleanups in flight block every
+    /// sign-in while it is open.
     ///
     /// - Parameter updates: the manifests.
     package func run(_ updates: AsyncStream<AppManifests>) async {
@@ -126,9 +129,10 @@ package final class Enforcer: Sendable {
         manifests.withLock { $0 = update.manifests }
     }
 
-    /// Asks for late apps also while some are under way: one whose deletion a file system holds up keeps no other waiting.
+    /// Requests overdue apps even while others are in flight, so that a deletion stuck in a file system does not delay
+    /// other apps.
     ///
-    /// - Parameter refused: is told where the broker does not take this process for the enforcement.
+    /// - Parameter refused: called when the broker does not accept this process as the enforcement.
     private func serve(_ refused: (String) -> Void) async {
         await withDiscardingTaskGroup { group in
             var isFirst = true
@@ -136,7 +140,7 @@ package final class Enforcer: Sendable {
                 do throws(SharedDeviceError) {
                     let wait = underWay.withLock { $0.isEmpty } ? Self.wait : Self.waitUnderWay
                     let elements = try await askOverdue(waiting: isFirst ? 0 : wait)
-                    // An earlier run may have ended between its report and the start.
+                    // An earlier process may have exited after its report and before it started the app.
                     if isFirst, elements.isEmpty { await startUnits() }
                     isFirst = false
                     let begun = elements.compactMap(Overdue.init)
@@ -147,7 +151,7 @@ package final class Enforcer: Sendable {
                             self.underWay.withLock { $0.end(one.key) }
                         }
                     }
-                    // A broker that says what this program cannot take says it again at once.
+                    // A broker that sends unusable elements would send them again at once.
                     if begun.isEmpty, !elements.isEmpty { try? await Task.sleep(for: Self.pause) }
                 } catch {
                     if error.code == .notPermitted { return refused("\(error)") }
@@ -158,7 +162,7 @@ package final class Enforcer: Sendable {
         }
     }
 
-    /// - Returns: the apps that are late and not under way.
+    /// - Returns: the overdue apps that are not in flight.
     private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [DBusValue] {
         let answer = try await broker.call(
             .getOverdue,
@@ -214,7 +218,8 @@ package final class Enforcer: Sendable {
                 user: cleanup.user.number,
                 hasAdapter: cleanup.cleaner == .adapter
             )
-            // An adapter that hangs must not start its program again, so that its process goes first; an app's program may end by itself.
+            // Ends an adapter's process first, because a stuck adapter must not restart its program. An app's own
+            // program may exit by itself.
             let program = cleanup.program(mark: mark(overdue.app))
             let parts: [any ProgramControl] =
                 cleanup.cleaner == .adapter ? [connected, program] : [program, connected]
@@ -242,7 +247,7 @@ package final class Enforcer: Sendable {
         )
     }
 
-    /// Stops and deletes what the app's adapter had yet to stop and delete of earlier manifests.
+    /// Stops and deletes the targets of earlier manifests that the app's adapter had not finished.
     private func retireFormer(of app: String, _ cleanup: AppCleanup) async throws(AdapterFailure) {
         let mark = self.mark(app)
         let named = try await onSystemThread { () throws(AdapterFailure) in
@@ -261,7 +266,8 @@ package final class Enforcer: Sendable {
         }
     }
 
-    /// - Returns: the answer; `nil` where the broker does not take the report: it hands the app over once more, if that is due.
+    /// - Returns: the response; `nil` if the broker rejects the report. It then hands the app over again if the cleanup
+    ///   is still overdue.
     @discardableResult
     private func report(_ overdue: Overdue, _ result: BrokerProtocol.Fields) async -> BrokerProtocol.Fields? {
         let fields: BrokerProtocol.Fields = [
@@ -281,7 +287,7 @@ package final class Enforcer: Sendable {
         }
     }
 
-    /// Starts the units that are to run always.
+    /// Starts the units whose manifest says to start them always.
     private func startUnits() async {
         for manifest in manifests.withLock({ $0 }) {
             guard let cleanup = manifest.cleanup, cleanup.startsAgain else { continue }
@@ -295,6 +301,6 @@ package final class Enforcer: Sendable {
 }
 
 extension AppCleanup {
-    /// Whether the enforcement starts the app again. An adapter starts its program itself.
+    /// Whether the enforcement restarts the app. An adapter restarts its program itself.
     fileprivate var startsAgain: Bool { cleaner == .app && start == .always }
 }

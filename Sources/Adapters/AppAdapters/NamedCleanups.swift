@@ -1,17 +1,17 @@
 package import DeviceConfiguration
 
-/// What manifests have named that an adapter has put to use, and that is not stopped and deleted yet: on the disk, because the manifest may change
-/// while no adapter runs, and no later cleanup does what an earlier manifest named.
+/// The cleanup targets from manifests that an adapter has used and that are still pending. Kept on the disk, because
+/// the manifest may change while no adapter runs, and later cleanups do not cover targets of earlier manifests.
 package struct NamedCleanups: Sendable {
     private let file: StateFile
-    /// The file. Whoever removes it forgets what is in it.
+    /// The file. Removing it skips the pending cleanups.
     package var path: String { file.path }
 
     /// - Parameter stateDirectory: the directory of the adapter's record of the app.
     package init(stateDirectory: String) { file = StateFile("shared-device-named.json", in: stateDirectory) }
 
-    /// - Returns: none where there is no file.
-    /// - Throws: ``AdapterFailure`` where nothing is known of what is left: that is not none.
+    /// - Returns: an empty array if there is no file.
+    /// - Throws: ``AdapterFailure`` if the file is unreadable, because then pending cleanups are unknown.
     package func read() throws(AdapterFailure) -> [AppCleanup] {
         do throws(StateFile.Failure) {
             return try file.read([AppCleanup].self) ?? []
@@ -25,9 +25,9 @@ package struct NamedCleanups: Sendable {
         }
     }
 
-    /// On return this, and nothing else, is on the disk.
+    /// Replaces the saved cleanups durably before it returns.
     package func write(_ cleanups: [AppCleanup]) throws(AdapterFailure) {
-        // Nothing is written where nothing is new: a disk that the data has filled must not keep the data from being deleted.
+        // Skips an unchanged list: a disk that the data has filled must not block the deletion of that data.
         guard try read() != cleanups else { return }
         do throws(StateFile.Failure) {
             try file.write(cleanups.isEmpty ? nil : cleanups)

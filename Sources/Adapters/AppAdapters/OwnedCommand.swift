@@ -4,35 +4,37 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// A command that the adapter starts, and ends with all that came of it: its process group, what descends from it, and what bears its mark from an
-/// earlier adapter that was killed.
+/// A command that the adapter starts and ends with all its processes: its process group, its descendants, and processes
+/// with its mark from an earlier adapter that was killed.
 ///
-/// A process that has left all of them is not found: one that a service of the system started on the command's request, or that has changed its
-/// variables and lost its parents before the adapter was killed. Run such programs as a unit.
+/// A process outside all of these is not found: one that a system service started for the command, or one that changed
+/// its environment and lost its parents before the adapter was killed. Run such programs as a unit.
 package final class OwnedCommand: ProgramControl {
     package struct Settings: Sendable {
-        /// What marks the processes: the directory of the app's record, so that another device's adapter of the same app does not take them for
-        /// its own.
+        /// Marks the processes: the directory of the app's record. It keeps another device's adapter of the same app
+        /// from claiming them.
         package var mark: String
-        /// Whether the mark is a path that the command's arguments have, and those of no other program: a directory that was made for it.
+        /// Whether the mark is a path that only this command's arguments contain: a directory that was made for it.
         package var isMarkedByArguments = false
-        /// Words of the command, one after the other, that mark its processes beside the variable; none: it alone does.
+        /// Consecutive words of the command that mark its processes in addition to the variable; none if the variable
+        /// suffices.
         package var markingWords: [String] = []
         /// The program and its arguments.
         package var command: [String]
-        /// Variables beside those of this process.
+        /// Variables in addition to those of this process.
         package var environment: [String: String] = [:]
-        /// Where its standard output goes.
+        /// The target of its standard output.
         package var output = ProgramStart.Descriptor.inherited
-        /// Directories that are made before each start.
+        /// Directories to create before each start.
         package var directories: [String] = []
         /// The user that the command runs as.
         package var user: UInt32 = geteuid()
-        /// Put before the command, so that it runs as its user; empty where that is this process's.
+        /// A prefix that switches to the command's user; empty if that is the user of this process.
         package var launcher: [String] = []
-        /// Ends what the command's own processes do not show, for instance a Flatpak's.
+        /// A command that ends processes which are not visible as the command's, for instance a Flatpak's.
         package var killer: [String] = []
-        /// Whether a command that ends by itself is started again. Otherwise it stays ended until ``OwnedCommand/allowStart()``.
+        /// Whether to restart a command that exits by itself. Otherwise it stays stopped until
+        /// ``OwnedCommand/allowStart()``.
         package var restarts = true
         package var patience = StopPatience()
 
@@ -44,16 +46,16 @@ package final class OwnedCommand: ProgramControl {
 
     private struct State {
         var process: HelperProcess?
-        /// Whether a start is under way: its process is not known yet.
+        /// Whether a start is in flight, with no process known yet.
         var isStarting = false
         var isWanted = false
-        /// Whether it has ended by itself, and is not started again.
+        /// Whether it exited by itself and is not restarted.
         var isOver = false
-        /// The pause before the next start of a command that has ended.
+        /// The pause before the next restart.
         var pause = OwnedCommand.firstPause
     }
 
-    /// The commands that this process has started and that have not ended, with their marks.
+    /// The running commands of this process, with their marks.
     private static let commands = Locked<[pid_t: String]>([:])
 
     private static let firstPause = Duration.seconds(1)
@@ -62,13 +64,13 @@ package final class OwnedCommand: ProgramControl {
     package var name: String { settings.command.first ?? "" }
     private let settings: Settings
     private let state = Locked(State())
-    /// What happens when the command has ended by itself: its status, and how long it ran.
+    /// Called when the command has exited by itself, with its status and running time.
     private let ended: @Sendable (Int32, Duration) -> Void
-    /// Children that this process had before, with their starts: a shell that has become this program leaves them behind, and they are none of the
-    /// command's.
+    /// Children from before this program, with their start times: a shell that replaced itself with this program leaves
+    /// its children behind. They do not belong to the command.
     private let earlier: [pid_t: UInt64]
 
-    /// From here on this process adopts what the command leaves.
+    /// Makes this process adopt the orphans of the command.
     package init(_ settings: Settings, ended: @escaping @Sendable (Int32, Duration) -> Void = { _, _ in }) {
         self.settings = settings
         self.ended = ended
@@ -76,7 +78,7 @@ package final class OwnedCommand: ProgramControl {
         CLinux_adoptOrphans()
     }
 
-    /// Those that the first command of this process found. Where they cannot be read, there are none: what is left is then ended rather than kept.
+    /// The children at the first command of this process. Empty if unreadable: then they are ended rather than spared.
     private static let earlierChildren: [pid_t: UInt64] = {
         let tree = try? ProcessTree(by: nil, user: geteuid())
         let own = HelperProcess.own
@@ -87,7 +89,7 @@ package final class OwnedCommand: ProgramControl {
 
     package func start() async throws(AdapterFailure) { try launch(again: false) }
 
-    /// - Parameter again: only where nobody has stopped it meanwhile.
+    /// - Parameter again: whether this is a restart, which does not happen once the command is stopped.
     private func launch(again: Bool) throws(AdapterFailure) {
         let mayStart = state.withLock { state in
             guard state.process == nil, !state.isStarting, !state.isOver, state.isWanted || !again else { return false }
@@ -118,7 +120,7 @@ package final class OwnedCommand: ProgramControl {
             state.process = process
             return state.isWanted
         }
-        // It was stopped while it started.
+        // The command was stopped during its start.
         if !isWanted { process.killGroup(SIGKILL) }
         Task { [self] in
             let status = await process.waitUntilEnd() ?? -1
@@ -126,7 +128,7 @@ package final class OwnedCommand: ProgramControl {
         }
     }
 
-    /// Lets a command start again that has ended by itself.
+    /// Allows a command that exited by itself to start again.
     package func allowStart() { state.withLock { $0.isOver = false } }
 
     private func hasEnded(_ process: HelperProcess, _ status: Int32, after time: Duration) async {
@@ -143,7 +145,7 @@ package final class OwnedCommand: ProgramControl {
         ended(status, time)
         guard settings.restarts else { return }
         try? await Task.sleep(for: pause)
-        // A failure here comes again with the next state of the device.
+        // A failure recurs, and is reported, at the device's next state change.
         try? launch(again: true)
     }
 
@@ -177,12 +179,12 @@ package final class OwnedCommand: ProgramControl {
         try await onSystemThread(look).processes.isEmpty && isIdle
     }
 
-    /// Whether no start is under way, and the last command is collected.
+    /// Whether no start is in flight and the last process is reaped.
     private var isIdle: Bool { state.withLock { $0.process == nil && !$0.isStarting } }
 
-    /// Sends a signal to all processes of the command, and to what they start meanwhile.
+    /// Signals all processes of the command, including those that are started during the call.
     ///
-    /// - Returns: whether all have ended in time.
+    /// - Returns: whether all ended in time.
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {
         let deadline = ContinuousClock.now + patience
         while true {
@@ -201,11 +203,11 @@ package final class OwnedCommand: ProgramControl {
         return words.isEmpty ? .variable(settings.mark) : .words(words, variable: settings.mark)
     }
 
-    /// The processes of the command that have not ended.
+    /// The running processes of the command.
     private func look() throws(AdapterFailure) -> ProcessTree.Sight {
         let tree = try ProcessTree(by: mark, user: settings.user)
         tree.collectAdopted()
-        // Other programs that this process has started are none of the command's; those that an earlier adapter of this app has are.
+        // Spares other programs that this process started, but not those of an earlier adapter of this app.
         let commands = Self.commands.withLock { $0 }.filter { $0.value == settings.mark }
         let spared = earlier.filter { tree.entries[$0.key]?.start == $0.value && !tree.marked.contains($0.key) }
         let others = HelperProcess.own.subtracting(commands.keys).union(spared.keys)

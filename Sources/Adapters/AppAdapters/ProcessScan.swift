@@ -3,20 +3,22 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A look at all processes that ends although one of them never answers. The kernel reads the words and variables of a process from its memory, and
-/// the adapter a Flatpak's name from a file below its root directory. Both may lie on a file system that the process's user serves, or on a server that
-/// is gone. Whoever reads there waits in the kernel, where no signal ends the wait.
+/// A scan of all processes that ends even if one process never responds.
+///
+/// The kernel reads a process's arguments and environment from its memory, and the adapter reads a Flatpak's name from
+/// below the process's root directory. Both may be on a FUSE file system of the user or on a server that is gone. A
+/// thread that reads there is stuck in the kernel, and no signal wakes it.
 final class ProcessScan: Sendable {
-    /// A process, and no later one of its number.
+    /// A process, identified by number and start time.
     struct Process: Hashable {
         let identifier: pid_t
         let start: UInt64
     }
 
-    /// Threads that wait for processes that do not answer.
+    /// The threads that are stuck on unresponsive processes.
     final class Stuck: Sendable {
         static let shared = Stuck()
-        /// How many processes of one user are waited for.
+        /// The most unresponsive processes of one user.
         static let mostOfUser = 16
 
         private let threads = Locked<[UInt32: [Process: Int]]>([:])
@@ -34,13 +36,13 @@ final class ProcessScan: Sendable {
     }
 
     private struct State {
-        /// What is read at present that may never answer.
+        /// The process that is being read.
         var process: Process?
-        /// How often the look has gone on.
+        /// The number of reads so far.
         var count = 0
         var result: Result<ProcessTree, AdapterFailure>?
         var isAbandoned = false
-        /// The process that was the reason.
+        /// The unresponsive process that caused the abandonment.
         var silent: Process?
     }
 
@@ -53,10 +55,10 @@ final class ProcessScan: Sendable {
         self.stuck = stuck
     }
 
-    /// Reads what may never answer.
+    /// Performs a read that may never return.
     ///
-    /// - Throws: what `body` throws; ``AdapterFailure`` where another thread waits for the process already, too many processes of the user are waited for,
-    ///   or nobody waits for this look.
+    /// - Throws: the error of `body`; ``AdapterFailure`` if another thread is stuck on the process, too many processes
+    ///   of the user are unresponsive, or this scan is abandoned.
     func reads<Answer>(
         _ process: Process,
         _ body: () throws(AdapterFailure) -> Answer
@@ -79,12 +81,13 @@ final class ProcessScan: Sendable {
         if isAbandoned { throw slow }
     }
 
-    /// Runs `body` on a thread of its own, and waits for it on this one. Where a process does not answer, the thread stays until it does.
+    /// Runs `body` on a separate thread and blocks this one until it ends. A thread that is stuck on an unresponsive
+    /// process outlives the call.
     ///
     /// - Parameters:
-    ///   - user: whose processes are looked at.
-    ///   - patience: how long a process may take: it gets this once or twice, and all processes together get twelve times as long.
-    /// - Throws: what `body` throws; ``AdapterFailure`` that names the process that does not answer.
+    ///   - user: the user whose processes are scanned.
+    ///   - patience: a process may take one to two times this long, and all processes together twelve times.
+    /// - Throws: the error of `body`; ``AdapterFailure`` that names the unresponsive process.
     static func run(
         of user: UInt32,
         patience: Duration,
@@ -97,7 +100,8 @@ final class ProcessScan: Sendable {
             scan.end(Result(catching: { () throws(AdapterFailure) in try body(scan) }))
             isDone.signal()
         }
-        // Where the system grants no thread, it is this one: a program that starts others without end must not thereby keep its own end away.
+        // Uses this thread if the system grants no other: a program that forks without end must not prevent its own
+        // end.
         if QuietThread.start("processes", work) == nil { work() }
         let end = SuspendingClock.now + patience * 12
         var last = -1
@@ -106,7 +110,7 @@ final class ProcessScan: Sendable {
             let (result, count) = scan.state.withLock { ($0.result, $0.count) }
             if let result { return try result.get() }
             if count == last, let process = scan.abandonSilent(count) { throw silent([process]) }
-            // A machine that stood still has not shown yet whether one process is the cause.
+            // After a suspend it is not yet known whether one process is the cause.
             if last >= 0, SuspendingClock.now >= end, scan.abandon() { throw scan.slow }
             last = count
         }
@@ -139,18 +143,19 @@ final class ProcessScan: Sendable {
         }
     }
 
-    /// - Returns: the process that is waited for, from which on nobody waits for the thread; `nil` where it has gone on, or reads nothing of a process.
+    /// - Returns: the process that the abandoned thread is stuck on; `nil` if the thread made progress or is reading no
+    ///   process.
     private func abandonSilent(_ count: Int) -> Process? {
         state.withLock { state in
             guard state.result == nil, state.count == count, let process = state.process else { return nil }
             (state.isAbandoned, state.silent) = (true, process)
-            // Under the lock: the end of the thread takes it away again.
+            // Inside the lock, because the thread removes the entry when it ends.
             stuck.add(process, of: user, 1)
             return process
         }
     }
 
-    /// - Returns: whether nobody waits for the thread any more; not where it has just ended.
+    /// - Returns: whether the thread is abandoned; `false` if it has just ended.
     private func abandon() -> Bool {
         state.withLock { state in
             state.isAbandoned = state.result == nil

@@ -1,9 +1,8 @@
 import FoundationEssentials
 import Glibc
 
-/// What the kernel shows of a process.
 extension ProcessTree {
-    /// The most that the kernel hands a new program as variables is 6 MB.
+    /// Above the 6 MB of environment that the kernel passes to a new program at most.
     private static let longestVariables = 8 << 20
 
     static func numbers(in directory: String) throws(Unreadable) -> [pid_t] {
@@ -11,7 +10,7 @@ extension ProcessTree {
             return try FileManager.default.contentsOfDirectory(atPath: directory).compactMap { pid_t($0) }
         } catch {
             let code = error.code
-            // A process that has ended meanwhile.
+            // The process has ended.
             guard code != ENOENT && code != ESRCH else { return [] }
             throw Unreadable(path: directory, code: code)
         }
@@ -25,22 +24,22 @@ extension ProcessTree {
         guard fields.count > 19, let parent = pid_t(fields[1]), let threads = Int(fields[17]),
             let start = UInt64(fields[19])
         else { throw failure(path, "it has not the form that is known of it") }
-        // A first thread that has ended leaves a process that looks like a zombie, and whose other threads go on.
+        // A process whose first thread has ended looks like a zombie while its other threads run.
         let hasEnded = isZombie(fields[0]) && threads <= 1
         return Entry(identifier: identifier, parent: parent, hasEnded: hasEnded, start: start)
     }
 
-    /// What the kernel's line on a process or a thread has after its name.
+    /// The fields after the name in a `stat` file of a process or thread.
     private static func fields(of path: String) throws(Unreadable) -> [Substring]? {
         guard let bytes = try Self.bytes(of: path) else { return nil }
-        // The name is in parentheses, and may contain any.
+        // The name is in parentheses and may itself contain parentheses.
         let text = String(decoding: bytes, as: UTF8.self)
         return text.lastIndex(of: ")").map { text[$0...].dropFirst().split(whereSeparator: \.isWhitespace) } ?? []
     }
 
     private static func isZombie(_ state: Substring) -> Bool { state == "Z" || state == "X" }
 
-    /// Whether the thread runs nothing of a program any more: it has ended or is about to, or is the kernel's own.
+    /// Whether the thread runs no program: it has ended, is exiting, or belongs to the kernel.
     private static func runsNothing(_ thread: String) throws(Unreadable) -> Bool {
         guard let fields = try Self.fields(of: "\(thread)/stat") else { return true }
         guard fields.count > 6, let flags = UInt32(fields[6]) else { return false }
@@ -48,12 +47,13 @@ extension ProcessTree {
         return isZombie(fields[0]) || flags & (0x4 | 0x20_0000) != 0
     }
 
-    /// What the kernel says of a process: where it says nothing of the first thread, what it says of another, because the first may have ended before
-    /// the others.
+    /// Reads a fact about a process from its first thread, or from another thread, because the first may have ended
+    /// earlier.
     ///
-    /// - Parameter read: is given the directory of the process, or of a thread; its `nil` means that the kernel says nothing there.
+    /// - Parameter read: receives the directory of the process or of a thread, and returns `nil` if the kernel gives no
+    ///   value there.
     /// - Returns: `nil` if no thread runs the program any more.
-    /// - Throws: ``Unreadable`` where threads run of which nothing is said.
+    /// - Throws: ``Unreadable`` if threads still run and the kernel gives no value for any of them.
     private static func told<Answer>(
         _ identifier: pid_t,
         _ root: String,
@@ -69,27 +69,28 @@ extension ProcessTree {
                 if let answer = try read("\(tasks)/\(thread)") { return answer }
                 if try !runsNothing("\(tasks)/\(thread)") { areOver = false }
             }
-            // One that is about to end may have started another after the list was made.
+            // A thread that is about to end may have started another after the list was made.
             if areOver, Set(try numbers(in: tasks)).isSubset(of: threads) { return nil }
         }
         throw Unreadable(path: tasks, code: ESRCH)
     }
 
-    /// The bytes of a file of the process, which may be empty.
+    /// The bytes of a file of the process, possibly none.
     private static func told(_ identifier: pid_t, _ root: String, file: String) throws(Unreadable) -> [UInt8] {
         try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
             let bytes = try Self.bytes(of: "\(directory)/\(file)") ?? []
-            // A thread that has ended has empty files, too; a program may have emptied its own.
+            // The file is empty if the thread has ended, or if the program has cleared its own memory. Only the first
+            // has no `exe`.
             var byte: CChar = 0
             guard bytes.isEmpty, readlink("\(directory)/exe", &byte, 1) < 0 else { return bytes }
             return errno == ENOENT || errno == ESRCH ? nil : bytes
         } ?? []
     }
 
-    /// The users that the process is: the real, the effective, the saved and that for files. Not the owner of its directory, which is root where a
-    /// program keeps its memory to itself.
+    /// The real, effective, saved and file system users of the process. The owner of its directory does not tell: it is
+    /// root for a process that is not dumpable.
     ///
-    /// - Returns: none if it has ended.
+    /// - Returns: an empty array if the process has ended.
     static func users(of identifier: pid_t, _ root: String = "/proc") throws(AdapterFailure) -> [UInt32] {
         let path = "\(root)/\(identifier)/status"
         guard let bytes = try read(path) else { return [] }
@@ -98,10 +99,10 @@ extension ProcessTree {
         return line.split(whereSeparator: \.isWhitespace).compactMap { UInt32($0) }
     }
 
-    /// - Throws: ``AdapterFailure`` where an adapter cannot look at another user's process: it is root, and its sandbox is too narrow; nothing is
-    ///   known of the process. An adapter that is the user itself cannot look at programs that keep their memory to themselves, as agents for keys do
-    ///   all day. If these counted as the app's, no user who has one would ever be clean; those that the command has started are found as its
-    ///   descendants.
+    /// - Throws: ``AdapterFailure`` if a root adapter cannot read another user's process, because its sandbox is too
+    ///   narrow. An adapter that runs as the user cannot read processes that are not dumpable, such as key agents.
+    ///   Those count as unmarked, or the user of an agent could never be cleaned up; those that the command started are
+    ///   found as its descendants.
     static func bears(
         _ mark: Mark,
         _ identifier: pid_t,
@@ -122,7 +123,7 @@ extension ProcessTree {
                 let program = try told(identifier, root) { (directory: String) throws(Unreadable) -> String? in
                     try target(of: "\(directory)/exe")
                 }
-                // An update has removed the file of a program that still runs.
+                // An update may have replaced the file of a running program.
                 return program == path || program == path + " (deleted)"
             case .flatpak(let name):
                 let text = try told(identifier, root) { (directory: String) throws(Unreadable) -> [UInt8]? in
@@ -137,8 +138,8 @@ extension ProcessTree {
         }
     }
 
-    /// Whole arguments: a shell that has the words in a script of its own is another program. Chromium writes all of its arguments into the first one,
-    /// with blanks between them.
+    /// Compares whole arguments: a shell whose script contains the words is another program. Chromium writes all its
+    /// arguments into the first one, separated by spaces.
     private static func has(_ words: [String], arguments: [UInt8]) -> Bool {
         let own = arguments.split(separator: 0, omittingEmptySubsequences: false)
         if own.contains(words.map { Array($0.utf8)[...] }) { return true }
@@ -152,10 +153,10 @@ extension ProcessTree {
         return text.split(separator: 0).contains { $0.elementsEqual("\(mark)=\(value)".utf8) }
     }
 
-    /// Below the root of a process may be anything, file systems of its user's too, which refuse root. What is no file that can be read is not
-    /// Flatpak's; only the root itself has to be there to be seen.
+    /// Reads Flatpak's file below the root of a process. The user may mount file systems there, even some that refuse
+    /// root. Anything but a readable file is not Flatpak's; only the root itself must exist.
     ///
-    /// - Returns: `nil` where there is no root, because the thread has ended.
+    /// - Returns: `nil` if there is no root, because the thread has ended.
     private static func information(of root: String) throws(Unreadable) -> [UInt8]? {
         guard try target(of: root) != nil else { return nil }
         if let bytes = try? Self.bytes(of: "\(root)/.flatpak-info", limit: 65_536) { return bytes }
@@ -175,9 +176,9 @@ extension ProcessTree {
         do throws(Unreadable) { return try bytes(of: path) } catch { throw error.failure }
     }
 
-    /// - Returns: the file's bytes; `nil` if its process has ended, or there is no such file.
+    /// - Returns: the file's bytes; `nil` if the process has ended or the file does not exist.
     private static func bytes(of path: String, limit: Int = longestVariables) throws(Unreadable) -> [UInt8]? {
-        // It is not waited for, and no link is followed.
+        // Opening must neither block nor follow a link.
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard file >= 0 else {
             guard errno != ENOENT && errno != ESRCH else { return nil }
@@ -217,6 +218,6 @@ extension ProcessTree {
 }
 
 extension Error {
-    /// The number of the system's error that a call of Foundation has met.
+    /// The `errno` behind an error of Foundation.
     var code: CInt { ((self as? CocoaError)?.underlying as? POSIXError)?.code.rawValue ?? EIO }
 }

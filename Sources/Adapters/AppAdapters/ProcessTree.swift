@@ -3,60 +3,60 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// The processes of this machine in one moment, by `/proc`. What cannot be read is an error, because a process that is not seen would keep a
-/// person's data after the receipt.
+/// A snapshot of the machine's processes, read from `/proc`. An unreadable process is an error, because an overlooked
+/// process would keep the user's data after the receipt.
 struct ProcessTree {
     struct Entry: Equatable {
         let identifier: pid_t
         let parent: pid_t
-        /// Whether all of its threads have ended, and its parent has not collected it.
+        /// Whether all of its threads have ended and its parent has not reaped it.
         let hasEnded: Bool
-        /// When it was started, in the kernel's ticks: with the number, it is this process and no later one.
+        /// The start time in clock ticks. Together with the number it identifies the process.
         let start: UInt64
     }
 
-    /// By what processes of an app are found that descend from nobody who is known.
+    /// How to find processes of an app that have no known ancestor.
     enum Mark: Sendable {
-        /// What their variable ``ProcessTree/mark`` says.
+        /// The variable ``ProcessTree/mark`` has this value.
         case variable(String)
-        /// The same, or a path that is in their arguments, and in those of no other program. Browsers overwrite the variables of their processes,
-        /// of the first one too.
+        /// As `variable`, or the path is among their arguments and in those of no other program. Browsers overwrite the
+        /// environment of their processes, including the first.
         case path(String)
-        /// The same, or these words, one after the other, among their arguments: those by which a program keeps everything in one place.
+        /// As `variable`, or these consecutive words are among their arguments: the words by which a program keeps all
+        /// its data in one place.
         case words([String], variable: String)
-        /// The absolute path of their program.
+        /// The absolute path of their executable.
         case executable(String)
-        /// The id of the Flatpak whose sandbox they are in.
+        /// The identifier of the Flatpak whose sandbox they are in.
         case flatpak(String)
     }
 
-    /// The variable of all that an adapter has started.
+    /// The environment variable of every process that an adapter starts.
     static let mark = "SHARED_DEVICE_ADAPTER"
-    /// How often the list is read, on a machine where processes are started all the time.
+    /// The most rereads of the list, for a machine on which processes start all the time.
     static let mostLooks = 100
-    /// How many processes are watched at a time, each by a descriptor.
+    /// The most processes to watch at a time. Each needs a descriptor.
     private static let mostWatched = 64
 
     let entries: [pid_t: Entry]
     private let root: String
 
-    /// The user's processes that have not ended, but for this one.
+    /// The user's running processes without this one.
     let own: Set<pid_t>
-    /// Those of them that bear the mark, but for those that this process descends from.
+    /// The processes in ``own`` that bear the mark, without the ancestors of this process.
     let marked: Set<pid_t>
 
-    /// By the variable that says `value`.
     init(marked value: String, user: UInt32, root: String = "/proc") throws(AdapterFailure) {
         try self.init(by: .variable(value), user: user, root: root)
     }
 
-    /// Waits on this thread, at most twelve times `patience`.
+    /// Blocks this thread for at most twelve times `patience`.
     ///
     /// - Parameters:
-    ///   - mark: `nil` finds none.
-    ///   - user: whose processes are looked at for the mark.
-    ///   - root: where the kernel shows its processes.
-    ///   - patience: a process that does not answer ends the wait after one to two times as long.
+    /// - mark: `nil` matches no process.
+    /// - user: the user whose processes are checked for the mark.
+    /// - root: the mount point of procfs.
+    /// - patience: the read fails once a process has not answered for one to two times this long.
     init(
         by mark: Mark?,
         user: UInt32,
@@ -75,7 +75,7 @@ struct ProcessTree {
         var entries: [pid_t: Entry] = [:]
         var seen: Set<pid_t> = []
         for _ in 0..<Self.mostLooks {
-            // One that ends before it is read may have started another after the list was made: until a list has no new number.
+            // A process may start another and end before it is read. Rereads until the list has no new number.
             let numbers: [pid_t]
             do throws(Unreadable) { numbers = try Self.numbers(in: root) } catch { throw error.failure }
             let fresh = Set(numbers).subtracting(seen)
@@ -98,7 +98,8 @@ struct ProcessTree {
         }
         self.entries = entries
         self.own = own
-        // Whatever starts this process may have the command's words among its own. An adapter that ended it would halt itself on the way.
+        // An ancestor of this process may have the command's words among its arguments. Ending it would end this
+        // adapter.
         self.marked = marked.subtracting(Self.ancestors(of: getpid(), entries))
         guard entries[getpid()] != nil else {
             throw Self.failure(root, "it does not show this process")
@@ -108,12 +109,12 @@ struct ProcessTree {
     private static func ancestors(of process: pid_t, _ entries: [pid_t: Entry]) -> Set<pid_t> {
         var found: Set<pid_t> = []
         var next = entries[process]?.parent
-        // Numbers that were read one after the other may go in a circle.
+        // Numbers that were read at different moments may form a cycle.
         while let number = next, let entry = entries[number], found.insert(number).inserted { next = entry.parent }
         return found
     }
 
-    /// The processes below `roots` that have not ended, leaving out what is below `excluded`.
+    /// The running processes below `roots`, without those below `excluded`.
     func descendants(of roots: Set<pid_t>, excluding excluded: Set<pid_t>) -> Set<pid_t> {
         let children = Dictionary(grouping: entries.values) { $0.parent }
         var found: Set<pid_t> = []
@@ -127,26 +128,26 @@ struct ProcessTree {
         return found
     }
 
-    /// A descriptor of the process that was seen; `nil` if it has ended.
+    /// A descriptor of the process in this snapshot; `nil` if it has ended.
     func descriptor(of identifier: pid_t) throws(AdapterFailure) -> ProcessDescriptor? {
         guard let entry = entries[identifier] else { return nil }
         guard let descriptor = ProcessDescriptor(identifier) else {
             guard errno != ESRCH else { return nil }
             throw Self.failure("the process \(identifier)", String(cString: strerror(errno)))
         }
-        // The number may have passed to another process before the descriptor was opened.
+        // The number may have been reused before the descriptor was opened.
         guard let now = try Self.entry(identifier, root), now.start == entry.start else { return nil }
         return now.hasEnded ? nil : descriptor
     }
 
-    /// What a look for processes finds, and the moment in which it saw them.
+    /// The processes that a scan found, with the snapshot that they are from.
     typealias Sight = (tree: ProcessTree, processes: Set<pid_t>)
 
-    /// Halts the processes where they stand, until none has come along since the look before; then signals all of them, and waits on this thread for
-    /// their end. Otherwise one that is about to end could start another, to which nothing leads any more: browsers overwrite the variables of their
-    /// processes.
+    /// Stops the processes with SIGSTOP until a scan finds no new one, then signals all of them and blocks this thread
+    /// until they end. Without the SIGSTOP, a process that is about to end could start a child that the scan cannot
+    /// find: browsers overwrite the environment of their processes.
     ///
-    /// - Returns: whether none is left. It looks once more after it has waited, however late that is.
+    /// - Returns: whether no process is left. The final scan runs after the wait, even past the deadline.
     static func end(
         by signal: Int32,
         until deadline: ContinuousClock.Instant,
@@ -165,14 +166,14 @@ struct ProcessTree {
             if sight.processes.isEmpty { return true }
             try sight.tree.end(sight.processes, by: signal, until: deadline)
         } catch {
-            // One that stands still may be what a process waits for, whose words the look reads.
+            // A stopped process may be serving the memory of a process that the scan reads.
             for process in halted { try? sight.tree.descriptor(of: process)?.send(SIGCONT) }
             throw error
         }
         return try look().processes.isEmpty
     }
 
-    /// Signals these, and lets them go on.
+    /// Signals the processes and continues them.
     private func end(
         _ processes: Set<pid_t>,
         by signal: Int32,
@@ -183,13 +184,13 @@ struct ProcessTree {
             guard let descriptor = try descriptor(of: process) else { continue }
             descriptor.send(signal)
             descriptor.send(SIGCONT)
-            // Of a program that starts others without end, only so many: the next look sees the rest.
+            // A program may start processes without end. The next scan finds the rest.
             if watched.count < Self.mostWatched { watched.append(descriptor) }
         }
         for descriptor in watched where !descriptor.hasEnded(by: deadline) { break }
     }
 
-    /// Collects children that this process adopted and that have ended.
+    /// Reaps adopted children that have ended.
     func collectAdopted() {
         let own = HelperProcess.own
         for entry in entries.values where entry.hasEnded && entry.parent == getpid() && !own.contains(entry.identifier)
@@ -198,7 +199,7 @@ struct ProcessTree {
         }
     }
 
-    /// For people.
+    /// A printable form.
     static func describe(_ process: pid_t) -> String {
         let name = (try? read("/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
         return "\(process) (\(String(decoding: name, as: UTF8.self)))"

@@ -1,46 +1,46 @@
-/// Ends a program with all of its processes, and starts it.
+/// Stops a program with all its processes, and starts it.
 package protocol ProgramControl: Sendable {
-    /// What it is, for people.
+    /// A printable name.
     var name: String { get }
 
-    /// Ends it. On return no process of it is left, as far as this can be seen.
+    /// Stops the program. On return no visible process of it is left.
     ///
-    /// - Throws: ``AdapterFailure`` where a process does not end, or there is no such program.
+    /// - Throws: ``AdapterFailure`` if a process does not end or the program does not exist.
     func stop() async throws(AdapterFailure)
 
     /// Whether no process of it is left.
     func isStopped() async throws(AdapterFailure) -> Bool
 
-    /// Starts it; does nothing where it runs.
+    /// Starts the program; does nothing if it runs.
     func start() async throws(AdapterFailure)
 }
 
-/// Why an adapter could not do what it was to do: what was attempted, on what, what happened, and what helps.
+/// The failure of an adapter's task: what was attempted, on what, the cause and the remedy.
 package struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 
     package init(_ attempted: String, _ what: String, _ reason: String, remedy: String) {
-        // Reasons come from everywhere, and some are sentences.
+        // A reason may be a full sentence.
         description = "could not \(attempted) \(what): \(reason)\(reason.hasSuffix(".") ? "" : ".") \(remedy)"
     }
 
-    /// A failure that says all this itself.
+    /// Wraps an error whose description already contains all parts.
     init(_ error: any Error) { description = "\(error)" }
 }
 
-/// How long a program has to end by itself, and after it is killed.
+/// How long a program may take to exit by itself, and after it is killed.
 package struct StopPatience: Sendable {
-    /// From the request to end, which a well-behaved program follows.
+    /// From the request to exit.
     package var asked: Duration = .seconds(5)
-    /// From the kill, which the kernel carries out unless the process waits for a device.
+    /// From the kill, which takes effect unless the process waits for a device.
     package var killed: Duration = .seconds(10)
-    /// Between two looks at what nobody reports.
+    /// The interval of polling, where no event tells.
     static let look = Duration.milliseconds(10)
 
     package init() {}
 }
 
-/// Waits, without holding a thread, until a condition holds.
+/// Waits without blocking a thread until a condition holds.
 ///
 /// - Returns: whether it held in time.
 func holds(
@@ -51,7 +51,7 @@ func holds(
     while true {
         if try await condition() { return true }
         guard ContinuousClock.now < deadline else { return false }
-        // Not cancelled with its task: a cleanup that has begun goes on.
+        // Not cancelled with its task, because a cleanup that has begun must finish.
         await Task { try? await Task.sleep(for: StopPatience.look) }.value
     }
 }

@@ -2,11 +2,11 @@ import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 
-/// The directories that a program expects to be there.
+/// The directories that a program expects.
 package enum ProgramDirectories {
-    /// Makes those that are missing, as the user of this process, and for nobody else.
+    /// Creates the missing directories with access for the user of this process only.
     ///
-    /// - Parameter paths: the first is the one that the others are in, and that the error's remedy names.
+    /// - Parameter paths: the first contains the others, and is the one that the error's remedy names.
     /// - Throws: ``AdapterFailure``.
     package static func make(_ paths: [String]) throws(AdapterFailure) {
         for path in paths where !isDirectory(path) {
@@ -33,7 +33,7 @@ package enum ProgramDirectories {
         }
     }
 
-    /// Whether one is there, also by a link.
+    /// Follows links.
     private static func isDirectory(_ path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR

@@ -2,35 +2,35 @@ import DeviceConfiguration
 import Glibc
 import SharedDevice
 
-/// What is above the paths that an adapter deletes: mounts, and the directory that each path is in.
+/// The mounts above the paths that an adapter deletes, and whether each path has a parent directory.
 ///
-/// Without it, a file system that is mounted above a path after a session began, or a directory there that is moved away, would leave nothing to
-/// delete at the path, and the receipt would say that all is gone.
+/// Detects paths that lead elsewhere since the session began: a file system was mounted above one, or its directory was
+/// moved. Without this check there would be nothing to delete at the path, and the receipt would claim that all data is
+/// gone.
 struct SessionPlaces: Codable, Sendable, Equatable {
     struct Mount: Codable, Sendable, Hashable {
         let point: String
         let type: String
 
-        /// What was on it is gone with it.
+        /// Unmounting it destroys its content.
         var isInMemory: Bool { type == "tmpfs" || type == "ramfs" }
-        /// A process answers for it, or nobody does.
+        /// A process serves it, and may not respond.
         var isAnsweredByProcess: Bool { type.hasPrefix("fuse") }
     }
 
     struct Place: Codable, Sendable, Equatable {
         let path: String
-        /// Whether there is the directory that the path is in.
+        /// Whether the path's parent directory exists.
         let hasParent: Bool
-        /// The mounts at that directory and above it, the lowest of each point first.
+        /// The mounts at the parent directory and above. Stacked mounts of one point are listed bottom first.
         let mounts: [Mount]
     }
 
     let places: [Place]
 
-    /// Looks at the file system.
     init(paths: [String]) throws(AdapterFailure) {
         let first = try Self.mounts()
-        // A look at a directory has an automounter mount it, so that it comes before the list that counts.
+        // Looking at a directory triggers automounters, so this precedes the list of mounts that counts.
         let hasParent = paths.map { path in
             let isAnswered = !Self.above(path, first).contains(where: \.isAnsweredByProcess)
             return isAnswered && Self.isThere(Self.parent(of: path))
@@ -43,13 +43,12 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     init(places: [Place]) { self.places = places }
 
-    /// The paths that do not lead any more to what they led to.
+    /// The paths that now lead elsewhere, each with the reason.
     ///
     /// - Parameter now: the same paths, looked at later.
-    /// - Returns: each with the reason.
     func moved(_ now: SessionPlaces) -> [(path: String, failure: AdapterFailure)] {
         now.places.compactMap { place in
-            // By bytes: paths that are equal as text may be different files.
+            // Compares bytes: paths that are equal as text may be different files.
             let before = places.first { $0.path.utf8.elementsEqual(place.path.utf8) }
             return before.flatMap { Self.failure($0, place) }.map { (place.path, $0) }
         }
@@ -79,7 +78,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         )
     }
 
-    /// What one list has more often than the other.
+    /// The mounts that one list contains more often than the other.
     private static func surplus(of mounts: [Mount], over others: [Mount]) -> [Mount] {
         var counts: [Mount: Int] = [:]
         for other in others { counts[other, default: 0] += 1 }
@@ -97,7 +96,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         return parent.isEmpty ? "/" : parent
     }
 
-    /// What this user may not see may be there.
+    /// A path that this user may not see counts as existing.
     private static func isThere(_ path: String) -> Bool {
         var status = stat()
         return lstat(path, &status) == 0 || errno != ENOENT && errno != ENOTDIR
@@ -129,7 +128,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
         return Mount(point: text(fields[4]), type: text(fields[end + 1]))
     }
 
-    /// The kernel writes spaces, tabs, line ends and backslashes as a backslash and three octal digits.
+    /// Decodes spaces, tabs, line ends and backslashes, which the kernel writes as a backslash and three octal digits.
     private static func text(_ field: ArraySlice<UInt8>) -> String {
         var bytes: [UInt8] = []
         var rest = field
@@ -162,7 +161,8 @@ struct SessionPlaces: Codable, Sendable, Equatable {
     }
 }
 
-/// The record of ``SessionPlaces`` at the beginning of a session. On the disk, because the adapter may start anew during the session.
+/// The ``SessionPlaces`` of a session's beginning. Kept on the disk, because the adapter may restart during the
+/// session.
 struct SessionRecord: Sendable {
     private let file: StateFile
     private let paths: [String]
@@ -173,16 +173,16 @@ struct SessionRecord: Sendable {
         self.paths = paths
     }
 
-    /// Notes what is above the paths, if this session has no record yet.
+    /// Records the places, unless this session has a record.
     func begin() throws(AdapterFailure) {
         guard try read() == nil else { return }
         try write(SessionPlaces(paths: paths))
     }
 
-    /// Forgets the session, because nothing of it is left.
+    /// Removes the record when no data of the session is left.
     func end() throws(AdapterFailure) { try write(nil) }
 
-    /// The paths that do not lead any more to what they led to when the session began. None where nothing is known of its beginning.
+    /// The paths that lead elsewhere since the session began. Empty without a record.
     func moved() throws(AdapterFailure) -> [(path: String, failure: AdapterFailure)] {
         guard let before = try read() else { return [] }
         return before.moved(try SessionPlaces(paths: paths))

@@ -3,11 +3,11 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// A small file in the directory of an adapter's record of an app, which only this user writes.
+/// A small file in the directory of an adapter's record of an app. Only this user writes it.
 struct StateFile: Sendable {
     let path: String
     private let directory: String
-    /// How many bytes it may have. Where the adapter is the app's own user, the app may write it, too.
+    /// The size limit in bytes. The app can write the file too if the adapter runs as the app's user.
     private static let largest = 16 << 20
 
     struct Failure: Error { let reason: String }
@@ -17,9 +17,9 @@ struct StateFile: Sendable {
         path = "\(directory)/\(name)"
     }
 
-    /// - Returns: `nil` where there is no file.
+    /// - Returns: `nil` if there is no file.
     func read<Value: Decodable>(_ type: Value.Type) throws(Failure) -> Value? {
-        // It is not waited for, and no link is followed.
+        // Opening must neither block nor follow a link.
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard file >= 0 else {
             if errno == ENOENT { return nil }
@@ -51,7 +51,7 @@ struct StateFile: Sendable {
         }
     }
 
-    /// On return this is on the disk. `nil` removes the file.
+    /// Writes the file durably before it returns. `nil` removes it.
     func write(_ value: (some Encodable)?) throws(Failure) {
         let file = AtomicFile(path: path)
         do {

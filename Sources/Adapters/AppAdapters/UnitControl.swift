@@ -2,20 +2,20 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// A unit of systemd: of the machine's manager for root, of the user's own for others. It asks through `systemctl`.
+/// A systemd unit: of the system manager for root, else of the user manager. Uses `systemctl`.
 package struct UnitControl: ProgramControl {
     package let name: String
     private let isSystem: Bool
     private let patience: StopPatience
     private let systemctl: String
 
-    /// How long one question to the manager may take.
+    /// The timeout of one call of `systemctl`.
     private static let answerPatience = Duration.seconds(20)
-    /// Between two questions.
+    /// The pause between two calls.
     private static let pause = Duration.milliseconds(50)
 
     /// - Parameters:
-    ///   - isSystem: whether the machine's manager is meant.
+    ///   - isSystem: whether to use the system manager.
     ///   - systemctl: the program, looked up in `PATH`.
     package init(
         _ name: String,
@@ -45,10 +45,10 @@ package struct UnitControl: ProgramControl {
         }
         let group = ControlGroup(before.group)
         do throws(AdapterFailure) {
-            // Without waiting: a unit may take as long as its own file says, and the next person waits.
+            // Does not block: a unit's own stop timeout may be long, and the next user is waiting.
             try await command("stop", ["--no-block"], remedy: "See systemctl status \(name)")
         } catch {
-            // The kill below says what is left.
+            // The kill below reports what is left.
         }
         if try await ends(group, within: patience.asked) { return }
         _ = try? await command("kill", ["--signal=SIGKILL"], remedy: "")
@@ -66,7 +66,7 @@ package struct UnitControl: ProgramControl {
 
     package func isStopped() async throws(AdapterFailure) -> Bool { try await isStopped(nil) }
 
-    /// - Parameter former: where the unit's processes were; a unit that has stopped does not say.
+    /// - Parameter former: the unit's control group while it ran, which a stopped unit does not tell.
     private func isStopped(_ former: ControlGroup?) async throws(AdapterFailure) -> Bool {
         let now = try await look()
         guard !now.isActive else { return false }
@@ -77,7 +77,7 @@ package struct UnitControl: ProgramControl {
         }
     }
 
-    /// Waits for the end of the processes, and then for what the unit does after them.
+    /// Waits for the end of the processes, and then for the unit's stop commands.
     private func ends(
         _ group: ControlGroup,
         within patience: Duration,
@@ -91,17 +91,17 @@ package struct UnitControl: ProgramControl {
             }
             if try await isStopped(group) { return true }
             guard ContinuousClock.now < deadline else { return false }
-            // Each question is a program's run. Not cancelled with its task: a cleanup that has begun goes on.
+            // Each call starts a program, hence the pause. Not cancelled with its task: a cleanup that has begun must
+            // finish.
             await Task { try? await Task.sleep(for: Self.pause) }.value
         }
     }
 
-    /// What systemd says of the unit.
     private struct View {
         var isLoaded = false
-        /// Also while it starts or stops.
+        /// True also while it starts or stops.
         var isActive = false
-        /// Its control group; empty where it has none.
+        /// Its control group; empty if it has none.
         var group = ""
     }
 

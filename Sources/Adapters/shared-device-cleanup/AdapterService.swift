@@ -5,7 +5,7 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Runs the adapter that an app's manifest describes, and another one when the manifest changes.
+/// Runs the adapter that an app's manifest describes, and restarts it when the manifest changes.
 struct AdapterService {
     let app: String
     let bus: Bus
@@ -18,7 +18,7 @@ struct AdapterService {
         var told: [ManagedConfigurationError] = []
         for await manifests in updates {
             let problems = manifests.problems(of: app)
-            // An update may be about another app.
+            // The update may concern another app.
             if problems.told != told { for problem in problems.told { log("\(problem)") } }
             told = problems.told
             let manifest = manifests.manifests.first { $0.identifier == app }
@@ -36,7 +36,7 @@ struct AdapterService {
                 )
             }
             present = cleanup.map { ($0, manifest?.busName) }
-            // A manifest that cannot be read when this starts is no order to delete what it may still name.
+            // A manifest that is unreadable at the start is no order to delete the data that it may still name.
             guard manifest != nil || running != nil || manifests.problems.isEmpty else { continue }
             running = Task { [busName = manifest?.busName] in await self.serve(cleanup, busName) }
         }
@@ -44,7 +44,8 @@ struct AdapterService {
         _ = await running?.value
     }
 
-    /// - Parameter cleanup: what the manifest names; `nil` where there is none, so that nothing but what earlier ones named is to be done.
+    /// - Parameter cleanup: the cleanup that the manifest names; with `nil` only cleanups of earlier manifests remain
+    ///   to be done.
     private func serve(_ cleanup: AppCleanup?, _ busName: String?) async {
         let application = SharedDeviceApplication(
             identifier: app,
@@ -59,13 +60,13 @@ struct AdapterService {
 
     // MARK: Earlier manifests
 
-    /// Between two attempts: a person may be mending the cause just now.
+    /// The pauses between two attempts. The first is short, because a person may be fixing the cause right now.
     private static let (shortestPause, longestPause): (Duration, Duration) = (.milliseconds(250), .seconds(10))
 
-    /// Stops and deletes what earlier manifests named, and notes what this one names. Tries until it succeeds, or the task is cancelled; until then
-    /// there is no receipt, and the broker is told why.
+    /// Stops and deletes the targets of earlier manifests and records those of this one. Retries until it succeeds or
+    /// the task is cancelled. Until then the app sends no receipt, and the broker is told why.
     ///
-    /// - Returns: whether it has succeeded.
+    /// - Returns: whether it succeeded.
     private func settle(_ cleanup: AppCleanup?, _ directory: String) async -> Bool {
         let named = NamedCleanups(stateDirectory: directory)
         let reason = Reason()
@@ -79,22 +80,22 @@ struct AdapterService {
                 let text = "\(error). Until then there is no receipt; to go on without, remove \(named.path)"
                 log(text)
                 reason.set(text)
-                // Without a manifest nobody expects a receipt.
+                // Without a manifest the broker expects no receipt.
                 if refusal == nil, cleanup != nil { refusal = Task { await refuse(reason, directory) } }
                 try? await Task.sleep(for: pause)
                 pause = min(pause * 2, Self.longestPause)
             }
         }
-        // The record of the app is for one at a time.
+        // Only one follower at a time may use the app's record.
         refusal?.cancel()
         _ = await refusal?.value
         return isSettled
     }
 
-    /// Stops and deletes what manifests named that have changed: no later cleanup does. What this one names is on the disk before it is put to use:
-    /// it may change while no adapter runs.
+    /// Stops and deletes the targets of changed manifests, because no later cleanup does. Saves this manifest's targets
+    /// before they are used: the manifest may change while no adapter runs.
     ///
-    /// - Returns: whether nothing is left to do; not if the task was cancelled.
+    /// - Returns: whether everything is done; `false` if the task was cancelled.
     private func retire(
         _ named: NamedCleanups,
         for cleanup: AppCleanup?,
@@ -117,7 +118,7 @@ struct AdapterService {
                 )
             }
             try await adapter(old, old.program(mark: directory), directory).retire()
-            // Read anew: whoever goes on without it has removed the file meanwhile.
+            // Reads again: an administrator may have removed the file to skip this cleanup.
             try await onSystemThread { () throws(AdapterFailure) in
                 try named.write(try named.read().filter { $0 != old })
             }
@@ -125,7 +126,7 @@ struct AdapterService {
         return false
     }
 
-    /// Why there is no receipt, for people.
+    /// The reason for the missing receipt, as text for people.
     private final class Reason: Sendable {
         private let text = Locked("")
 
@@ -136,7 +137,7 @@ struct AdapterService {
         var failure: Failure { Failure(description: text.withLock { $0 }) }
     }
 
-    /// Follows the account in the place of the adapter, so that each cleanup fails with the reason. Until the task is cancelled.
+    /// Follows the account instead of the adapter and fails each cleanup with the reason, until the task is cancelled.
     private func refuse(_ reason: Reason, _ directory: String) async {
         let application = SharedDeviceApplication(identifier: app, bus: bus, stateDirectory: directory)
         let cleanup = CleanupCoordinator()
@@ -170,7 +171,7 @@ struct AdapterService {
 
     private func isUsable(_ cleanup: AppCleanup, _ application: SharedDeviceApplication) -> Bool {
         guard mayRun(cleanup) else { return false }
-        // The record of what is owed has to outlast the deletion.
+        // The record of pending cleanups must survive the deletion.
         for path in cleanup.delete where "\(application.stateDirectory)/".hasPrefix("\(path)/") {
             log(
                 "the manifest of \(app) deletes \(path), in which the adapter keeps its record; name other directories"
@@ -185,7 +186,7 @@ struct AdapterService {
         let adapter = adapter(cleanup, program, application.stateDirectory)
         do {
             try await adapter.follow(application)
-            // A task that is cancelled may still end what it has started.
+            // Runs in a task of its own, because a cancelled task must still stop the command that it started.
             if let command = program as? OwnedCommand { try await Task { try await command.stop() }.value }
         } catch {
             log("\(error)")

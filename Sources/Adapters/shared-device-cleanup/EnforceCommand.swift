@@ -47,7 +47,7 @@ struct EnforceCommand: AsyncParsableCommand {
         }
         Task {
             await enforcer.run(updates)
-            // With what it has under way: somebody may sign in from here on, whose data that would delete.
+            // Exits with deletions in flight: they would delete the data of a user who signs in from now on.
             _exit(EX_TEMPFAIL)
         }
         await end.first()

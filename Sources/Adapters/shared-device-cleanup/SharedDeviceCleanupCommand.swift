@@ -23,7 +23,7 @@ struct SharedDeviceCleanupCommand: AsyncParsableCommand {
     )
 }
 
-/// What both commands take that clean up.
+/// The options of both commands that clean up.
 struct CleanupOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
@@ -42,11 +42,11 @@ struct CleanupOptions: ParsableArguments {
 
     /// - Returns: the signals that end this process, and the manifests as they change.
     func begin() throws -> (EndSignals, AsyncStream<AppManifests>) {
-        // Before any thread is started: children become other users.
+        // Must run before any thread is started, because children switch to another user.
         signal(SIGPIPE, SIG_IGN)
         let end = try EndSignals()
         do {
-            // On a bus of a user's own, the manifests are that user's, and so is what they name.
+            // On a user's own bus the manifests, and the data that they name, belong to that user.
             return (end, try AppManifestDirectory(path: apps, mustBeRoots: isRoot && chosenBus == .system).updates())
         } catch {
             log("\(error)")
@@ -132,7 +132,7 @@ struct LaunchCommand: ParsableCommand {
             throw ExitCode(EX_CANTCREAT)
         }
         var words = command.map { strdup($0) } + [nil]
-        // This may be one of the threads that take no signals. The command would have that from it, and SIGTERM could not end it.
+        // This thread may block signals. The command would inherit the mask, and SIGTERM could not end it.
         var none = sigset_t()
         sigemptyset(&none)
         pthread_sigmask(SIG_SETMASK, &none, nil)
@@ -142,9 +142,8 @@ struct LaunchCommand: ParsableCommand {
     }
 }
 
-/// Writes a line for the administrator.
+/// Writes a line for the administrator. The line is lost if standard error is closed.
 func log(_ line: String) {
     let line = Array("shared-device-cleanup: \(line)\n".utf8)
-    // If standard error is closed, the line is lost.
     _ = write(STDERR_FILENO, line, line.count)
 }

@@ -1,13 +1,13 @@
 import FoundationEssentials
 
-/// When certificates and revocation lists end, and from when on programs warn of it. Reads no more of them than that.
+/// The expiry of certificates and revocation lists, and when to warn of it. Reads no other field of them.
 package enum CertificateTerm {
-    /// From so many days before the end on, programs warn.
+    /// Programs warn this many days before the end.
     package static let warningDays = 30
 
-    /// The first end of all certificates, or revocation lists, in a text in PEM.
+    /// The earliest end of all certificates or revocation lists in a PEM text.
     ///
-    /// - Returns: seconds since 1970; `nil` where there is none, or one of them cannot be read.
+    /// - Returns: seconds since 1970; `nil` if there is none, or one is unreadable.
     package static func end(inPEM text: some Sequence<UInt8>) -> Double? {
         var (ends, current): ([Double], String?) = ([], nil)
         for line in String(decoding: Array(text), as: UTF8.self).split(whereSeparator: \.isNewline) {
@@ -24,24 +24,23 @@ package enum CertificateTerm {
         return ends.min()
     }
 
-    /// When the certificate of a program's configuration ends, or its authority's, if that is sooner. Blocks the thread on the file system.
+    /// The earlier end of a program's certificate and its authority's. Blocks the thread on the file system.
     ///
-    /// - Returns: seconds since 1970; `nil` where the files say nothing.
+    /// - Returns: seconds since 1970; `nil` if the files do not tell.
     package static func end(of configuration: FleetConfiguration) -> Double? {
         [configuration.certificate, configuration.authority].compactMap { path in
             (try? FleetFiles.read(path, atMost: FleetConfiguration.largest)).flatMap { $0 }.flatMap(end(inPEM:))
         }.min()
     }
 
-    /// The whole days that are left; negative after the end.
+    /// The remaining whole days; negative after the end.
     package static func days(until end: Double, now: Double) -> Int {
         Int(max(-1e6, min(1e6, ((end - now) / 86400).rounded(.down))))
     }
 
-    /// Whether it is time to warn.
     package static func isNear(_ end: Double, now: Double) -> Bool { days(until: end, now: now) < warningDays }
 
-    /// How long it still holds, to follow a subject in a sentence.
+    /// The remaining time, as a predicate of a sentence.
     package static func words(_ end: Double, now: Double) -> String {
         switch days(until: end, now: now) {
         case ..<0: "has ended"
@@ -53,7 +52,8 @@ package enum CertificateTerm {
 
     // MARK: DER
 
-    /// `Certificate` and `CertificateList` (RFC 5280) begin alike: a number or two, an algorithm, a name; then come the times.
+    /// `Certificate` and `CertificateList` (RFC 5280) begin alike: one or two numbers, an algorithm, a name, then the
+    /// times.
     private static func end(inDER bytes: [UInt8]) -> Double? {
         var outer = DERReader(bytes[...])
         guard let whole = outer.next(0x30) else { return nil }
@@ -72,9 +72,9 @@ package enum CertificateTerm {
         return time(Array(text))
     }
 
-    /// Reads `UTCTime`, which is `YYMMDDHHMMSSZ`, or `GeneralizedTime`, which has all four digits of the year.
+    /// Parses `UTCTime` (`YYMMDDHHMMSSZ`) or `GeneralizedTime`, with a year of four digits.
     ///
-    /// - Returns: seconds since 1970; `nil` where it is neither.
+    /// - Returns: seconds since 1970; `nil` for any other text.
     package static func time(_ text: [UInt8]) -> Double? {
         let (length, hasCentury) = (text.count - 1, text.count == 15)
         guard length == 12 || hasCentury, text[length] == UInt8(ascii: "Z"),
@@ -92,12 +92,12 @@ package enum CertificateTerm {
     }
 }
 
-/// When the certificates of a fleet's devices end, as each device says. Those that have ended are counted apart, so that a device that reports an end
-/// in the past hides no other device's.
+/// The reported ends of a fleet's certificates. Ended ones are counted separately, so that a device that reports a past
+/// end does not hide the end of another.
 package struct CertificateEnds: Sendable {
-    /// The first end that is still to come, in seconds since 1970.
+    /// The next end, in seconds since 1970.
     package private(set) var next: Double?
-    /// How many end within ``CertificateTerm/warningDays``.
+    /// The number that end within ``CertificateTerm/warningDays``.
     package private(set) var near: UInt64 = 0
     package private(set) var ended: UInt64 = 0
 
@@ -112,7 +112,7 @@ package struct CertificateEnds: Sendable {
         if CertificateTerm.isNear(end, now: now) { near += 1 }
     }
 
-    /// What an operator has to know; `nil` if all hold for longer.
+    /// The warning for an operator; `nil` if no certificate ends soon.
     package func warning(now: Double) -> String? {
         var parts: [String] = []
         if ended > 0 { parts.append("certificates of \(Self.devices(ended)) have ended") }
@@ -128,16 +128,16 @@ package struct CertificateEnds: Sendable {
     private static func devices(_ count: UInt64) -> String { count == 1 ? "1 device" : "\(count) devices" }
 }
 
-/// Reads one element of DER after the other.
+/// Reads consecutive elements of DER.
 private struct DERReader {
     private var bytes: ArraySlice<UInt8>
 
     init(_ bytes: ArraySlice<UInt8>) { self.bytes = bytes }
 
-    /// The kind of the next element.
+    /// The tag of the next element.
     var tag: UInt8? { bytes.first }
 
-    /// The content of the next element; `nil` where it is of another kind, or not whole.
+    /// The content of the next element; `nil` if it has another tag or is incomplete.
     mutating func next(_ wanted: UInt8? = nil) -> ArraySlice<UInt8>? {
         guard let tag = bytes.popFirst(), wanted == nil || tag == wanted, let first = bytes.popFirst() else {
             return nil

@@ -1,28 +1,29 @@
 import StrictJSON
 
-/// What the file of an agent or of the controller says.
+/// The configuration file of an agent or of the controller.
 package struct FleetConfiguration: Sendable, Hashable {
     package let topics: FleetTopics
-    /// The name in the certificate: the device's, or the controller's.
+    /// The name in the certificate of the device or controller.
     package let name: String
     /// The MQTT server.
     package let host: String
     package let port: UInt16
-    /// Paths of the authority's certificate, and of one's own certificate and key, in PEM.
+    /// Paths of the authority's certificate, and of the program's certificate and key, in PEM.
     package let authority: String
     package let certificate: String
     package let key: String
-    /// On a device: after how many seconds without contact it signs out, and whether nobody stays signed in until contact.
+    /// On a device: the seconds without contact after which it signs out, and whether a session needs contact from its
+    /// start.
     package let policy: AgentState.Policy
 
-    /// The most that a file may have, in bytes.
+    /// The size limit of a file, in bytes.
     package static let largest = 64 << 10
 
     private static let keys: Set<String> = [
         "fleet", "name", "host", "port", "authority", "certificate", "key", "contactTimeout", "requiresContact",
     ]
 
-    /// Reads a file's content. A key that is not known is a mistake: nobody would see that it does nothing.
+    /// Parses a file. An unknown key is an error, because otherwise a misspelt one would silently have no effect.
     package init(parsing bytes: [UInt8]) throws(FleetRefusal) {
         let json: JSONValue
         do throws(JSONError) {

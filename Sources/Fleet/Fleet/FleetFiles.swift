@@ -1,10 +1,10 @@
 import Glibc
 
-/// Small files that a program of the fleet's reads. Blocks the thread on the file system.
+/// Reads small files. Blocks the thread on the file system.
 package enum FleetFiles {
-    /// The content; `nil` where there is no such file.
+    /// The content; `nil` if there is no such file.
     ///
-    /// - Throws: ``FleetRefusal`` for what cannot be read, or is larger.
+    /// - Throws: ``FleetRefusal`` if the file is unreadable or too large.
     package static func read(_ path: String, atMost limit: Int) throws(FleetRefusal) -> [UInt8]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else {
@@ -22,7 +22,7 @@ package enum FleetFiles {
         throw FleetRefusal("\(path) has more than \(limit) bytes; see that it is the right file")
     }
 
-    /// The configuration in a file. Whether its key may be used, ``objection(toKey:owner:credentials:)`` says.
+    /// Reads a configuration file. Does not check the key's permissions, see ``objection(toKey:owner:credentials:)``.
     ///
     /// - Throws: ``FleetRefusal`` with the file's path.
     package static func configuration(_ path: String) throws(FleetRefusal) -> FleetConfiguration {
@@ -36,12 +36,12 @@ package enum FleetFiles {
         }
     }
 
-    /// Why a private key is not used: others than this user and root could have read it, or changed it (FL-10).
+    /// The reason to reject a private key: users other than this one and root could have read or changed it (FL-10).
     ///
     /// - Parameters:
-    ///   - owner: whose it may be, beside root's; `nil` for this process's user.
-    ///   - credentials: systemd's folder of what it has handed to this unit; `nil` for that of the environment.
-    /// - Returns: `nil` where nothing is wrong with it.
+    ///   - owner: the user who may own it, in addition to root; `nil` for this process's user.
+    ///   - credentials: systemd's directory of credentials for this unit; `nil` for the one in the environment.
+    /// - Returns: `nil` if the key is acceptable.
     package static func objection(
         toKey path: String,
         owner: UInt32? = nil,
@@ -49,7 +49,7 @@ package enum FleetFiles {
     ) -> String? {
         let owner = owner ?? geteuid()
         let credentials = credentials ?? getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
-        // systemd lets the unit read them by an access list, which looks like rights of the group.
+        // systemd grants access to credentials by an ACL, which shows as group permissions.
         let isCredential = credentials.map { !$0.isEmpty && path.hasPrefix($0 + "/") } ?? false
         var info = stat()
         guard stat(path, &info) == 0 else { return failure(path).description }

@@ -6,13 +6,14 @@ import Logging
 package import MQTTClient
 package import ServiceSupport
 
-/// What a fleet's agent and controller are, each in a process of its own.
+/// The agent or the controller of a fleet, each in a process of its own.
 package protocol FleetService: Sendable {
     /// - Parameters:
-    ///   - configuration: what the file says; or why it cannot be used.
-    ///   - stateDirectory: what it remembers is there.
+    ///   - configuration: the content of the file, or the reason why it is unusable.
+    ///   - stateDirectory: the directory of its stored state.
     ///   - log: takes a line for the administrator.
-    /// - Throws: ``FleetRefusal`` for what an administrator has to mend first; other errors where there is no such bus.
+    /// - Throws: ``FleetRefusal`` for an error that an administrator must fix first; other errors if there is no such
+    ///   bus.
     init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
@@ -20,13 +21,13 @@ package protocol FleetService: Sendable {
         log: @escaping @Sendable (String) -> Void
     ) throws
 
-    /// Begins to serve, and returns when it does.
+    /// Starts serving. Returns when the service is ready.
     func start() async throws
-    /// Whether it serves without its configuration, which cannot be used, and would do more with it.
+    /// Whether it runs without its unusable configuration and could do more with it.
     var needsConfiguration: Bool { get }
-    /// Whether it does its work; does not return where it hangs. Called on a thread that may wait.
+    /// Whether it is working; does not return if it hangs. Called on a thread that may block.
     var isAlive: Bool { get }
-    /// Ends what ``start()`` began, and returns when the MQTT server has been told.
+    /// Stops serving. Returns when the MQTT server has been notified.
     func stop() async
 }
 
@@ -34,7 +35,7 @@ extension FleetService {
     package var needsConfiguration: Bool { false }
 }
 
-/// What the programs of agent and controller take on their command lines, and how they begin and end.
+/// The command-line options of agent and controller, and their start and end.
 package struct FleetProgram: ParsableArguments {
     @Option(help: ArgumentHelp("The bus: session, system, or an address.", valueName: "bus"))
     package var bus: String = "system"
@@ -63,14 +64,15 @@ package struct FleetProgram: ParsableArguments {
 
     package init() {}
 
-    /// How often a configuration that cannot be used is looked at again.
+    /// The interval of rereading an unusable configuration.
     private static let look = Duration.seconds(5)
 
-    /// Serves until SIGTERM or SIGINT, or until a configuration that could not be used at the start can be: then whoever runs the program, such as systemd,
-    /// has to start it again. Prints “ready” when it serves.
+    /// Serves until SIGTERM or SIGINT. Also ends when a configuration that was unusable at the start becomes usable;
+    /// the supervisor, such as systemd, must then start the program again. Prints “ready” once it serves.
     ///
-    /// - Parameter role: `agent` or `controller`, as the names of files have it.
-    /// - Throws: `ExitCode`, after a line in the log: 78 for what an administrator has to mend first, 69 for what is not there.
+    /// - Parameter role: `agent` or `controller`, as in file names.
+    /// - Throws: `ExitCode` after a line in the log: 78 for an error that an administrator must fix first, 69 for a
+    ///   missing resource.
     package func serve<Service: FleetService>(_ type: Service.Type, role: String) async throws {
         let process = ServiceProcess("shared-device-\(role)", level: logLevel)
         defer { process.finish() }
@@ -89,14 +91,14 @@ package struct FleetProgram: ParsableArguments {
             log.error("\(error)")
             throw ExitCode(error is FleetRefusal ? EX_CONFIG : EX_UNAVAILABLE)
         }
-        // A limit of time without contact is kept only while the agent works.
+        // The time limit without contact is enforced only while the agent works, so the watchdog asks for that.
         process.isReady { service.isAlive }
         let looking = Task {
             while service.needsConfiguration {
                 try await Task.sleep(for: Self.look)
                 guard (try? FleetFiles.configuration(file)) != nil else { continue }
                 log.notice("\(file) can be used now: the program ends, to be started again with it")
-                // The end that everybody else asks for, too.
+                // Ends by the same path as an external SIGTERM.
                 return kill(getpid(), SIGTERM)
             }
             return 0
@@ -109,7 +111,7 @@ package struct FleetProgram: ParsableArguments {
 }
 
 extension MQTTOptions {
-    /// The server that a fleet's configuration names. Before each connection the key's rights are looked at again.
+    /// The server of a fleet's configuration. Checks the key's permissions before each connection.
     package init(_ configuration: FleetConfiguration) {
         self.init(
             host: configuration.host,

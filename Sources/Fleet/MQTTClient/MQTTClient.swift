@@ -2,16 +2,18 @@ import DBusTransport
 import Dispatch
 import Synchronization
 
-/// A client of an MQTT 5 server, on one thread of its own. It connects, and connects again after each loss, until it is closed or freed.
+/// A client of an MQTT 5 server with its own thread. It connects, and reconnects after each loss, until it is closed or
+/// freed.
 ///
-/// Nothing of one connection lasts into the next: the server forgets the subscriptions (Clean Start), and messages without an acknowledgement
-/// are dropped. So its owner says everything anew at ``MQTTEvent/connected``.
+/// No state of one connection survives into the next: the server drops the subscriptions (Clean Start), and
+/// unacknowledged messages are lost. At ``MQTTEvent/connected`` the owner must subscribe and publish again.
 package final class MQTTClient: Sendable {
     private let loop: MQTTLoop
 
     /// Starts the client.
     ///
-    /// - Parameter handler: hears of each event on the client's thread, and may block it: the server waits then.
+    /// - Parameter handler: receives each event on the client's thread. While it blocks, the client reads nothing from
+    ///   the server.
     /// - Throws: ``MQTTError/Reason/noResources(_:)``.
     package init(
         _ options: MQTTOptions,
@@ -25,36 +27,37 @@ package final class MQTTClient: Sendable {
 
     deinit { loop.close() }
 
-    /// Sends a message. It returns before the server has it.
+    /// Queues a message and returns before the server has it.
     ///
     /// - Throws: ``MQTTError/Reason/full``, ``MQTTError/Reason/notConnected``.
     package func publish(_ message: MQTTMessage) throws(MQTTError) { try loop.submit(.publish(message)) }
 
-    /// Has the server send messages of these topics, the kept ones at once.
+    /// Subscribes to topics. The server sends their retained messages at once.
     ///
-    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may come twice. mosquitto reads one packet of each client in
-    ///   turn: a client that hears from many others acknowledges slower than they write.
+    /// - Parameter isAcknowledged: whether each message is acknowledged (QoS 1), and so may be delivered twice.
+    ///   mosquitto reads one packet of each client in turn, so a client that receives from many clients acknowledges
+    ///   more slowly than they publish.
     /// - Throws: as ``publish(_:)``.
     package func subscribe(to topics: [String], isAcknowledged: Bool = true) throws(MQTTError) {
         try loop.submit(.subscribe(topics, isAcknowledged: isAcknowledged))
     }
 
-    /// Has the server send no more of these topics.
+    /// Unsubscribes from topics.
     ///
     /// - Throws: as ``publish(_:)``.
     package func unsubscribe(from topics: [String]) throws(MQTTError) { try loop.submit(.unsubscribe(topics)) }
 
-    /// Ends the connection in order: what was published before is sent, and the server drops the will. Does not wait for it.
+    /// Disconnects in order: queued messages are sent, and the server discards the will. Does not wait.
     package func close() { loop.close() }
 
-    /// Ends the connection in order, and blocks this thread until it has ended, for two seconds at most.
+    /// Disconnects in order, and blocks this thread until the client has ended, for at most two seconds.
     package func closeAndWait() {
         loop.close()
         _ = loop.ended.wait(timeout: .now() + .seconds(2))
     }
 }
 
-/// The thread's work, and what others tell it. The thread keeps it alive.
+/// The client's thread and its commands. The thread keeps this object alive.
 final class MQTTLoop: Sendable {
     enum Command: Sendable {
         case publish(MQTTMessage)
@@ -73,20 +76,20 @@ final class MQTTLoop: Sendable {
         var isConnected = false
         var isClosed = false
         var commands: [Command] = []
-        /// Of commands and of messages without an acknowledgement.
+        /// The total of commands and unacknowledged messages.
         var pending = (messages: 0, bytes: 0)
-        /// Whether somebody was told that there is no room.
+        /// Whether `publish` has thrown `full` since the last ``MQTTEvent/hasRoom``.
         var wasFull = false
     }
 
-    /// How long a server may take to accept a client.
+    /// The timeout for the server's acceptance.
     private static let connectTimeout = Duration.seconds(30)
 
     private let options: MQTTOptions
     private let handler: @Sendable (MQTTEvent) -> Void
     private let state = Locked(State())
     private let event: EventDescriptor
-    /// Signalled when the thread has nothing more to do.
+    /// Signalled when the thread ends.
     let ended = DispatchSemaphore(value: 0)
 
     init(_ options: MQTTOptions, _ handler: @escaping @Sendable (MQTTEvent) -> Void) throws(MQTTError) {
@@ -143,7 +146,7 @@ final class MQTTLoop: Sendable {
         }
     }
 
-    /// Serves a connection until it is lost or the client is closed, and returns why.
+    /// Serves a connection until it is lost or the client is closed. Returns the reason.
     private func serveOneConnection(accepted: () -> Void) -> MQTTError {
         let session: MosquittoSession
         do throws(MQTTError) {
@@ -153,7 +156,7 @@ final class MQTTLoop: Sendable {
         }
         let deadline = ContinuousClock.now + Self.connectTimeout
         while true {
-            // Taken before the thread waits: what is submitted later signals.
+            // Cleared before the wait: later commands signal again.
             event.clear()
             if let error = carryOut(session) { return error }
             if let error = session.wait(for: event.descriptor, milliseconds: 1000) { return error }
@@ -177,9 +180,9 @@ final class MQTTLoop: Sendable {
         }
     }
 
-    /// Hands what was submitted to libmosquitto.
+    /// Passes the commands to libmosquitto.
     ///
-    /// - Returns: why the connection is over.
+    /// - Returns: the reason if the connection has ended.
     private func carryOut(_ session: MosquittoSession) -> MQTTError? {
         let (commands, isClosed) = state.withLock { state in
             defer { state.commands = [] }
@@ -210,7 +213,7 @@ final class MQTTLoop: Sendable {
         let hasRoom = state.withLock { state in
             state.pending.messages -= 1
             state.pending.bytes -= bytes
-            // Half of it, so that this is told once for many messages.
+            // Waits until half is free, so that many messages cause one event.
             guard state.wasFull, state.pending.messages <= options.capacity.messages / 2 else { return false }
             state.wasFull = false
             return true
@@ -218,7 +221,7 @@ final class MQTTLoop: Sendable {
         if hasRoom { handler(.hasRoom) }
     }
 
-    /// Waits, unless the client is closed meanwhile.
+    /// Waits, or returns early if the client is closed.
     private func pause(_ duration: Duration) {
         let deadline = ContinuousClock.now + duration
         while !isClosed {
@@ -233,7 +236,8 @@ final class MQTTLoop: Sendable {
     }
 }
 
-/// How long to wait before the next attempt: exponential backoff with full jitter, so that a fleet does not come back all at once.
+/// The wait before the next attempt: exponential back-off with full jitter, so that a fleet does not reconnect all at
+/// once.
 package struct ReconnectDelay: Sendable, Hashable {
     /// The longest wait, and the longest after an outage of over ten minutes.
     private static let (longest, longestOfAll) = (Duration.seconds(120), Duration.seconds(300))
@@ -248,9 +252,9 @@ package struct ReconnectDelay: Sendable, Hashable {
         limit = first
     }
 
-    /// The next wait: between nothing and a limit that doubles.
+    /// The next wait: random between zero and a limit that doubles.
     ///
-    /// - Parameter fraction: from 0 to 1, by chance.
+    /// - Parameter fraction: a random number from 0 to 1.
     package mutating func next(fraction: Double) -> Duration {
         let delay = limit * min(max(fraction, 0), 1)
         outage += delay
@@ -258,6 +262,6 @@ package struct ReconnectDelay: Sendable, Hashable {
         return delay
     }
 
-    /// The server has accepted the client.
+    /// Starts again after the server has accepted the client.
     package mutating func reset() { self = ReconnectDelay(first: first) }
 }

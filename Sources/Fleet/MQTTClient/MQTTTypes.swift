@@ -1,10 +1,10 @@
-/// A message of a topic.
+/// A message on a topic.
 package struct MQTTMessage: Sendable, Hashable {
     package let topic: String
     package let payload: [UInt8]
-    /// Whether the server keeps it for those who subscribe later; of a message that arrives, whether it was kept.
+    /// Whether the server keeps the message for later subscribers. For a received message: whether it was kept.
     package let isRetained: Bool
-    /// Whether the server has to acknowledge it (QoS 1).
+    /// Whether the server must acknowledge it (QoS 1).
     package let isAcknowledged: Bool
     /// The media type of the payload.
     package let contentType: String?
@@ -24,11 +24,11 @@ package struct MQTTMessage: Sendable, Hashable {
     }
 }
 
-/// Where a server is, and how this client presents itself.
+/// The address of a server and the settings of this client.
 package struct MQTTOptions: Sendable {
-    /// The files of a TLS connection, each read anew for each connection.
+    /// The files of a TLS connection, read again for each connection.
     package struct Certificates: Sendable, Hashable {
-        /// The authority that vouches for the server; no other does.
+        /// The only authority that the server's certificate may be from.
         package let authority: String
         package let certificate: String
         package let key: String
@@ -43,28 +43,29 @@ package struct MQTTOptions: Sendable {
     package let host: String
     package let port: UInt16
     package let clientIdentifier: String
-    /// `nil` for a connection without TLS, as the tests of speed have it.
+    /// `nil` for a connection without TLS, as in benchmarks.
     package var certificates: Certificates?
-    /// What the server publishes when this client is gone without a word.
+    /// The message that the server publishes when this client disappears.
     package var will: MQTTMessage?
-    /// How long the server waits with the will, in seconds.
+    /// The delay of the will, in seconds.
     package var willDelay: UInt32 = 60
-    /// How long the server keeps the session of a client that is gone, in seconds.
+    /// How long the server keeps the session after a disconnect, in seconds.
     package var sessionExpiry: UInt32 = 120
-    /// Seconds without a packet after which either side takes the other for gone.
+    /// The seconds without a packet after which either side considers the other gone.
     package var keepAlive: CInt = 60
-    /// How many messages the server may have under way to this client.
+    /// The most messages in flight from the server.
     package var receiveMaximum: UInt16 = 20
-    /// The largest packet that the server may send, in bytes; of a larger one nothing is kept, and the connection ends.
+    /// The largest packet that the server may send, in bytes. A larger one is discarded and ends the connection.
     package var largestPacket: UInt32 = 64 << 10
-    /// How much the system keeps of what the server has sent and nobody has read, in bytes; `nil` for the system's choice. The less it is, the sooner a
-    /// packet is noticed that is too large; the more, the faster many messages arrive over a slow network.
+    /// The socket's receive buffer in bytes; `nil` for the system's default. A smaller one detects an oversized packet
+    /// sooner. A larger one receives many messages faster over a slow network.
     package var receiveBuffer: CInt? = 64 << 10
-    /// How many messages of this client wait for the server's acknowledgement, and how many bytes they have.
+    /// The most unacknowledged messages of this client, and their bytes.
     package var capacity = (messages: 1000, bytes: 16 << 20)
-    /// Asked before each connection: why there must be none now, with what helps; `nil` where nothing speaks against it. It may read files.
+    /// Called before each connection. Returns the reason why connecting is not allowed now, with the remedy, or `nil`.
+    /// It may read files.
     package var objection: @Sendable () -> String? = { nil }
-    /// The first wait before a new attempt is up to so long.
+    /// The upper bound of the first wait before a reconnection.
     package var firstDelay = Duration.seconds(1)
 
     package init(host: String, port: UInt16, clientIdentifier: String, certificates: Certificates?) {
@@ -75,47 +76,46 @@ package struct MQTTOptions: Sendable {
     }
 }
 
-/// What a client tells its owner, on its thread and in this order.
+/// An event, delivered in order on the client's thread.
 package enum MQTTEvent: Sendable {
-    /// The server has accepted this client. Subscriptions and messages of an earlier connection are forgotten.
+    /// The server has accepted this client. Subscriptions and messages of the previous connection are gone.
     case connected
-    /// The connection was lost, or there is none. The client tries again by itself.
+    /// The connection was lost or could not be made. The client retries by itself.
     case lost(MQTTError)
     case message(MQTTMessage)
-    /// There is room again for messages, after `publish` threw `full`.
+    /// There is room for messages again after `publish` threw `full`.
     case hasRoom
-    /// The server has acknowledged a message of this topic.
+    /// The server has acknowledged a message on this topic.
     case accepted(topic: String)
-    /// The server did not take a message of this client's, whose topic the error then names, or a subscription.
+    /// The server rejected a subscription, or a message on the error's topic.
     case refused(MQTTError)
 }
 
-/// Why the server does not do what was asked.
+/// The reason why an operation failed.
 package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Reason: Sendable, Hashable {
-        /// No connection, in libmosquitto's words or the system's.
+        /// No connection; the text is from libmosquitto or the system.
         case unreachable(String)
-        /// One of the two sides could not prove who it is.
+        /// One side could not authenticate itself.
         case untrusted(String)
-        /// ``MQTTOptions/objection`` has one.
+        /// ``MQTTOptions/objection`` returned this reason.
         case objection(String)
-        /// The server answered with this reason code of MQTT 5.
+        /// The server responded with this reason code of MQTT 5.
         case refused(code: CInt)
-        /// The server sent more than ``MQTTOptions/largestPacket`` at once.
+        /// The server exceeded ``MQTTOptions/largestPacket``.
         case tooMuch
-        /// The connection ended.
         case lost(String)
-        /// There are as many unacknowledged messages as may be.
+        /// The capacity for unacknowledged messages is used up.
         case full
-        /// There is no connection at the moment.
+        /// There is currently no connection.
         case notConnected
-        /// The system grants no thread or no memory.
+        /// The system provides no thread or memory.
         case noResources(String)
     }
 
     package let reason: Reason
     package let attempted: String
-    /// That of the message that was refused.
+    /// The topic of the rejected message.
     package let topic: String?
 
     package init(_ reason: Reason, attempted: String, topic: String? = nil) {
@@ -124,7 +124,7 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         self.topic = topic
     }
 
-    /// What was attempted, what happened, and what helps.
+    /// The attempt, the cause and the remedy.
     package var description: String { "\(attempted): \(reasonText)" }
 
     private var reasonText: String {

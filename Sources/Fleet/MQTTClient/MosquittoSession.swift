@@ -1,37 +1,38 @@
 import CMosquitto
 import Glibc
 
-/// One connection of libmosquitto's, for one thread. What the library calls back with is collected and handed out after the call, so that
-/// nobody's code runs inside the library.
+/// One connection of libmosquitto, for use on one thread. Callbacks collect occurrences, which are returned after the
+/// library call, so that handlers never run inside the library.
 final class MosquittoSession {
     enum Occurrence {
         case accepted
         case message(MQTTMessage)
-        /// A message of so many bytes is acknowledged, or given up; with the topic of one that the server has.
+        /// A message of this size was acknowledged or given up. The topic is set if the server accepted it.
         case settled(bytes: Int, accepted: String?)
         case refused(MQTTError)
         case ended(MQTTError)
     }
 
-    /// What the callbacks write to. The library has its address.
+    /// The target of the callbacks. The library holds its address.
     private final class Callbacks {
         let server: String
-        /// The largest packet.
+        /// The largest packet, in bytes.
         let limit: Int
         var occurrences: [Occurrence] = []
-        /// How many bytes of messages are among them.
+        /// The bytes of messages among the occurrences.
         var bytes = 0
         var isAccepted = false
-        /// The library's last words on a failure.
+        /// The library's last log line about a failure.
         var complaint: String?
-        /// Whether these are OpenSSL's words for an alert about a certificate: “… alert certificate revoked”, “… alert bad certificate”, “… alert unknown ca”.
+        /// Whether the log line is an OpenSSL alert about a certificate: “… alert certificate revoked”, “… alert bad
+        /// certificate”, “… alert unknown ca”.
         var isCertificateRefused: Bool {
             guard let complaint, complaint.contains(" alert ") else { return false }
             return complaint.contains("certificate") || complaint.contains("unknown ca")
         }
-        /// The messages without an acknowledgement, by their numbers: topic and bytes.
+        /// The unacknowledged messages by number, with topic and bytes.
         var published: [CInt: (topic: String, bytes: Int)] = [:]
-        /// The numbers of subscriptions without an acknowledgement; there are 65535 of them.
+        /// The numbers of unacknowledged subscriptions, at most 65535.
         var subscribed: Set<CInt> = []
 
         init(server: String, limit: Int) { (self.server, self.limit) = (server, limit) }
@@ -43,22 +44,23 @@ final class MosquittoSession {
         }
     }
 
-    /// Once for the process, and never undone.
+    /// Initialises the library once for the process, without cleanup.
     private static let isLibraryReady = mosquitto_lib_init() == MOSQ_ERR_SUCCESS.rawValue
 
-    /// How many packets are read before what they bring is handed on, of how many bytes of messages, and with how many occurrences.
+    /// The most packets, message bytes and occurrences to read before they are handed on.
     private static let (packetsAtOnce, bytesAtOnce, occurrencesAtOnce) = (64, 256 << 10, 256)
-    /// What may have been read since the last packet that brought something, beside the largest packet: TLS's own, and weeks of answers to pings.
+    /// The bytes that may be read without an occurrence, in addition to the largest packet: TLS overhead, and ping
+    /// responses of weeks.
     private static let slack: UInt64 = 1 << 20
 
     private let handle: OpaquePointer
     private let callbacks: Callbacks
-    /// Whether the last packet that was read brought something.
+    /// Whether the last packet read caused an occurrence.
     private var mayHaveMore = false
-    /// What had been read from the socket by the last packet that brought something, in bytes.
+    /// The bytes read from the socket up to the last packet that caused an occurrence.
     private var readBefore: UInt64 = 0
 
-    /// Connects; the server's acceptance is an occurrence. Blocks while the name is looked up and the connection made.
+    /// Connects; the server's acceptance is an occurrence. Blocks for the name lookup and the TCP connection.
     init(_ options: MQTTOptions) throws(MQTTError) {
         callbacks = Callbacks(server: "\(options.host):\(options.port)", limit: Int(options.largestPacket))
         let attempted = "connect to \(callbacks.server)"
@@ -107,21 +109,22 @@ final class MosquittoSession {
 
     private func setCertificates(_ certificates: MQTTOptions.Certificates?) -> CInt {
         guard let certificates else { return 0 }
-        // Without a file the library would take the system's authorities, or none.
+        // Without a file the library would trust the system's authorities, or none.
         let result = mosquitto_tls_set(
             handle,
             certificates.authority,
             nil,
             certificates.certificate,
             certificates.key,
-            // A key with a password cannot be used here; without this OpenSSL asks the terminal.
+            // Keys with a passphrase are not supported. Without this callback OpenSSL would prompt on the terminal.
             { buffer, size, _, _ in
                 if let buffer, size > 0 { buffer.pointee = 0 }
                 return 0
             }
         )
         guard result == 0 else { return result }
-        // 1: the server is checked; with TLS 1.2 at least. The name is checked unless somebody says otherwise.
+        // 1 verifies the server's certificate, and the library checks the host name by default. Requires TLS 1.2 or
+        // later.
         return mosquitto_tls_opts_set(handle, 1, "tlsv1.2", nil)
     }
 
@@ -141,7 +144,7 @@ final class MosquittoSession {
             will.isRetained,
             properties
         )
-        // Where it succeeds, the properties are the library's.
+        // On success the library owns the properties.
         if result != 0 { mosquitto_property_free_all(&properties) }
         return result
     }
@@ -179,7 +182,7 @@ final class MosquittoSession {
         mosquitto_publish_v5_callback_set(handle) { _, address, number, code, _ in
             guard let callbacks = Callbacks.at(address), let entry = callbacks.published.removeValue(forKey: number)
             else { return }
-            // 0x10 says that nobody subscribes.
+            // 0x10 only says that there are no subscribers.
             let isRefused = code >= 0x80
             callbacks.occurrences.append(.settled(bytes: entry.bytes, accepted: isRefused ? nil : entry.topic))
             guard isRefused else { return }
@@ -190,7 +193,7 @@ final class MosquittoSession {
             )
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, address, number, count, codes, _ in
-            // An acknowledgement of nothing says nothing, and one topic has one code, whatever the server sends.
+            // The server's data is untrusted: an acknowledgement may have an unknown number or any count of codes.
             guard let callbacks = Callbacks.at(address), callbacks.subscribed.remove(number) != nil, let codes,
                 let code = UnsafeBufferPointer(start: codes, count: Int(count)).first(where: { $0 >= 0x80 })
             else { return }
@@ -230,7 +233,7 @@ final class MosquittoSession {
             properties
         )
         try check(result, "publish to \(message.topic)", topic: message.topic)
-        // One without an acknowledgement may be sent, and told so, before the library returns: nothing waits for it.
+        // Messages of QoS 0 are settled here. Their publish callback may come before this call returns.
         if message.isAcknowledged {
             callbacks.published[number] = (message.topic, bytes)
         } else {
@@ -257,13 +260,13 @@ final class MosquittoSession {
 
     func disconnect() {
         mosquitto_disconnect_v5(handle, 0, nil)
-        // What the socket does not take at once is lost; the server then publishes the will, which says the same.
+        // Data that the socket does not take now is lost. The server then publishes the will, which says the same.
         while mosquitto_want_write(handle), mosquitto_loop_write(handle, 1) == 0 {}
     }
 
-    /// Waits until the server or the event has something, and handles the server's.
+    /// Waits until the server or the event is ready, and handles the server's packets.
     ///
-    /// - Returns: why the connection is over.
+    /// - Returns: the reason if the connection has ended.
     func wait(for event: CInt, milliseconds: CInt) -> MQTTError? {
         let socket = mosquitto_socket(handle)
         guard socket >= 0 else { return ended(MOSQ_ERR_CONN_LOST.rawValue) }
@@ -276,8 +279,8 @@ final class MosquittoSession {
         return result == 0 || callbacks.occurrences.contains(where: \.isEnd) ? nil : ended(result)
     }
 
-    /// Reads packet after packet, as long as they bring something. Mostly the library reads one at a time, and of what TLS has taken from the socket with
-    /// that one, no `poll` tells; of small ones it may read many at once.
+    /// Reads packets while they cause occurrences. The library usually reads one packet per call, but several small
+    /// ones at once. `poll` does not report packets that TLS has already taken from the socket.
     private func read() -> CInt {
         for _ in 0..<Self.packetsAtOnce
         where callbacks.bytes < Self.bytesAtOnce && callbacks.occurrences.count < Self.occurrencesAtOnce {
@@ -292,10 +295,10 @@ final class MosquittoSession {
         return 0
     }
 
-    /// The library takes whatever length a server names, of up to 256 MB, and the memory for it. So the bytes are counted that were read since something
-    /// was whole: of more than a packet may have, the connection ends.
+    /// Checks whether the server exceeds the largest packet. The library accepts any length up to 256 MB and allocates
+    /// the memory for it. So this counts the bytes that were read since the last complete packet.
     private func isTooMuch(afterPacket: Bool) -> Bool {
-        // `tcpi_bytes_received` of Linux's `tcp_info`, before which glibc's own declaration ends.
+        // `tcpi_bytes_received` of Linux's `tcp_info`. The declaration in glibc ends before this field.
         let (option, offset, socket) = (CInt(11), 128, mosquitto_socket(handle))
         var info = [UInt8](repeating: 0, count: 256)
         var length = socklen_t(info.count)
@@ -303,7 +306,7 @@ final class MosquittoSession {
             return false
         }
         let received = info.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self) }
-        // Asked for afterwards: what comes between both is nothing that was read.
+        // Queried second: bytes that arrive in between count as unread.
         var unread: CInt = 0
         guard ioctl(socket, UInt(FIONREAD), &unread) == 0 else { return false }
         let read = received - min(received, UInt64(max(0, unread)))
@@ -311,9 +314,9 @@ final class MosquittoSession {
         return read > readBefore + UInt64(callbacks.limit) + Self.slack
     }
 
-    /// Waits until the event is signalled, or the socket is as wanted.
+    /// Waits until the event is signalled or the socket is ready.
     ///
-    /// - Returns: how the socket is; 0 where nothing is to be done with it.
+    /// - Returns: the socket's events; 0 if there are none.
     @discardableResult
     static func wait(for event: CInt, socket: CInt = -1, _ wants: Int16 = 0, milliseconds: CInt) -> Int16 {
         var watched = [
@@ -338,15 +341,16 @@ final class MosquittoSession {
         let text = callbacks.complaint.map { "\(words): \($0)" } ?? words
         let reason: MQTTError.Reason =
             switch mosq_err_t(result) {
-            // With TLS 1.3 the server looks at the certificate when the handshake is over for this side: its alert comes like any other end. Where
-            // this side still writes then, the library says EPROTO, as of all that TLS does not get through, and reads no alert.
+            // With TLS 1.3 the server checks the certificate after this side has finished the handshake, so its alert
+            // looks like a lost connection. If this side is still writing, the library reports EPROTO, as for any TLS
+            // failure, and reads no alert.
             case _ where callbacks.isCertificateRefused: .untrusted(text)
             case MOSQ_ERR_ERRNO where number == EPROTO && !callbacks.isAccepted: .untrusted(text)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE: .untrusted(text)
             case MOSQ_ERR_NOMEM: .noResources(text)
             case MOSQ_ERR_NO_CONN: .notConnected
             case MOSQ_ERR_CONN_LOST, MOSQ_ERR_KEEPALIVE: .lost(text)
-            // A file of certificates that cannot be read has no code of its own.
+            // The library has no separate code for an unreadable certificate file.
             case MOSQ_ERR_INVAL: .untrusted(text)
             default: .unreachable(text)
             }

@@ -7,17 +7,17 @@ package import MQTTClient
 import SharedDevice
 import Synchronization
 
-/// A device's agent: asks its broker, talks to the fleet's MQTT server, and does what ``AgentState`` decides, one event after the other on one
-/// queue.
+/// A device's agent: connects the broker and the fleet's MQTT server, and performs the effects of ``AgentState``, one
+/// event after another on one queue.
 package final class AgentService: FleetService {
     private struct Asking {
         var questions = QuestionOrder()
-        /// When the queue handles the next tick, by the uptime.
+        /// The uptime of the next tick on the queue.
         var tickAt: Double?
         var diskProblem: String?
     }
 
-    /// `nil` where it cannot be used: the agent then keeps its limits, and connects to nobody.
+    /// `nil` if unusable: the agent then keeps its time limits without a connection.
     private let configuration: FleetConfiguration?
     package let needsConfiguration: Bool
     private let file: AgentFile
@@ -31,8 +31,8 @@ package final class AgentService: FleetService {
     private let serving = Locked<Task<Void, Never>?>(nil)
 
     /// - Parameter log: takes a line for the administrator.
-    /// - Throws: ``FleetRefusal`` for files that cannot be used, where no limit of time without contact is known that is to be kept nevertheless;
-    ///   ``SharedDeviceError`` where there is no such bus.
+    /// - Throws: ``FleetRefusal`` for unusable files, unless a time limit without contact is known, which must be kept
+    ///   in any case; ``SharedDeviceError`` if there is no such bus.
     package convenience init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
@@ -43,7 +43,7 @@ package final class AgentService: FleetService {
         try self.init(try AgentRules(configuration, file, log), file, bus, log)
     }
 
-    /// The same, with a configuration whose key nobody has looked at.
+    /// Creates the service without checking the key's permissions.
     package convenience init(
         _ configuration: FleetConfiguration,
         stateDirectory: String,
@@ -69,7 +69,7 @@ package final class AgentService: FleetService {
         wishes = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// How the server is told what to do when the device is gone (FL-9).
+    /// The options of the connection, with the will that reports the device as disconnected (FL-9).
     package var options: MQTTOptions? {
         guard let configuration else { return nil }
         var options = MQTTOptions(configuration)
@@ -77,11 +77,11 @@ package final class AgentService: FleetService {
         return options
     }
 
-    /// Begins to follow server and broker.
+    /// Starts following server and broker.
     ///
-    /// - Throws: ``MQTTError`` where the system grants no thread.
+    /// - Throws: ``MQTTError`` if the system provides no thread.
     package func start() async throws {
-        // Under the lock: the first event finds the client in its place.
+        // Inside the lock, so that the first event finds the client.
         try client.withLock { [options] client throws(MQTTError) in
             guard let options else { return }
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }
@@ -97,13 +97,13 @@ package final class AgentService: FleetService {
 
     package var isAlive: Bool { queue.sync { true } }
 
-    /// Ends that, and tells the server that the device is gone.
+    /// Stops, and tells the server that the device is disconnected.
     package func stop() async {
         let task = serving.withLock { $0 }
         task?.cancel()
         await task?.value
         await withCheckedContinuation { continuation in
-            // Not on the queue, which the client's thread waits for.
+            // Not on the queue, because the client's thread waits for the queue.
             DispatchQueue.global().async { [self] in
                 let client = client.withLock { $0 }
                 if let configuration { try? client?.publish(presence(isOnline: false, configuration)) }
@@ -115,7 +115,7 @@ package final class AgentService: FleetService {
 
     // MARK: Events
 
-    /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
+    /// Called on the client's thread, which blocks until the event is handled, so that events do not pile up.
     private func take(_ event: MQTTEvent) {
         switch event {
         case .connected:
@@ -141,7 +141,7 @@ package final class AgentService: FleetService {
             switch (configuration.topics.topic(message.topic), content) {
             case (.allDesired, .desired(let order)): return .desired(.all, order)
             case (.desired(configuration.name), .desired(let order)): return .desired(.own, order)
-            // One that the server kept says nothing of the controller.
+            // A retained heartbeat does not show that the controller is present.
             case (.heartbeat, .heartbeat(let highest)) where !message.isRetained: return .heartbeat(highest: highest)
             default: return .foreign("it is on the wrong topic")
             }
@@ -150,7 +150,7 @@ package final class AgentService: FleetService {
         }
     }
 
-    /// On the queue.
+    /// Called on the queue.
     private func handle(_ event: AgentEvent) {
         let (effects, wake) = state.withLock { state in
             let now = Moment.now
@@ -160,7 +160,8 @@ package final class AgentService: FleetService {
         if let wake { tick(after: wake) }
     }
 
-    /// Has a tick come, unless one comes before. After a minute at the latest: a machine that sleeps keeps no dates.
+    /// Schedules a tick, unless an earlier one is scheduled. After at most a minute, because timers stand still while
+    /// the machine sleeps.
     private func tick(after seconds: Double) {
         let seconds = min(max(seconds, 0), 60)
         let time = Moment.now.uptime + seconds
@@ -195,7 +196,7 @@ package final class AgentService: FleetService {
         }
     }
 
-    /// Tells the server. Where it does not go out, the connection is lost, and the next one begins with all of it.
+    /// Sends to the server. A failure means that the connection is lost; the next one sends everything again.
     private func tell(_ effect: AgentEffect) {
         guard let configuration, let client = client.withLock({ $0 }) else { return }
         switch effect {
@@ -249,17 +250,17 @@ package final class AgentService: FleetService {
 
     // MARK: The broker
 
-    /// Follows the device as it changes.
+    /// Follows the changes of the device.
     private func poll() async {
         var known: UInt64?
         while !Task.isCancelled { known = await askOnce(after: known) }
         wishes.continuation.finish()
     }
 
-    /// Asks when the state wants an answer now.
+    /// Asks whenever the state wants a response now.
     private func ask() async { for await _ in wishes.stream { _ = await askOnce(after: nil) } }
 
-    /// - Returns: the revision that is known now; `nil` where it has to be asked for at once.
+    /// - Returns: the known revision; `nil` to ask again at once.
     private func askOnce(after known: UInt64?) async -> UInt64? {
         let number = asking.withLock { $0.questions.latest }
         let event: AgentEvent
@@ -269,19 +270,19 @@ package final class AgentService: FleetService {
             event = .device(answer.view)
             revision = answer.revision
         } catch {
-            // The agent ends: what was known of the device stands.
+            // The agent is stopping, so the known state remains.
             if Task.isCancelled { return nil }
             event = .deviceUnknown("\(error)")
             revision = nil
         }
         let isSynchronised = SystemClock.isSynchronised
-        // Anew each time: it may have been renewed.
+        // Read each time, because it may have been renewed.
         let certificateEnd = configuration.flatMap(CertificateTerm.end(of:))
         let known = await withCheckedContinuation { continuation in
             queue.async { [self, event] in
                 let answer = asking.withLock { $0.questions.take(number, revision: revision) }
                 if answer.counts {
-                    // Before the answer, which may make it report.
+                    // Before the view, which may cause a report.
                     handle(.clockSynchronised(isSynchronised))
                     handle(.certificate(end: certificateEnd))
                     handle(event)

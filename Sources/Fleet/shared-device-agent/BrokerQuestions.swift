@@ -3,15 +3,15 @@ import Fleet
 import FoundationEssentials
 import SharedDevice
 
-/// What the agent asks the device's broker. It signs out and reads, and does nothing else (FL-8).
+/// The agent's calls to the device's broker: it only reads and signs out (FL-8).
 struct BrokerQuestions: Sendable {
-    /// How long the broker may leave a question open, in seconds.
+    /// How long the broker may hold a request, in seconds.
     private static let wait = 50.0
     private static let patience = Duration.seconds(75)
 
     let broker: BrokerAdministration
 
-    /// The device, at once where its revision is not the known one.
+    /// The device's state, at once if its revision differs from the known one, otherwise after a change.
     func view(after known: UInt64?) async throws(SharedDeviceError) -> (view: DeviceView, revision: UInt64?) {
         var request: BrokerProtocol.Fields = [:]
         if let known { (request["revision"], request["wait"]) = (.uint64(known), .double(Self.wait)) }
@@ -21,7 +21,7 @@ struct BrokerQuestions: Sendable {
         }
         var rounds: [DeviceReport.Round] = []
         var room = Room()
-        // The newest first: its apps' ways are what somebody wants to see.
+        // The newest first, because its steps are the most useful.
         for session in Self.sessions(status).reversed() {
             if let report = try await round(of: session) { rounds.insert(room.take(report), at: 0) }
         }
@@ -30,19 +30,19 @@ struct BrokerQuestions: Sendable {
             epoch: epoch,
             isSignedIn: status["account"] != nil,
             rounds: rounds,
-            // A broker before 2 does not say it.
+            // Brokers before version 2 do not send it.
             isStored: status["isStored"]?.booleanValue ?? true
         )
         return (view, status["revision"]?.unsignedValue)
     }
 
-    /// The sessions that somebody owes a cleanup for, and the newest one that is over; the oldest first.
+    /// The sessions with pending cleanups and the newest ended session, in ascending order.
     private static func sessions(_ status: BrokerProtocol.Fields) -> [UInt64] {
         let owed = (status["apps"]?.elementsValue ?? []).compactMap { $0.fieldsValue?["owes"]?.elementsValue }
         var sessions = Set(owed.joined().compactMap(\.unsignedValue))
         if let newest = status["rounds"]?.elementsValue?.compactMap(\.unsignedValue).max() { sessions.insert(newest) }
         let sorted = sessions.sorted()
-        // The newest is what an order has just asked for.
+        // The newest session is the one that an order has just ended.
         return sorted.prefix(DeviceReport.mostRounds - 1) + sorted.dropFirst(DeviceReport.mostRounds - 1).suffix(1)
     }
 
@@ -64,7 +64,7 @@ struct BrokerQuestions: Sendable {
         }
     }
 
-    /// What a report has left for rounds, so that it stays as small as a message has to be.
+    /// The remaining room of a report, to stay within the size of a message.
     private struct Room {
         var debts = DeviceReport.mostDebts
         var (steps, stepBytes) = (DeviceReport.mostSteps, DeviceReport.mostStepBytes)
@@ -107,7 +107,7 @@ struct BrokerQuestions: Sendable {
         }
     }
 
-    /// Signs out who is signed in with this session, and nobody else.
+    /// Ends this session, and no other.
     func signOut(_ session: UInt64, reason: String) async -> AgentEvent.SignOutAnswer {
         do throws(SharedDeviceError) {
             let answer = try await broker.call(

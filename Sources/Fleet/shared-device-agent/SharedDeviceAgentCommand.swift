@@ -28,7 +28,7 @@ struct SharedDeviceAgentCommand: AsyncParsableCommand {
     func run() async throws { try await program.serve(AgentService.self, role: "agent") }
 }
 
-/// The file in which an agent keeps what it has to know after a restart. For one thread at a time; blocks it on the disk.
+/// The file of an agent's memory. For one thread at a time; blocks it on the disk.
 package struct AgentFile: Sendable {
     private static let limits = JSONLimits(size: 64 << 10, depth: 6, values: 200)
 
@@ -36,9 +36,9 @@ package struct AgentFile: Sendable {
 
     package init(directory: String) { file = AtomicFile(path: directory + "/agent.json") }
 
-    /// What the file has; an empty memory where there is none.
+    /// Reads the memory; an empty one if there is no file.
     ///
-    /// - Throws: ``FleetRefusal`` where it cannot be read. An agent that began anew then would carry out old orders once more.
+    /// - Throws: ``FleetRefusal`` if it is unreadable. An agent with an empty memory would carry out old orders again.
     package func read() throws(FleetRefusal) -> AgentMemory {
         guard let bytes = try FleetFiles.read(file.path, atMost: Self.limits.size) else { return AgentMemory() }
         do {
@@ -51,10 +51,10 @@ package struct AgentFile: Sendable {
     private static let remedy =
         "remove it, and start the agent again: orders that still stand are then carried out once more"
 
-    /// Puts a file that cannot be read aside, and begins a new one, which says so: also after a restart the agent hears of no order, and counts on since
-    /// when there is no contact.
+    /// Moves an unreadable file aside and writes a new memory that records the damage. Even after a restart the agent
+    /// then receives no orders, and keeps counting the time without contact.
     func begin(after damage: FleetRefusal) -> AgentMemory {
-        // A second name for it: at no time there is no file, with which the agent would begin as a new one.
+        // Adds a second name first, so that the file always exists: without it the agent would start as a new one.
         _ = unlink(file.path + ".damaged")
         _ = link(file.path, file.path + ".damaged")
         var memory = AgentMemory()
@@ -63,9 +63,9 @@ package struct AgentFile: Sendable {
         return memory
     }
 
-    /// Replaces the file. It is on the disk when this returns.
+    /// Replaces the file durably before it returns.
     ///
-    /// - Returns: why it is not, and what helps.
+    /// - Returns: the reason of a failure, with the remedy.
     func write(_ memory: AgentMemory) -> String? {
         do {
             try file.write(Data(memory.json.text.utf8))
@@ -76,13 +76,13 @@ package struct AgentFile: Sendable {
     }
 }
 
-/// By what an agent acts: what its files say, and, as far as these cannot be used, what they said last. A limit of time without contact is kept in
-/// any case: a damaged file must not end it (FL-7).
+/// The rules of an agent: its files, or the last known values if these are unusable. A time limit without contact is
+/// kept in any case: a damaged file must not remove it (FL-7).
 struct AgentRules {
     let configuration: FleetConfiguration?
     let policy: AgentState.Policy
     let memory: AgentMemory
-    /// Whether the configuration is all that keeps the agent from the server.
+    /// Whether only the configuration keeps the agent from connecting.
     let needsConfiguration: Bool
 
     init(
@@ -108,7 +108,7 @@ struct AgentRules {
         var problem = damage
         do throws(FleetRefusal) {
             let configuration = try read.get()
-            // With a limit to keep, the key is looked at before each connection alone.
+            // With a limit to keep, the key is checked only before each connection.
             if checksKey, !mustKeep, let objection = FleetFiles.objection(toKey: configuration.key) {
                 throw FleetRefusal(objection)
             }
@@ -127,7 +127,7 @@ struct AgentRules {
 
 /// The machine's clocks.
 enum SystemClock {
-    /// Names this run of the machine.
+    /// The ID of this boot.
     static let boot: String = {
         let bytes = (try? FleetFiles.read("/proc/sys/kernel/random/boot_id", atMost: 100)) ?? nil
         return String(decoding: bytes ?? [], as: UTF8.self).filter { $0 != "\n" }
@@ -139,7 +139,7 @@ enum SystemClock {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    /// Whether something keeps the wall clock right, by the kernel's word.
+    /// Whether the kernel reports the wall clock as synchronised.
     static var isSynchronised: Bool { CLinux_isClockSynchronised() != 0 }
 }
 

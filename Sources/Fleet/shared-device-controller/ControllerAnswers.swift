@@ -4,12 +4,13 @@ import Fleet
 import StrictJSON
 import Synchronization
 
-/// What the controller answers to questions. Those that look at every device, of which there may be 100,000, are answered on a queue of their own, one
-/// after the other and some devices at a time: meanwhile reports come in, and no thread of Swift's is held up.
+/// The controller's responses to requests. Requests that examine every device, of which there may be 100,000, run one
+/// after another on a separate queue and in slices. Reports are handled in between, and no thread of the Swift runtime
+/// blocks.
 final class ControllerAnswers: Sendable {
     typealias Fields = [String: DBusValue]
 
-    /// How many devices are looked at in one go, during which nobody else reads or changes what is known of them: about a millisecond.
+    /// The devices examined in one slice, during which the state is locked: about a millisecond.
     static let slice = 1000
 
     private let service: ControllerService
@@ -19,24 +20,23 @@ final class ControllerAnswers: Sendable {
 
     private struct Count {
         let order: RecordedOrder
-        /// When it began, by the uptime.
+        /// The uptime at its beginning.
         let begin: Double
-        /// Without the names of the order's devices, which not everybody wants.
+        /// Without the names of the order's devices, which only some requests want.
         let fields: Fields
     }
 
     /// The certificates of the listed devices.
     private struct Terms {
-        /// When they were looked at, by the uptime; and what was known then.
+        /// The uptime and the state's revision at the beginning of the look.
         var (begin, revision): (Double, UInt64) = (-.infinity, .max)
         var ends = CertificateEnds()
     }
 
-    /// The last look at the devices' certificates.
     private let terms = Locked(Terms())
-    /// How long that counts, in seconds: a fleet that cleans up changes all the time.
+    /// How long the result is valid, in seconds: during a cleanup the state changes all the time.
     private static let termsAge = 5.0
-    /// The same, if no device has reported since: the ends come nearer.
+    /// The same while no device has reported. Not longer, because the ends come nearer.
     private static let longestTermsAge = 3600.0
 
     init(service: ControllerService) { self.service = service }
@@ -62,7 +62,7 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    /// Waits for as long as the request says at the most.
+    /// Waits for a change, at most as long as the request says.
     private func waitForChange(after known: UInt64?, _ request: Fields) async {
         guard let known, case .double(let seconds)? = request["wait"], seconds.isFinite else { return }
         let deadline = ControllerService.uptime + min(max(seconds, 0), FleetProtocol.longestWait)
@@ -73,10 +73,10 @@ final class ControllerAnswers: Sendable {
         }
     }
 
-    /// On the queue: counts the devices of an order, unless that was begun after somebody asked.
+    /// Counts the devices of an order, unless a count began after the request. Called on the queue.
     private func progress(of wanted: UInt64?, asked: Double) -> Count? {
         let begin = ControllerService.uptime
-        // The revision first: what changes while it is counted is news for whoever asks again.
+        // Reads the revision first, so that changes during the count are news for the next request.
         let (recorded, revision) = service.read { state, _ in
             (wanted.map { state.order($0) } ?? state.orders.last, state.revision)
         }
@@ -101,7 +101,7 @@ final class ControllerAnswers: Sendable {
 
     // MARK: Certificates
 
-    /// On the queue: the devices' certificates, by their reports.
+    /// Examines the reported certificates of the devices. Called on the queue.
     private func currentTerms() -> Terms {
         let (known, now) = (terms.withLock { $0 }, ControllerService.uptime)
         let revision = service.read { state, _ in state.revision }
@@ -124,7 +124,7 @@ final class ControllerAnswers: Sendable {
         return found
     }
 
-    /// On the queue: until when certificates hold, and what there is to say of it.
+    /// The ends of certificates, and the warning about them. Called on the queue.
     private func certificateFields() -> Fields {
         let (ends, own) = (currentTerms().ends, service.certificateEnd)
         var fields: Fields = ["certificatesEnding": .uint64(ends.ended + ends.near)]
@@ -168,7 +168,8 @@ final class ControllerAnswers: Sendable {
         return ["devices": .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")]
     }
 
-    /// A page that follows a fleet counts an order's devices, and names none: 100 orders may name 100,000.
+    /// A page that follows a fleet shows the numbers of devices and does not need their names: 100 orders may name
+    /// 100,000.
     private static func wantsNames(_ request: Fields) -> Bool { request["names"]?.booleanValue ?? true }
 
     private static func fields(_ name: String, _ standing: Standing, _ device: FleetDevice?) -> Fields {
@@ -181,7 +182,7 @@ final class ControllerAnswers: Sendable {
         case .refused(let text): fields["detail"] = .string(text)
         case .clean, .nobody, .unknown: break
         }
-        // By itself, without the controller.
+        // The device signs out by itself, without the controller.
         if case .unreachable = standing { fields["signsOutBy"] = device?.endsBy.map { .double($0) } }
         return fields
     }
@@ -206,12 +207,13 @@ final class ControllerAnswers: Sendable {
         return await onQueue { [self] in page(request) }
     }
 
-    /// On the queue.
+    /// Called on the queue.
     private func page(_ request: Fields) -> Fields {
         let most = min(Int(clamping: request["limit"]?.unsignedValue ?? 1000), FleetProtocol.mostDevices)
-        // The revision first: what changes meanwhile is news for whoever asks again.
+        // Reads the revision first, so that later changes are news for the next request.
         let (revision, since) = service.read { state, _ in
-            // A revision that is still to come is another controller's, and one from before a device was forgotten says nothing of that.
+            // A revision from the future is another controller's, and one from before a device was forgotten does not
+            // cover that removal. Both count as 0.
             let known = request["changedAfter"]?.unsignedValue.flatMap { $0 > state.revision ? nil : $0 }
             return (state.revision, known.flatMap { $0 < state.forgottenAt ? nil : $0 } ?? 0)
         }
@@ -265,12 +267,12 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    /// - Parameter clockOffset: by how many seconds the device's clock goes before the controller's.
+    /// - Parameter clockOffset: the seconds by which the device's clock is ahead of the controller's.
     private static func fields(_ round: DeviceReport.Round, clockOffset: Double) -> Fields {
         let apps = round.steps.map { step -> DBusValue in
             var fields: Fields = [
                 "identifier": .string(step.app), "progress": .string(step.progress),
-                // The report does not say that a process is missing.
+                // The report does not tell whether a process is missing.
                 "isRunning": .boolean(true),
             ]
             for (key, time) in [("toldAfter", step.told), ("begunAfter", step.begun), ("finishedAfter", step.finished)]
@@ -288,7 +290,7 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    /// What is known of the device, and how far it is with the order, if that is for it.
+    /// The device's fields, and its progress with the order if that targets it.
     private static func fields(_ name: String, _ state: ControllerState, _ recorded: RecordedOrder?) -> Fields {
         let device = state.devices[name]
         guard let device, let recorded, recorded.isFor(name, device) else { return fields(name, device) }

@@ -4,7 +4,8 @@ import Glibc
 import StrictJSON
 import Synchronization
 
-/// The controller on the bus. Root and the controller's own user may call it; the bus's policy may keep others away before.
+/// The controller on the bus. Root and the controller's own user may call it; the bus policy may reject other users
+/// earlier.
 final class ControllerInterface: Sendable {
     private typealias Fields = [String: DBusValue]
 
@@ -12,10 +13,10 @@ final class ControllerInterface: Sendable {
     let connection: DBusConnection
     private let answers: ControllerAnswers
 
-    /// What callers have it do at this moment, by connection. Entries of who has nothing under way are removed.
+    /// The calls in flight by connection, without connections that have none.
     private let underWay = Locked<[String: UnderWay]>([:])
 
-    /// The calls of one connection that write to the disk, and those that count all devices.
+    /// The calls in flight of one connection: those that write to the disk, and those that count all devices.
     private struct UnderWay {
         var writing = 0
         var counting = 0
@@ -27,7 +28,7 @@ final class ControllerInterface: Sendable {
         answers = ControllerAnswers(service: service)
     }
 
-    /// What callers may have it do at once: each of them is root or the controller's own user, and a mistake of a script's must not hold up orders.
+    /// The limits of callers. They are root or the controller's own user, and a faulty script must not delay orders.
     static var limits: CallLimits {
         var limits = CallLimits()
         limits.callsOfSender = 32
@@ -35,13 +36,13 @@ final class ControllerInterface: Sendable {
         return limits
     }
 
-    /// How many orders and changes of the list one connection may have wait for the disk, and how many questions about orders it may have open. Few,
-    /// so that a script without end takes no more than its turns: what others ask waits for a few writes of each connection.
+    /// The most orders and list changes of one connection that wait for the disk, and its most open requests about
+    /// orders. Low, so that a script in an endless loop delays other callers by only a few writes.
     private static let most = (writing: 2, counting: 16)
-    /// How many questions about orders may be open in all: each change answers all of them.
+    /// The most open requests about orders in all, because each change answers every one of them.
     private static let mostCounting = 64
 
-    /// Decides on a call before anything of it is read.
+    /// Decides on a call before its body is read.
     func admit(_ call: CallHeader) -> CallAdmission {
         let isWriting: Bool
         switch FleetProtocol.Method(rawValue: call.member) {
@@ -79,7 +80,7 @@ final class ControllerInterface: Sendable {
         })
     }
 
-    /// The most that a request may have, in bytes: the names of 10,000 devices.
+    /// The largest request, in bytes: the names of 10,000 devices.
     private static let largest = 1 << 20
 
     var description: DBusInterface {

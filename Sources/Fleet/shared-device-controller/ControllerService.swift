@@ -27,38 +27,38 @@ struct SharedDeviceControllerCommand: AsyncParsableCommand {
     func run() async throws { try await program.serve(ControllerService.self, role: "controller") }
 }
 
-/// A fleet's controller: keeps orders and reports, publishes, and answers the command. All of it happens on one queue, which decides by
-/// ``ControllerState``.
+/// A fleet's controller: stores orders and reports, publishes, and responds to the command. All changes run on one
+/// queue and are decided by ``ControllerState``.
 package final class ControllerService: FleetService {
-    /// What the queue changes, and others read.
+    /// The data that the queue changes and other threads read.
     private struct Core {
         var state: ControllerState
-        /// Why the disk does not take reports.
+        /// The reason why reports cannot be stored.
         var problem: String?
         /// When the controller's own certificate ends, in seconds since 1970.
         var certificateEnd: Double?
     }
 
-    /// How often reports are stored, in seconds.
+    /// The interval of storing reports, in seconds.
     private static let beat = 0.25
-    /// How often the certificate is looked at, in seconds: it may be renewed.
+    /// The interval of rereading the certificate, in seconds: it may be renewed.
     private static let certificateInterval = 60.0
-    /// Reports of one transaction.
+    /// The most reports in one transaction.
     private static let batch = 5000
 
     private let configuration: FleetConfiguration
     private let log: @Sendable (String) -> Void
     private let queue = DispatchQueue(label: "controller")
     private let core: Locked<Core>
-    /// The queue's alone: nobody waits for this lock, and those who read the state do not wait for the disk.
+    /// Used on the queue only, so the lock is never contended, and readers of the state do not wait for the disk.
     private let store: Locked<ControllerStore>
     private let client = Locked<MQTTClient?>(nil)
-    /// Of the client's thread.
+    /// Used on the client's thread only.
     private let limiter = Locked(ReportLimiter())
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
-    /// - Throws: ``FleetRefusal`` for a state directory that cannot be used; `DBusError` where there is no such bus.
+    /// - Throws: ``FleetRefusal`` for an unusable state directory; `DBusError` if there is no such bus.
     package convenience init(
         _ configuration: Result<FleetConfiguration, FleetRefusal>,
         stateDirectory: String,
@@ -70,7 +70,7 @@ package final class ControllerService: FleetService {
         try self.init(configuration, stateDirectory: stateDirectory, bus: bus, log: log)
     }
 
-    /// The same, with a configuration whose key nobody has looked at.
+    /// Creates the service without checking the key's permissions.
     package init(
         _ configuration: FleetConfiguration,
         stateDirectory: String,
@@ -85,9 +85,9 @@ package final class ControllerService: FleetService {
         connection = try DBusConnection.open(bus)
     }
 
-    /// Takes the bus name and connects to the server.
+    /// Requests the bus name and connects to the server.
     ///
-    /// - Throws: `DBusError` where another controller has the name; `MQTTError` where the system grants no thread.
+    /// - Throws: `DBusError` if another controller owns the name; `MQTTError` if the system provides no thread.
     package func start() async throws {
         let interface = ControllerInterface(service: self, connection: connection)
         let exported = try connection.export(
@@ -101,7 +101,7 @@ package final class ControllerService: FleetService {
         var options = MQTTOptions(configuration)
         options.receiveMaximum = 1000
         options.receiveBuffer = nil
-        // Under the lock: the first event finds the client in its place.
+        // Inside the lock, so that the first event finds the client.
         try client.withLock { [options] client throws(MQTTError) in
             client = try MQTTClient(options) { [weak self] event in self?.take(event) }
         }
@@ -109,7 +109,7 @@ package final class ControllerService: FleetService {
         beat()
     }
 
-    /// Reads when the certificate ends, and again after a while. The log has each day on which it is near.
+    /// Reads the certificate's end now and then. Logs a warning on each day near the end.
     private func lookAtCertificate(warned: String? = nil) {
         queue.async { [self] in
             let end = CertificateTerm.end(of: configuration)
@@ -122,7 +122,7 @@ package final class ControllerService: FleetService {
         }
     }
 
-    /// What there is to say of the controller's own certificate; `nil` where it holds for long.
+    /// The warning about the controller's own certificate; `nil` if it ends later.
     static func certificateWarning(_ end: Double?) -> String? {
         guard let end, CertificateTerm.isNear(end, now: wall) else { return nil }
         return "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
@@ -133,10 +133,10 @@ package final class ControllerService: FleetService {
 
     package var isAlive: Bool { queue.sync { true } }
 
-    /// Ends the connection, and stores what was reported.
+    /// Disconnects and stores pending reports.
     package func stop() async {
         await withCheckedContinuation { continuation in
-            // Not on the queue, which the client's thread waits for.
+            // Not on the queue, because the client's thread waits for the queue.
             DispatchQueue.global().async { [self] in
                 client.withLock { $0 }?.closeAndWait()
                 queue.sync { storeReports() }
@@ -147,7 +147,7 @@ package final class ControllerService: FleetService {
 
     // MARK: The server
 
-    /// Called on the client's thread, which waits until the event is handled: so nothing piles up.
+    /// Called on the client's thread, which blocks until the event is handled, so that events do not pile up.
     func take(_ event: MQTTEvent) {
         switch event {
         case .connected:
@@ -156,7 +156,7 @@ package final class ControllerService: FleetService {
                 core.withLock { $0.state.connected() }
                 let topics = configuration.topics.forController
                 do throws(MQTTError) {
-                    // Without acknowledgements: what they would bring again, the server keeps.
+                    // QoS 0: the server retains the messages that an acknowledgement would redeliver.
                     try client.withLock { $0 }?.subscribe(to: topics, isAcknowledged: false)
                 } catch {
                     log("\(error)")
@@ -173,19 +173,20 @@ package final class ControllerService: FleetService {
         }
     }
 
-    /// Changes the state, on the queue, as all changes are: ``change(_:)`` puts back what it took while the disk writes. The queue never waits for
-    /// the client's thread.
+    /// Changes the state on the queue, like all changes: ``change(_:)`` replaces the state with the copy that it took
+    /// before the write to the disk. The queue never waits for the client's thread.
     private func update<Value: Sendable>(_ body: @Sendable (inout ControllerState) -> Value) -> Value {
         queue.sync { core.withLock { body(&$0.state) } }
     }
 
     private func accepted(_ topic: String) {
-        // Most of the time there is nothing to be said.
+        // Usually there is no rejection to remove.
         guard core.withLock({ $0.state.hasRefusals }), let topic = configuration.topics.topic(topic) else { return }
         update { $0.accepted(topic) }
     }
 
-    /// An order comes again until the server takes it, and whoever asks for it is told. The log has the first of many.
+    /// Handles a rejected publication. The order is published again until the server accepts it, and requests report
+    /// the reason. Only the first of several rejections is logged.
     private func refused(_ error: MQTTError) {
         let topic = error.topic.flatMap(configuration.topics.topic)
         let isNews =
@@ -194,7 +195,7 @@ package final class ControllerService: FleetService {
     }
 
     private func receive(_ message: MQTTMessage) {
-        // A topic of the fleet's is short: what the limiter remembers of it, too.
+        // Only topics of the fleet reach the limiter. They are short, which bounds its memory.
         guard let topic = configuration.topics.topic(message.topic) else { return update { $0.foreign() } }
         switch limiter.withLock({ $0.admit(message.topic, now: Self.uptime) }) {
         case .read: break
@@ -220,11 +221,11 @@ package final class ControllerService: FleetService {
             }
             publish()
         }
-        // An empty payload is how a kept message is taken away.
+        // An empty payload removes a retained message.
         if let problem, !message.payload.isEmpty { log("\(message.topic.suffix(100)): \(problem)") }
     }
 
-    /// On the queue: hands the server what it has to be told, as far as there is room.
+    /// Publishes pending messages while there is room. Called on the queue.
     private func publish() {
         guard let client = client.withLock({ $0 }) else { return }
         while let (topic, content) = core.withLock({ $0.state.nextMessage(now: Self.wall) }) {
@@ -245,20 +246,21 @@ package final class ControllerService: FleetService {
             do throws(MQTTError) {
                 try client.publish(message)
             } catch {
-                // Later: when there is room, or with the next connection.
+                // Retried when there is room, or on the next connection.
                 return core.withLock { $0.state.notPublished(topic) }
             }
         }
     }
 
-    /// On the queue: has the server send once more what may have been lost on the way. Nothing is lost where it does not: the next time comes.
+    /// Requests messages that may have been lost. A failure is harmless, because the request is repeated. Called on the
+    /// queue.
     private func askAgain() {
         let (reports, presence, isLooking) = core.withLock { core in
             let reports = core.state.nextReportsWanted(now: Self.wall, lookingAt: ControllerAnswers.slice)
             let presence = core.state.nextPresenceWanted(now: Self.wall, lookingAt: ControllerAnswers.slice)
             return (reports, presence, core.state.isLooking)
         }
-        // Behind the reports that have come meanwhile.
+        // Continues after the reports that have arrived in the meantime.
         if isLooking { queue.async { [weak self] in self?.askAgain() } }
         let topics = configuration.topics
         if let reports { askAgain(for: reports, topics.forController) { topics.text(.reported(device: $0)) } }
@@ -271,7 +273,8 @@ package final class ControllerService: FleetService {
             switch wanted {
             case .all: try client.subscribe(to: all, isAcknowledged: false)
             case .devices(let names):
-                // One's own subscription brings what the server has kept of this device, and not that of 100,000 others.
+                // A separate subscription makes the server send this device's retained message without those of 100,000
+                // others.
                 let topics = names.map(topic)
                 try client.subscribe(to: topics, isAcknowledged: false)
                 try client.unsubscribe(from: topics)
@@ -295,7 +298,7 @@ package final class ControllerService: FleetService {
             guard let self else { return }
             storeReports()
             publish()
-            // Who looks already goes on by itself.
+            // A search in progress continues by itself.
             if !core.withLock({ $0.state.isLooking }) { askAgain() }
             beat()
         }
@@ -308,7 +311,7 @@ package final class ControllerService: FleetService {
         do throws(FleetRefusal) {
             try store.withLock { store throws(FleetRefusal) in try store.store(devices) }
         } catch {
-            // They come again from the devices; what counts for an order is in memory.
+            // Devices send their reports again. The progress of orders is in memory.
             problem = error.description
         }
         let isNews = core.withLock { [problem] core in
@@ -329,14 +332,14 @@ package final class ControllerService: FleetService {
 
     // MARK: The command
 
-    /// What is known, with the reason why the disk does not take it.
+    /// Reads the state, with the reason why reports cannot be stored.
     func read<Value: Sendable>(_ body: @Sendable (ControllerState, String?) -> Value) -> Value {
         core.withLock { body($0.state, $0.problem) }
     }
 
-    /// Changes the state, stores it, and then publishes.
+    /// Changes the state, stores the change, and then publishes.
     ///
-    /// - Throws: ``FleetRefusal``. Where the disk did not take it, nothing has changed.
+    /// - Throws: ``FleetRefusal``. If the disk rejects the change, the state is unchanged.
     func change<Value: Sendable>(
         _ body: @escaping @Sendable (inout ControllerState) throws(FleetRefusal) -> (ControllerRecord, Value)
     ) async throws(FleetRefusal) -> Value {
@@ -349,7 +352,7 @@ package final class ControllerService: FleetService {
                     try store.withLock { store throws(FleetRefusal) in
                         try store.store(record, devices: devices)
                     }
-                    // Nobody else changes it meanwhile: this is the queue.
+                    // The state cannot have changed since, because all changes run on this queue.
                     core.withLock { [changed] in $0.state = changed }
                     return value
                 }
@@ -360,6 +363,6 @@ package final class ControllerService: FleetService {
         return try result.get()
     }
 
-    /// How long a question that waits for a change leaves the state alone: to count 100,000 devices takes a while.
+    /// The polling interval of a request that waits for a change: counting 100,000 devices takes a while.
     static let pause = Duration.milliseconds(250)
 }

@@ -3,9 +3,9 @@ import Glibc
 import SQLite
 import StrictJSON
 
-/// The controller's SQLite file: devices with their last reports, and orders. For one thread at a time, which it blocks.
+/// The controller's SQLite file: devices with their last reports, and orders. For one thread at a time; blocks it.
 package final class ControllerStore {
-    /// What makes each version out of the one before it. A step that was released is never edited.
+    /// The migrations from each version to the next. A released step is never edited.
     private static let steps = [
         """
         PRAGMA application_id = \(applicationIdentifier);
@@ -35,20 +35,20 @@ package final class ControllerStore {
         "ALTER TABLE fleet_order ADD COLUMN counted TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE device ADD COLUMN left_behind INTEGER NOT NULL DEFAULT 0",
     ]
-    /// "SDF1" in SQLite's header: tells our file from another program's.
+    /// "SDF1" in SQLite's header, which identifies our file.
     private static let applicationIdentifier: Int64 = 0x5344_4631
     private static let limits = JSONLimits(size: 64 << 10, depth: 8, values: 4000)
 
     private let connection: SQLiteConnection
     private let path: String
 
-    /// Opens the file, and makes it where it is missing.
+    /// Opens the file, and creates it if missing.
     ///
-    /// - Throws: ``FleetRefusal`` for a file that is damaged, foreign or of a newer version; it is left as it is.
+    /// - Throws: ``FleetRefusal`` for a file that is damaged, foreign or of a newer version; it stays unchanged.
     package init(directory: String) throws(FleetRefusal) {
         path = directory + "/fleet.sqlite"
         do {
-            // For its owner alone: reports say who uses which device when, by numbers.
+            // Readable by its owner only: reports tell by number who uses which device when.
             connection = try SQLiteConnection(path: path, .create, busyTimeout: .seconds(5))
             try connection.execute(
                 "PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;"
@@ -71,13 +71,13 @@ package final class ControllerStore {
         guard version < steps.count else { return }
         try db.write { db in
             for step in steps[version...] { try db.execute(step) }
-            // Numbers go on also where the file was lost (FL-2).
+            // After a lost file the numbers continue from the clock (FL-2).
             try db.run("INSERT OR IGNORE INTO fleet (id, highest) VALUES (1, ?)", Int64(time(nil)))
             try db.execute("PRAGMA user_version = \(steps.count)")
         }
     }
 
-    /// What was stored.
+    /// Loads the stored state.
     package func load() throws(FleetRefusal) -> ControllerState {
         do {
             return try connection.read { db in
@@ -106,7 +106,7 @@ package final class ControllerStore {
                     reason: row["desired_reason"] ?? ""
                 )
             }
-            // A report that an older version understood and this one does not comes again from the device.
+            // A report that this version cannot parse, but an older one could, comes again from the device.
             if let text: String = row["report"],
                 let json = try? JSONValue(parsing: Array(text.utf8), limits: limits)
             {
@@ -120,7 +120,8 @@ package final class ControllerStore {
         return Dictionary(rows.compactMap { $0 }) { first, _ in first }
     }
 
-    /// The numbers of the last orders, and of the last one for everybody: it stands, however many came after it for some devices.
+    /// The numbers of the last orders, and of the last order for all devices, which stays in force however many orders
+    /// for some devices follow.
     private static let kept = """
         SELECT number FROM (SELECT number FROM fleet_order ORDER BY number DESC LIMIT ?)
         UNION SELECT number FROM (SELECT number FROM fleet_order WHERE everybody = 1 ORDER BY number DESC LIMIT 1)
@@ -150,7 +151,7 @@ package final class ControllerStore {
             room -= count
             var counted = order.counted
             guard room >= 0 else {
-                // Of a file in which nothing was taken out of orders.
+                // From a file of a version that did not shorten orders.
                 counted.addUnknown(UInt64(count))
                 return RecordedOrder(order: order.order, target: .devices([]), counted: counted, at: order.at)
             }
@@ -169,7 +170,7 @@ package final class ControllerStore {
 
     // MARK: Writing
 
-    /// Stores what has to be there before an order is published. It is on the disk when this returns.
+    /// Stores a change durably before it returns. It must precede the publication of an order.
     package func store(_ record: ControllerRecord, devices: [String: FleetDevice]) throws(FleetRefusal) {
         try write { db in
             switch record {
@@ -192,7 +193,7 @@ package final class ControllerStore {
                     recorded.at,
                     Int64(recorded.target == .all ? 1 : 0)
                 )
-                // Nobody can see the others: the file would grow with each order, by as many rows as it has devices.
+                // Older orders are not visible, and their device rows would let the file grow.
                 let old = "SELECT number FROM fleet_order WHERE number NOT IN (\(Self.kept))"
                 for table in ["order_device", "fleet_order"] {
                     try db.run("DELETE FROM \(table) WHERE number IN (\(old))", Int64(ControllerState.mostOrders))
@@ -220,7 +221,6 @@ package final class ControllerStore {
         }
     }
 
-    /// Stores reports.
     package func store(_ devices: [(String, FleetDevice)]) throws(FleetRefusal) {
         try write { db in for (name, device) in devices { try Self.save(name, device, db) } }
     }

@@ -1,10 +1,10 @@
 import FoundationEssentials
 import Glibc
 
-/// The files by which the session's bus starts services. Where one of them gives our name to another program, the bus could start that one in our
-/// place, and clients would see the one or the other.
+/// The service files of the session bus. If one of them gives our name to another program, the bus could start that
+/// program instead, and clients would reach either.
 package enum ActivationFiles {
-    /// Where a session's bus looks (D-Bus specification, “Message Bus Starting Services”).
+    /// The directories that a session bus reads (D-Bus specification, “Message Bus Starting Services”).
     package static func directories(environment: [String: String]) -> [String] {
         func path(_ name: String) -> String? { environment[name].flatMap { $0.hasPrefix("/") ? $0 : nil } }
         let home = path("XDG_DATA_HOME") ?? path("HOME").map { $0 + "/.local/share" }
@@ -15,14 +15,14 @@ package enum ActivationFiles {
         return all.map { $0 + "/dbus-1/services" }.filter { seen.insert($0).inserted }
     }
 
-    /// The files that give the name to another program than this. Blocks its thread for the file system.
+    /// The files that give the name to another program. Blocks this thread for the file system.
     package static func others(named name: String, than program: String, in directories: [String]) -> [String] {
         directories.flatMap { directory in
             ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []).sorted()
                 .filter { $0.hasSuffix(".service") }.map { directory + "/" + $0 }
         }
         .filter { file in
-            // The bus takes larger ones, too; nobody writes them.
+            // The bus reads larger files too, but real service files are small.
             var information = stat()
             guard stat(file, &information) == 0, information.st_mode & S_IFMT == S_IFREG,
                 information.st_size <= 65_536, let content = FileManager.default.contents(atPath: file)

@@ -1,42 +1,43 @@
 import StrictJSON
 
-/// The words of `com.microsoft.identity.Broker1`, as Microsoft's clients on Linux use them. Microsoft describes them nowhere.
+/// The vocabulary of `com.microsoft.identity.Broker1`, as Microsoft's clients on Linux use it. Microsoft has not
+/// documented it.
 package enum BrokerContract {
     package static let busName = "com.microsoft.identity.broker1"
     package static let path = "/com/microsoft/identity/broker1"
-    /// The app that this program is to the device's broker.
+    /// This program's app identifier at the device's broker.
     package static let application = "com.microsoft.identity.broker1"
     static let interface = "com.microsoft.identity.Broker1"
-    /// The version that clients are told: from this one on they take a list of cookies.
+    /// The version reported to clients, the first from which they accept a list of cookies.
     static let version = "3.0.1"
 
-    /// What a request may have. Far more than any client writes.
+    /// The limits of a request, far above what clients send.
     static let limits = JSONLimits(size: 64 * 1024, depth: 16, values: 4096)
-    /// How many requests are under way at a time.
+    /// The most requests in flight.
     static let requests = 32
-    /// How many of them wait for a person.
+    /// The most requests in flight that wait for a user.
     static let interactiveRequests = 8
-    /// For how long a token is handed out, in seconds. Clients keep one with five minutes or more to live, and use it without a question: a
-    /// sign-out would go unnoticed.
+    /// The lifetime of a token for clients, in seconds. Clients cache a token that has five minutes or more to live and
+    /// use it without a call, so a sign-out would go unnoticed.
     static let tokenLifetime = 240.0
 
-    /// The methods: version, correlation id and request go in, one text comes out.
+    /// The methods. Each takes version, correlation ID and request, and returns one text.
     package enum Method: String, Sendable, CaseIterable {
         case getLinuxBrokerVersion, getAccounts, acquireTokenSilently, acquireTokenInteractively, acquirePrtSsoCookie
         case removeAccount, generateSignedHttpRequest, cancelInteractiveFlow
     }
 
-    /// Why a request fails, by the numbers that the clients' library knows.
+    /// The error statuses that Microsoft's client library knows.
     enum Status: Int, Sendable {
         case unexpected = 0
-        /// In an interactive call the client goes on to ask the person.
+        /// In an interactive call, the client continues by asking the user.
         case interactionRequired = 2
         case noNetwork = 3
         case apiContractViolation = 6
         case userCanceled = 7
         case applicationCanceled = 8
         case incorrectConfiguration = 9
-        /// As `interactionRequired`.
+        /// Handled by clients like `interactionRequired`.
         case accountUnusable = 13
         case userDataRemovalRequired = 14
         case transientError = 15
@@ -45,7 +46,7 @@ package enum BrokerContract {
     }
 }
 
-/// Why a request fails: the client's number for it, and the reason, which the client logs.
+/// A failed request: the client's status, and the reason, which the client logs.
 struct BrokerFailure: Error, Sendable, Hashable {
     let status: BrokerContract.Status
     let context: String
@@ -55,7 +56,7 @@ struct BrokerFailure: Error, Sendable, Hashable {
         self.context = context
     }
 
-    /// Without one of these members the client reports that the answer has no meaning.
+    /// Clients reject a response as meaningless if one of these members is missing.
     private var json: JSONValue {
         .object([
             "error": .object([
@@ -65,7 +66,7 @@ struct BrokerFailure: Error, Sendable, Hashable {
         ])
     }
 
-    /// As the answer of a method. It is never a D-Bus error, of which clients drop the text.
+    /// The failure as the response of a method. Not a D-Bus error, because clients drop its text.
     func answer(to method: BrokerContract.Method) -> JSONValue {
         switch method {
         case .acquireTokenSilently, .acquireTokenInteractively: .object(["brokerTokenResponse": json])

@@ -2,14 +2,14 @@ import FoundationEssentials
 import SharedDevice
 import StrictJSON
 
-/// What clients are told of accounts and tokens.
+/// The responses to clients about accounts and tokens.
 enum ClientAnswers {
-    /// - Parameter account: `nil` where nobody is signed in.
+    /// - Parameter account: `nil` if no user is signed in.
     static func accounts(_ account: Account?) -> JSONValue {
         .object(["accounts": .array(account.map { [self.account($0)] } ?? [])])
     }
 
-    /// A client that misses one of these members forgets the account, and asks the network itself.
+    /// A client that misses one of these members discards the account and uses the network itself.
     static func account(_ account: Account, claims: JSONValue? = nil) -> JSONValue {
         let name = claims?["name"]?.string ?? account.displayName ?? account.username
         return .object([
@@ -34,10 +34,11 @@ enum ClientAnswers {
             .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
-    /// A token, for as long as a sign-out may go unnoticed.
+    /// A token that expires soon, to bound how long a sign-out can go unnoticed.
     ///
-    /// - Parameter requested: the scopes by the client's names for them. A client takes those that it misses for declined.
-    /// - Throws: `BrokerFailure` with `incorrectConfiguration` where the provider's ID token is missing, or lacks what clients need.
+    /// - Parameter requested: the scopes by the client's names. A client treats missing scopes as declined.
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration` if the provider's ID token is missing, or lacks claims
+    ///   that clients need.
     static func token(_ token: TokenResult, requested: [String], now: Date) throws(BrokerFailure) -> JSONValue {
         guard let identity = token.idToken else {
             throw BrokerFailure(
@@ -69,7 +70,7 @@ enum ClientAnswers {
         ])
     }
 
-    /// What an ID token says. The broker has checked it; clients do not.
+    /// Decodes the claims of an ID token without a check of its signature: the broker has verified it.
     private static func claims(of token: String) -> JSONValue? {
         let parts = token.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3, token.utf8.count <= BrokerContract.limits.size else { return nil }

@@ -1,21 +1,21 @@
 import StrictJSON
 
-/// What a client asks for. Members that mean nothing here are not looked at: clients send many, and new ones.
+/// A client's request. Unknown members are ignored, because clients send many and add new ones.
 struct ClientRequest: Sendable, Equatable {
     /// The client's identifier, in lower case.
     var client: String?
-    /// `homeAccountId` of the account that it means; `nil` means whoever is signed in.
+    /// The `homeAccountId` of the requested account; `nil` means the signed-in user.
     var account: String?
-    /// What the token is to permit, in the client's order.
+    /// The requested scopes, in the client's order.
     var scopes: [String] = []
-    /// Whether the token is to be bound to a key of the broker's (proof of possession).
+    /// Whether the token must be bound to a key of the broker (proof of possession).
     var isBound = false
-    /// Whether the client has a token that no longer serves it: a cached one is of no use.
+    /// Whether the client's token no longer works, so that a cached one must not be returned.
     var renewsToken = false
-    /// Whether the token is to have claims, as a resource's claims challenge demands.
+    /// Whether the token must contain claims, as a resource's claims challenge demands.
     var demandsClaims = false
 
-    /// - Throws: `BrokerFailure` with `apiContractViolation` for what is no such request.
+    /// - Throws: `BrokerFailure` with `apiContractViolation` for any other text.
     init(_ text: String) throws(BrokerFailure) {
         let json: JSONValue
         do throws(JSONError) {
@@ -25,7 +25,7 @@ struct ClientRequest: Sendable, Equatable {
         }
         guard json.object != nil else { throw BrokerFailure(.apiContractViolation, "the request is no JSON object") }
         let parameters = try Self.object(json, "authParameters")
-        // Some clients write beside the parameters what others write inside.
+        // Some clients write next to the parameters what other clients write inside them.
         let (inner, outer) = (try Self.text(parameters, "clientId"), try Self.text(json, "clientId"))
         client = (inner ?? outer)?.lowercased()
         let accounts = (try Self.object(parameters, "account"), try Self.object(json, "account"))
@@ -46,7 +46,7 @@ struct ClientRequest: Sendable, Equatable {
         demandsClaims = try Self.text(parameters, "decodedClaims").map(Self.demandsClaims) ?? false
     }
 
-    /// Whether claims ask for more than to note the client's capabilities (`xms_cc`), which many clients send with each
+    /// Whether the claims ask for more than the client's capabilities (`xms_cc`), which many clients send with every
     /// request.
     private static func demandsClaims(_ text: String) throws(BrokerFailure) -> Bool {
         guard let json = try? JSONValue(parsing: Array(text.utf8), limits: BrokerContract.limits),
@@ -58,14 +58,14 @@ struct ClientRequest: Sendable, Equatable {
         }
     }
 
-    /// A member; `nil` where it is absent or `null`.
+    /// A member; `nil` if it is absent or `null`.
     private static func object(_ json: JSONValue?, _ name: String) throws(BrokerFailure) -> JSONValue? {
         guard let value = json?[name], value != .null else { return nil }
         guard value.object != nil else { throw BrokerFailure(.apiContractViolation, "“\(name)” is no object") }
         return value
     }
 
-    /// A member; `nil` where it is absent, `null` or empty, which clients write for one another.
+    /// A member; `nil` if it is absent, `null` or empty. Clients use these interchangeably.
     private static func text(_ json: JSONValue?, _ name: String) throws(BrokerFailure) -> String? {
         guard let value = json?[name], value != .null else { return nil }
         guard let text = value.string else { throw BrokerFailure(.apiContractViolation, "“\(name)” is no string") }

@@ -2,7 +2,7 @@ import DeviceConfiguration
 import Identity
 import SharedDevice
 
-/// What a client may ask for, by the manifest of this program.
+/// The requests that a client may make, by the manifest of this program.
 struct ClientRights: Sendable {
     let rights: TokenRights
 
@@ -17,11 +17,11 @@ struct ClientRights: Sendable {
         }
     }
 
-    /// What the provider is asked for in place of these.
+    /// Translates the scopes of a client to those of the provider.
     ///
-    /// - Throws: `BrokerFailure` with `incorrectConfiguration` where the manifest does not allow it.
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration` if the manifest does not allow a scope.
     func scopes(for requested: [String]) throws(BrokerFailure) -> [String] {
-        // The broker keeps refresh tokens, and clients get none.
+        // The broker keeps refresh tokens to itself.
         let wanted = Set(requested.flatMap(meaning)).subtracting(["offline_access"])
         let refused = rights.refused(of: wanted)
         guard refused.isEmpty else {
@@ -34,9 +34,9 @@ struct ClientRights: Sendable {
         return wanted.sorted()
     }
 
-    /// Sees that the token permits all that was asked for.
+    /// Checks that the token grants all requested scopes.
     ///
-    /// - Throws: `BrokerFailure` with `incorrectConfiguration`, naming what is missing.
+    /// - Throws: `BrokerFailure` with `incorrectConfiguration` that names the missing scopes.
     func check(granted: [String], for requested: [String]) throws(BrokerFailure) {
         let missing = AccessToken.scopes(Set(requested.flatMap(meaning)), notIn: Set(granted))
         guard missing.isEmpty else {
@@ -47,7 +47,7 @@ struct ClientRights: Sendable {
         }
     }
 
-    /// What stands for a scope in the manifest, by whichever of its names the client asks for it; otherwise itself.
+    /// The manifest's replacement of a scope, under whichever of its names the client uses; otherwise the scope itself.
     private func meaning(of scope: String) -> [String] {
         if let meaning = rights.microsoftScopes[scope] { return Array(meaning) }
         if rights.scopes.contains(scope) { return [scope] }
@@ -61,7 +61,7 @@ struct ClientRights: Sendable {
 }
 
 extension BrokerFailure {
-    /// What the device's broker, or the library, says of a request, as clients know it.
+    /// Translates an error of the device's broker, or of the library, to the clients' statuses.
     init(_ error: SharedDeviceError) {
         let status: BrokerContract.Status =
             switch error.code {
@@ -75,7 +75,7 @@ extension BrokerFailure {
             case .appNotEligible, .providerMisconfigured, .scopesDeclined, .notSharedDevice, .tenantMismatch,
                 .deviceNotJoined:
                 .incorrectConfiguration
-            // Other apps clean up: this client has nothing to remove.
+            // Other apps have to clean up; this client has nothing to remove.
             case .brokerUnavailable, .cleanupPending, .tooManyAttempts: .transientError
             default: .unexpected
             }

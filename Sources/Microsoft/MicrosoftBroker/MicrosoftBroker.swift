@@ -5,18 +5,19 @@ package import SharedDevice
 import StrictJSON
 import Synchronization
 
-/// Answers Microsoft's clients with the device's account, as an app of the device's broker: it holds data, owes cleanups and gives receipts.
+/// Serves Microsoft's clients with the device's account. To the device's broker it is an app: it holds data, owes
+/// cleanups and sends receipts.
 package final class MicrosoftBroker: Sendable {
-    /// What it is made of.
     package struct Parts: Sendable {
-        /// The session's bus, which clients call on.
+        /// The session bus, on which clients call.
         package var connection: DBusConnection
         package var application: SharedDeviceApplication
-        /// The program that asks a person to sign in; `nil` where there is no display to ask at.
+        /// The program that asks a user to sign in; `nil` without a display.
         package var prompt: SignInProgram?
-        /// Deletes what clients have stored in the keyring, and says what it was. A failure is a failed cleanup.
+        /// Deletes the clients' secrets from the keyring and returns a summary. An error fails the cleanup.
         package var removeSecrets: @Sendable () async throws -> String
-        /// Another program has taken the name in the moment in which a cleanup gave it back: ``regainName()`` is to be tried, until it succeeds.
+        /// Called when another program took the name while a cleanup released it. The owner must then retry
+        /// ``regainName()`` until it succeeds.
         package var nameLost: @Sendable () -> Void
 
         package init(
@@ -46,7 +47,7 @@ package final class MicrosoftBroker: Sendable {
         self.init(parts, prompter: parts.prompt.map { Prompter(start: Prompter.program($0)) })
     }
 
-    /// - Parameter prompter: asks people; `nil` where there is no display to ask at.
+    /// - Parameter prompter: asks users to sign in; `nil` without a display.
     init(_ parts: Parts, prompter: Prompter?) {
         self.parts = parts
         self.prompter = prompter
@@ -59,15 +60,15 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// What clients may ask for from now on.
+    /// Replaces the rights of clients.
     package func use(_ rights: TokenRights) { self.rights.withLock { $0 = rights } }
 
-    /// Serves the interface, and takes the name.
+    /// Exports the interface and requests the name.
     ///
-    /// - Throws: `DBusError`; `nameTaken` where another program has the name. Nobody is served then.
+    /// - Throws: `DBusError`; `nameTaken` if another program has the name. No client is served then.
     package func start() async throws(DBusError) {
         var limits = CallLimits()
-        // The text, and some for the other arguments; what is over the text's own bound is answered and not refused.
+        // Allows more than the text's own limit, so that an oversized text gets a response instead of a D-Bus error.
         limits.bodyBytes = 2 * BrokerContract.limits.size
         limits.calls = 4 * BrokerContract.requests
         let observation = try parts.connection.export([interface], at: BrokerContract.path, limits: limits)
@@ -80,8 +81,8 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// Serves nobody any more: clients take the loss of the name for the end of the broker, and those that wait get no token. What is owed is paid all
-    /// the same, for as long as ``follow()`` runs.
+    /// Stops serving clients. They take the loss of the name for the end of the broker, and waiting ones get no token.
+    /// Cleanups continue while ``follow()`` runs.
     package func stop() async {
         let observation = served.withLock { served in
             defer { served = nil }
@@ -91,7 +92,7 @@ package final class MicrosoftBroker: Sendable {
         try? await name.want(false)
     }
 
-    /// Takes the name again that another program has taken, where clients are still to be served.
+    /// Requests the name again after another program took it, if clients are to be served.
     ///
     /// - Throws: `DBusError`; `nameTaken` while another program has it.
     package func regainName() async throws(DBusError) { try await name.regain() }
@@ -126,9 +127,9 @@ package final class MicrosoftBroker: Sendable {
         )
     }
 
-    /// The answer to a call, whatever it is.
+    /// Returns the response to a call, including failures.
     ///
-    /// - Parameter client: the connection that calls; `nil` where nobody looks whether it is there.
+    /// - Parameter client: the caller's connection; `nil` if its presence is not watched.
     func answer(
         _ method: BrokerContract.Method,
         from client: String? = nil,
@@ -175,19 +176,19 @@ package final class MicrosoftBroker: Sendable {
         "this device passes no claims on to the provider; to meet a claims challenge, sign out of the device and sign in again"
     )
 
-    /// Whoever clients may see: nobody while this app owes a cleanup.
+    /// The account that clients may see; `nil` while this app owes a cleanup.
     private func visibleAccount() async throws(BrokerFailure) -> Account? {
         if case .hidden(.changing) = shown.withLock({ $0 }) { return nil }
         if case .hidden(.cleanupFailed) = shown.withLock({ $0 }) { return nil }
         do throws(SharedDeviceError) {
-            // By this answer the broker counts this app as one that holds data.
+            // After this call the broker counts this app as one that holds data.
             return try await parts.application.currentAccount()
         } catch {
             throw BrokerFailure(error)
         }
     }
 
-    /// The account that a request means.
+    /// The account that a request refers to.
     private func account(of request: ClientRequest) async throws(BrokerFailure) -> Account {
         switch shown.withLock({ $0 }) {
         case .hidden(.changing), .hidden(.cleanupFailed):
@@ -228,14 +229,15 @@ package final class MicrosoftBroker: Sendable {
         } catch {
             throw BrokerFailure(error)
         }
-        // The device's broker may take a minute, in which the configuration may have changed.
+        // The call to the device's broker may take a minute, and the configuration may have changed since.
         try checkServes()
         let answer = try ClientAnswers.token(token, requested: request.scopes, now: Date())
         try rights.check(granted: token.scopes, for: request.scopes)
         return answer
     }
 
-    /// A token without a question where there is one; otherwise the person is asked first. Clients ask so also where nobody has to be asked.
+    /// Returns a token without a prompt if there is one; otherwise asks the user first. Clients make this call even
+    /// when no prompt is needed.
     private func interactiveToken(
         _ request: ClientRequest,
         _ correlation: String,
@@ -255,9 +257,9 @@ package final class MicrosoftBroker: Sendable {
         let scopes = try ClientRights(rights: rights.withLock { $0 }).scopes(for: request.scopes)
         switch try await ask(prompter, correlation, for: scopes, client) {
         case .signedIn: return try await token(request)
-        // Somebody was faster, through another app: they are signed in here, too.
+        // Another app was faster; its user is signed in here too.
         case .failed(let error) where error.code == .accountAlreadySignedIn: return try await token(request)
-        // Nobody could be asked, which is not that somebody has to be.
+        // No prompt was possible. Clients must not read this status as a request to ask the user.
         case .failed(let error) where error.code == .interactionRequired:
             throw BrokerFailure(.incorrectConfiguration, error.message)
         case .failed(let error): throw BrokerFailure(error)
@@ -266,7 +268,8 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// Has the person asked for as long as the client is there. Of one that has died nobody would take the answer, or give the place back.
+    /// Asks the user while the client is connected. The response to a dead client would be lost, and its place would
+    /// stay taken.
     private func ask(
         _ prompter: Prompter,
         _ correlation: String,
@@ -280,12 +283,12 @@ package final class MicrosoftBroker: Sendable {
         } catch {
             throw BrokerFailure(.transientError, "the bus does not say whether the client is there; try again later")
         }
-        // It watches the client until the answer is there.
+        // Keeps the watch on the client until the response.
         defer { withExtendedLifetime(owner) {} }
         return try await prompter.ask(correlation, for: scopes, of: client) { owner.current == nil }
     }
 
-    /// The sign-out of the device: clients know no other.
+    /// Signs out the device, because clients know no other sign-out.
     private func remove(_ request: ClientRequest) async throws(BrokerFailure) -> JSONValue {
         let account: Account
         do throws(BrokerFailure) {
@@ -303,7 +306,8 @@ package final class MicrosoftBroker: Sendable {
     }
 }
 
-/// The bus name, which this program has exactly where clients are to be served, whoever changes that while the name is taken or given back.
+/// The bus name, which this program owns exactly while clients are to be served, even if that changes during a request
+/// or release.
 final class KeptName: Sendable {
     typealias Change = @Sendable () async throws(DBusError) -> Void
 
@@ -312,7 +316,7 @@ final class KeptName: Sendable {
     private let lost: @Sendable () -> Void
     private let wanted = Locked(true)
 
-    /// - Parameter lost: is called where another program has taken the name during ``renew()``.
+    /// - Parameter lost: called if another program takes the name during ``renew()``.
     init(take: @escaping Change, give: @escaping Change, lost: @escaping @Sendable () -> Void = {}) {
         self.take = take
         self.give = give
@@ -321,14 +325,14 @@ final class KeptName: Sendable {
 
     var isWanted: Bool { wanted.withLock { $0 } }
 
-    /// - Throws: why the name cannot be had; it is given up in any case.
+    /// - Throws: the reason why the name cannot be owned. Releasing ignores errors.
     func want(_ isWanted: Bool) async throws(DBusError) {
         wanted.withLock { $0 = isWanted }
         try await settle()
     }
 
-    /// Gives the name back for a moment, where it is wanted. Where another program takes it in that moment, clients have seen its loss all the same:
-    /// a cleanup that failed for it would let any program of the session keep the receipt away.
+    /// Releases the name briefly, if it is wanted. If another program takes it in that moment, clients have still seen
+    /// its loss. Failing the cleanup for that would let any program of the session block the receipt.
     func renew() async throws(DBusError) {
         guard isWanted else { return }
         try await give()
@@ -340,20 +344,20 @@ final class KeptName: Sendable {
         }
     }
 
-    /// Takes the name where it is wanted and another program has it.
+    /// Requests the name again if it is wanted and another program has it.
     func regain() async throws(DBusError) {
         guard isWanted else { return }
         try await settle()
     }
 
-    /// Several may be here at a time: whoever acts last looks again afterwards.
+    /// Safe for concurrent calls: the last one to finish checks again.
     private func settle() async throws(DBusError) {
         while true {
             let wanted = isWanted
             if wanted {
                 try await take()
             } else {
-                // Given up all the same where the bus does not answer.
+                // Counts as released even if the bus does not respond.
                 try? await give()
             }
             if isWanted == wanted { return }

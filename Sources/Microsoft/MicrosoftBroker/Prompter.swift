@@ -2,27 +2,26 @@ import DBusTransport
 import SharedDevice
 import Synchronization
 
-/// Has a person asked to sign in, by a program of its own: one at a time for all requests that wait for it.
+/// Runs a program that asks the user to sign in. All waiting requests share one run.
 final class Prompter: Sendable {
-    /// What became of it.
     enum Outcome: Sendable, Equatable {
-        /// Somebody has signed in.
+        /// A user has signed in.
         case signedIn
-        /// Nobody has: what the program says of it.
+        /// The sign-in failed with the program's error.
         case failed(SharedDeviceError)
         /// The request was cancelled.
         case cancelled
-        /// It took too long.
+        /// The time limit has passed.
         case expired
     }
 
-    /// Starts the program and waits for its end; a task that is cancelled ends it. It is given the scopes that are wanted afterwards: a provider may
-    /// grant later only what the sign-in has asked for (RFC 6749, section 6).
+    /// Starts the program and waits for its end; cancelling the task ends the program. It receives the scopes that are
+    /// needed afterwards, because a provider may later grant only the scopes of the sign-in (RFC 6749, section 6).
     typealias Start = @Sendable (_ scopes: [String]) async -> Outcome
 
     private struct Waiter {
         let correlation: String
-        /// The connection of the client; `nil` where nobody looks whether it is there.
+        /// The client's connection; `nil` if its presence is not watched.
         let client: String?
         let continuation: CheckedContinuation<Outcome?, Never>
     }
@@ -39,14 +38,15 @@ final class Prompter: Sendable {
 
     init(start: @escaping Start) { self.start = start }
 
-    /// Waits until the person has signed in, or does not want to.
+    /// Waits until the user has signed in or declined.
     ///
     /// - Parameters:
     ///   - correlation: the client's name for its request, for ``cancel(_:)``.
-    ///   - scopes: what is wanted afterwards. A request that finds the person asked already waits for that, whatever it wants.
+    ///   - scopes: the scopes that are needed afterwards. A request joins a run in progress whatever its scopes.
     ///   - client: its connection, for ``leave(_:)``.
-    ///   - isGone: whether that has left already. Where it says no, ``leave(_:)`` is called afterwards.
-    /// - Throws: `BrokerFailure` where too many wait already.
+    ///   - isGone: whether the client has already left. If it returns `false`, ``leave(_:)`` is called when the client
+    ///     leaves.
+    /// - Throws: `BrokerFailure` if too many requests are waiting.
     func ask(
         _ correlation: String,
         for scopes: [String],
@@ -79,7 +79,7 @@ final class Prompter: Sendable {
 
     private func end(_ run: UInt64, _ outcome: Outcome) {
         let waiting = state.withLock { state -> [CheckedContinuation<Outcome?, Never>] in
-            // Of one that was cancelled nobody waits for anything; those that wait are another's.
+            // This run was cancelled. The current waiters belong to a newer run.
             guard state.run == run, state.task != nil else { return [] }
             defer { state.waiting = [:] }
             state.task = nil
@@ -88,10 +88,10 @@ final class Prompter: Sendable {
         for continuation in waiting { continuation.resume(returning: outcome) }
     }
 
-    /// Ends the wait of the requests with this name, and the program where no other waits for it.
+    /// Ends the wait of requests with this correlation ID, and the program if no other request waits.
     func cancel(_ correlation: String) { endWait { $0.correlation == correlation } }
 
-    /// The same for all requests of a client that has left the bus: their places are another's.
+    /// Ends the wait of all requests of a client that has left the bus, to free their places.
     func leave(_ client: String) { endWait { $0.client == client } }
 
     private func endWait(where isMeant: @Sendable (Waiter) -> Bool) {
@@ -108,9 +108,9 @@ final class Prompter: Sendable {
 }
 
 extension Prompter {
-    /// Asks by `shared-device-sign-in`. It is asked to end, so that it takes its browser along.
+    /// Asks with `shared-device-sign-in`. Ends the program with SIGTERM, so that it closes its browser.
     ///
-    /// - Parameter patience: waits for as long as a person may take in all, also where they are asked twice.
+    /// - Parameter patience: returns after the time limit of a user, which covers repeated prompts.
     static func program(
         _ program: SignInProgram,
         patience: @escaping @Sendable () async throws -> Void = { try await Task.sleep(for: .seconds(600)) }

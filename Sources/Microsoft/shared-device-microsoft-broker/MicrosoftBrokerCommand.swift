@@ -57,13 +57,13 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Seconds between two attempts to get the name back.", visibility: .hidden))
     var retryPause: Double = 5
 
-    /// Of the items that Microsoft's libraries store in the keyring.
+    /// The schema of the keyring items of Microsoft's libraries.
     private static let schema = "com.microsoft.identity.secret"
 
     func run() async throws {
-        // Tokens of a person are in memory for a while.
+        // Users' tokens are in memory for a while.
         CLinux_keepMemoryPrivate()
-        // Not 0, from which the prompt that is started here could not go up to what it wants for its browser.
+        // Not 0: the prompt inherits the limit and could not raise it to the 1 that it sets for its browser.
         var none = rlimit(rlim_cur: 1, rlim_max: 1)
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
         signal(SIGPIPE, SIG_IGN)
@@ -79,7 +79,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         } catch {
             throw Self.failure(EX_CONFIG, "\(error)")
         }
-        // One loss that is not heeded yet is as good as several.
+        // One pending loss stands for all.
         let (losses, loss) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
         let broker = try broker(environment) { loss.yield() }
         var first = manifests.makeAsyncIterator()
@@ -107,7 +107,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         _ = await following.result
     }
 
-    /// Serves clients where the configuration wants it, and only then. What cannot be read changes nothing.
+    /// Serves clients exactly while the configuration says so. An unreadable configuration changes nothing.
     private func serve(_ broker: MicrosoftBroker, asIn configurations: AsyncStream<ManagedConfigurationUpdate>) async {
         var serves = true
         var attempt: Task<Void, Never>?
@@ -133,7 +133,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         attempt?.cancel()
     }
 
-    /// Debts are paid whether clients are served or not, so that the program does not end where another one has the name.
+    /// The program must not end when another one has the name, because cleanups run whether clients are served or not.
     private func serveAgain(
         _ broker: MicrosoftBroker,
         by attempt: () async throws(DBusError) -> Void
@@ -181,7 +181,7 @@ struct MicrosoftBrokerCommand: AsyncParsableCommand {
         let deviceBus = bus.map(Bus.init(name:)) ?? .fromEnvironment
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { environment[$0]?.isEmpty == false }
         var prompt = SignInProgram(signIn, bus: deviceBus)
-        // A client has no terminal of its own for it.
+        // A client has no terminal for the prompt.
         prompt.showsPage = true
         do throws(DBusError) {
             return MicrosoftBroker(

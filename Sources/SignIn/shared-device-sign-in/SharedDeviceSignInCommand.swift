@@ -103,8 +103,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     func run() async throws {
         signal(SIGPIPE, SIG_IGN)
-        // A core would have the password in it; so would one of the browser, which inherits this. Not 0: where the machine hands cores to a program
-        // (a core_pattern with “|”), the kernel does so whatever the limit is, but for 1.
+        // A core dump would contain the password, and the browser inherits the limit. Not 0: if a program collects
+        // cores (a core_pattern with “|”), the kernel ignores every limit but 1.
         var none = rlimit(rlim_cur: 1, rlim_max: 1)
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none)
         if isGuard {
@@ -132,7 +132,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         // The browser and its guard inherit the environment.
         unsetenv(SignInProgram.loginHintVariable)
         let terminal = TerminalForm().flatMap { $0.isInForeground ? $0 : nil }
-        // Stopped in the middle of a question, the shell would show the password that is typed after it.
+        // A stop during the password prompt would leave the shell echoing the password.
         if terminal != nil { signal(SIGTSTP, SIG_IGN) }
         let profiles = BrowserProfile.root(environment: variables, user: geteuid())
         await BrowserProfile.removeLeftovers(of: profiles) { Self.warn($0) }
@@ -149,7 +149,8 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
             terminal: terminal,
             patience: .seconds(wait),
             say: { Self.warn($0) },
-            // Not before: a broker that is this very user, on a session bus, sees which program calls only while others may look at it.
+            // Not earlier: a broker of the same user, on a session bus, can identify the calling program only while
+            // other processes may inspect it.
             hasBegun: { CLinux_keepMemoryPrivate() }
         )
         let broker = try BrokerConversation(bus: bus.map(Bus.init(name:)) ?? .fromEnvironment)
@@ -159,16 +160,16 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     private static let noBrowser = "none"
 
-    /// What this prompt can show, the best first.
+    /// The sign-in methods that this prompt can show, in order of preference.
     private func methods(with browser: BrowserChoice?) -> [BrokerProtocol.SignInMethod] {
         if let method { return [method.isAsked] }
-        // A provider's page in the person's own browser would leave its cookie there, which the next person is signed in by.
+        // In the user's own browser, the provider's cookie would remain and sign the next user in.
         return browser == nil ? [.password, .deviceCode] : [.password, .browser, .deviceCode]
     }
 
-    /// The browser; `nil` where the person opens the page by hand.
+    /// The browser; `nil` if the user opens the page by hand.
     ///
-    /// - Parameter needsPage: whether there is nothing to ask at but a page.
+    /// - Parameter needsPage: whether a page is the only way to ask.
     private func chosenBrowser(
         _ variables: [String: String],
         needsPage: Bool
@@ -178,7 +179,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
         let isHeadless = browserArgument.contains { $0.hasPrefix("--headless") }
         let hasDisplay = ["WAYLAND_DISPLAY", "DISPLAY"].contains { variables[$0]?.isEmpty == false }
         guard hasDisplay || isHeadless else {
-            // A sign-in at the terminal needs none, nor does a code for another device.
+            // A sign-in at the terminal or by device code needs no display.
             guard isBrowserNeeded else { return nil }
             let message =
                 needsPage
@@ -237,7 +238,6 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     private static func warn(_ text: String) {
         let line = Array("shared-device-sign-in: \(text)\n".utf8)
-        // If standard error is closed, the line is lost.
         _ = write(STDERR_FILENO, line, line.count)
     }
 }

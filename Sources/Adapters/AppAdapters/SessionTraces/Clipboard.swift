@@ -1,7 +1,7 @@
 import DBusTransport
 import FoundationEssentials
 
-/// The two selections of a display, and the history that KDE keeps of them.
+/// The two selections of a display, and KDE's history of them.
 struct Clipboard: Sendable {
     private enum Display {
         case none
@@ -20,7 +20,7 @@ struct Clipboard: Sendable {
         (self.environment, self.tools) = (environment, tools)
     }
 
-    /// Which selections have something in them.
+    /// Finds which selections have content.
     func look() async throws(AdapterFailure) -> TraceFinding {
         let display = try display()
         if case .none = display {
@@ -33,9 +33,9 @@ struct Clipboard: Sendable {
         return full.isEmpty ? .nothing : .traces(full.joined(separator: " and "))
     }
 
-    /// Empties both, whatever is in them.
+    /// Empties both selections.
     func clear() async throws(AdapterFailure) -> TraceFinding {
-        // Before the selections: Klipper puts the last entry of its history in the place of an empty one.
+        // Must precede the selections: Klipper replaces an empty selection with the last entry of its history.
         try await SessionService.klipper.call("/klipper", "org.kde.klipper.klipper", "clearClipboardHistory")
         let before = try await look()
         let display = try display()
@@ -49,7 +49,7 @@ struct Clipboard: Sendable {
         )
     }
 
-    /// - Throws: ``AdapterFailure`` where there is a display, and no program that reaches its clipboard.
+    /// - Throws: ``AdapterFailure`` if there is a display but no tool for its clipboard.
     private func display() throws(AdapterFailure) -> Display {
         let names = ["WAYLAND_DISPLAY", "DISPLAY"].filter { environment[$0]?.isEmpty == false }
         guard let name = names.first else { return .none }
@@ -79,7 +79,7 @@ struct Clipboard: Sendable {
             listing = words
         }
         let (status, text) = try await tools.output(of: words[0], Array(words.dropFirst()))
-        // An empty selection and a display that is gone are both status 1. With status 0 the text is the person's.
+        // Status 1 means an empty selection or a lost display. With status 0 the text is the user's.
         if status != 0, ["open display", "connect to a Wayland"].contains(where: { text.contains($0) }) {
             throw AdapterFailure(
                 "read",
@@ -90,7 +90,7 @@ struct Clipboard: Sendable {
         }
         if status == 0, !text.isEmpty { return true }
         guard listing != words else { return false }
-        // A picture is no text.
+        // A picture has no text, so its targets tell.
         let targets = try await tools.output(of: listing[0], Array(listing.dropFirst()))
         return targets.status == 0 && targets.text.split(separator: "\n").contains { $0.contains("/") }
     }
@@ -101,7 +101,7 @@ struct Clipboard: Sendable {
         case .wayland:
             let primary = selection == .primary ? ["--primary"] : []
             let (status, text) = try await tools.output(of: "wl-copy", primary + ["--clear"])
-            // Not every compositor has a primary selection.
+            // Some compositors have no primary selection.
             guard status != 0, !(selection == .primary && text.contains("primary selection")) else { return }
             throw AdapterFailure(
                 "empty",
@@ -109,7 +109,7 @@ struct Clipboard: Sendable {
                 text.split(separator: "\n").first.map(String.init) ?? "wl-copy ended with status \(status)",
                 remedy: "Try wl-copy --clear in the session"
             )
-        // It stays behind as the owner of an empty selection, until somebody copies something.
+        // xclip keeps running as the owner of an empty selection until a program copies something.
         case .x11("xclip"): try await tools.run("xclip", ["-selection", selection.rawValue, "-i", "/dev/null"])
         case .x11(let tool): try await tools.run(tool, ["--clear", "--\(selection.rawValue)"])
         }

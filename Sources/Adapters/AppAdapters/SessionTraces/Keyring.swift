@@ -3,10 +3,11 @@ import DeviceConfiguration
 import FoundationEssentials
 import SharedDevice
 
-/// The secrets that a session's programs have stored: those that the running service of the Secret Service shows, and the files.
+/// The secrets that a session's programs have stored, in the running Secret Service and in files.
 ///
-/// A keyring that is open is emptied, item by item, and stays: the session needs one to store in. So is one without a password, which the service opens
-/// without asking anybody. A keyring that stays locked is deleted. Without a service the files are deleted.
+/// An open keyring is emptied item by item and kept, because the session needs a keyring to store in. So is one without
+/// a password, which the service opens without a prompt. A locked keyring is deleted. Without a service the files are
+/// deleted.
 struct Keyring: Sendable {
     static let root = "/org/freedesktop/secrets"
     static let interface = "org.freedesktop.Secret"
@@ -28,7 +29,7 @@ struct Keyring: Sendable {
     }
 
     func remove() async throws(AdapterFailure) -> TraceFinding {
-        // A wallet that is open is written at its end.
+        // KDE writes an open wallet to its file when it closes.
         for (service, number) in zip(SessionService.wallets, [6, 5]) {
             try await service.call("/modules/kwalletd\(number)", "org.kde.KWallet", "closeAllWallets")
         }
@@ -60,7 +61,7 @@ struct Keyring: Sendable {
         return .traces([stored, text].compactMap(\.self).joined(separator: ", "))
     }
 
-    /// The files that go. A keyring of the running service stays, because the service has emptied it, or deleted it.
+    /// The files to delete. Keyrings of the running service stay, because the service has emptied or deleted them.
     private func paths(isServed: Bool) async throws(AdapterFailure) -> [String] {
         guard isServed else { return places.keyrings + places.wallets }
         let folders = places.keyrings
@@ -72,7 +73,7 @@ struct Keyring: Sendable {
         return try found.get() + places.wallets
     }
 
-    /// What is in the folders beside keyrings of the service. A folder that is not there has nothing.
+    /// The content of the folders apart from the service's keyrings. A missing folder is empty.
     static func others(in folders: [String]) throws(AdapterFailure) -> [String] {
         var others: [String] = []
         for folder in folders {
@@ -93,7 +94,7 @@ struct Keyring: Sendable {
         return others
     }
 
-    /// The service's collections, after those without a password have been opened; `nil` where no service runs.
+    /// The service's collections, after opening those without a password; `nil` if no service runs.
     private static func collections() async throws(AdapterFailure) -> [Collection]? {
         let collections = try await presentCollections()
         guard let locked = collections?.filter(\.isLocked), !locked.isEmpty else { return collections }
@@ -101,13 +102,13 @@ struct Keyring: Sendable {
         return try await presentCollections()
     }
 
-    /// Opens what the service opens without a person.
+    /// Opens the collections that need no password.
     private static func unlock(_ paths: [String]) async throws(AdapterFailure) {
         let service = SessionService.secrets
         let objects = DBusValue.array(paths.map { .objectPath($0) }, of: "o")
         let answer = try await service.values(root, "\(interface).Service", "Unlock", [objects])
         guard answer.count > 1, let prompt = answer[1].stringValue, prompt != "/" else { return }
-        // Nobody is there to type a password.
+        // No user is present to type a password.
         _ = try? await service.call(prompt, "\(interface).Prompt", "Dismiss")
     }
 
@@ -131,12 +132,13 @@ struct Keyring: Sendable {
         return collections
     }
 
-    /// Whether the service has a collection whose items nobody can see.
+    /// Whether a collection stays locked, so that its items are invisible.
     static func hasLockedCollection() async throws(AdapterFailure) -> Bool {
         try await collections()?.contains(where: \.isLocked) ?? false
     }
 
-    /// Deletes an object of the service. It may answer with a prompt for a person, and nobody is there for it.
+    /// Deletes an object of the service. Throws if the service asks for a prompt, because no user is present to answer
+    /// it.
     static func delete(_ path: String, _ kind: String) async throws(AdapterFailure) {
         let prompt = try await SessionService.secrets.call(path, "\(interface).\(kind)", "Delete")?.stringValue
         guard let prompt, prompt != "/" else { return }

@@ -14,13 +14,13 @@ struct PrintQueue: Sendable {
         return Self.finding(waiting.count, finished.count)
     }
 
-    /// Cancels what waits. By CUPS's own rules a user can cancel a job by its name, and nothing that is finished.
+    /// Cancels pending jobs. By CUPS's default policy a user can cancel own pending jobs by name, but no finished ones.
     func cancelJobs() async throws(AdapterFailure) -> TraceFinding {
         if let reason = try await absence() { return .absent(reason) }
         let waiting = try await jobs("not-completed")
         for job in waiting {
             let (status, text) = try await tools.output(of: "cancel", ["-x", job])
-            // A job that has ended meanwhile is an error of the command, too.
+            // The command also fails for a job that has finished in the meantime.
             guard status != 0, try await jobs("not-completed").contains(job) else { continue }
             throw AdapterFailure(
                 "cancel",
@@ -54,7 +54,7 @@ struct PrintQueue: Sendable {
         return text.isEmpty ? .nothing : .traces(text)
     }
 
-    /// Why there is nothing to ask; `nil` where a print service answers.
+    /// The reason why there is no print service to ask; `nil` if one is running.
     private func absence() async throws(AdapterFailure) -> String? {
         guard tools.has("lpstat"), tools.has("cancel") else {
             guard access(Self.socket, F_OK) == 0 else { return "no print service is installed" }
@@ -72,7 +72,7 @@ struct PrintQueue: Sendable {
     /// The names of the user's jobs, such as `printer-7`.
     private func jobs(_ which: String) async throws(AdapterFailure) -> [String] {
         let (status, text) = try await tools.output(of: "lpstat", ["-W", which, "-u", user])
-        // A user whom it has never seen has no jobs either.
+        // The command may fail for a user without any jobs.
         guard status == 0 else {
             let reason = text.split(separator: "\n").first.map(String.init)
             throw AdapterFailure(

@@ -1,11 +1,11 @@
 import DBusTransport
 
-/// The items of one program, or of one family of programs, in the session's keyring.
+/// The items of one program, or of a family of programs, in the session's keyring.
 package enum SecretItems {
-    /// Deletes the items that programs have stored under a schema (`xdg:schema`).
+    /// Deletes the items that programs stored under a schema (`xdg:schema`).
     ///
-    /// - Returns: how many there were; 0 also where no Secret Service runs.
-    /// - Throws: ``AdapterFailure`` where one is left, or where a locked keyring could have one.
+    /// - Returns: the number of deleted items; 0 if no Secret Service runs.
+    /// - Throws: ``AdapterFailure`` if an item is left, or if a locked keyring could hold one.
     package static func remove(schema: String) async throws(AdapterFailure) -> Int {
         let (items, locked) = try await search(schema)
         guard locked.isEmpty else {
@@ -29,11 +29,11 @@ package enum SecretItems {
         return items.count
     }
 
-    /// The items that can be had, and those in locked keyrings, by their paths.
+    /// The paths of the accessible items and of the items in locked keyrings.
     private static func search(_ schema: String) async throws(AdapterFailure) -> (open: [String], locked: [String]) {
         let service = SessionService.secrets
         guard try await service.runs() else { return ([], []) }
-        // This opens keyrings without a password, whose items the search tells apart from locked ones.
+        // Opens keyrings without a password, so that the search reports their items as accessible.
         if try await Keyring.hasLockedCollection() {
             throw AdapterFailure(
                 "look for",

@@ -1,6 +1,6 @@
 import DBusTransport
 
-/// A service on the session's bus. None is started for a call: what does not run keeps nothing in its memory.
+/// A service on the session bus. Calls never start a service: one that is not running holds nothing in memory.
 struct SessionService: Sendable {
     static let klipper = SessionService("org.kde.klipper")
     static let secrets = SessionService("org.freedesktop.secrets")
@@ -13,7 +13,7 @@ struct SessionService: Sendable {
 
     private init(_ name: String) { self.name = name }
 
-    /// Whether it runs. A session without a bus has none.
+    /// Whether the service runs; `false` without a session bus.
     func runs() async throws(AdapterFailure) -> Bool {
         guard (try? Bus.session.resolvedAddress()) != nil else { return false }
         return try await translated("find") { () throws(DBusError) in
@@ -21,9 +21,9 @@ struct SessionService: Sendable {
         }
     }
 
-    /// Calls a method where it runs.
+    /// Calls a method if the service runs.
     ///
-    /// - Returns: the first value of the answer; `nil` where there is none.
+    /// - Returns: the first value of the response; `nil` if there is none.
     @discardableResult
     func call(
         _ path: String,
@@ -34,9 +34,9 @@ struct SessionService: Sendable {
         try await values(path, interface, member, arguments).first
     }
 
-    /// Calls a method where it runs.
+    /// Calls a method if the service runs.
     ///
-    /// - Returns: all values of the answer; none where it does not run.
+    /// - Returns: all values of the response; none if the service does not run.
     func values(
         _ path: String,
         _ interface: String,
@@ -56,7 +56,6 @@ struct SessionService: Sendable {
         }
     }
 
-    /// A property of one of its objects.
     func property(_ name: String, of path: String, _ interface: String) async throws(AdapterFailure) -> DBusValue? {
         let answer = try await call(
             path,

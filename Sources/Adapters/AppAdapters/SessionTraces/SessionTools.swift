@@ -2,9 +2,9 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// The programs of a session that its traces are removed with.
+/// The session's command-line tools that remove traces.
 struct SessionTools: Sendable {
-    /// How long one of them may take.
+    /// The timeout of one run.
     private static let patience = Duration.seconds(15)
 
     private let folders: [String]
@@ -15,10 +15,10 @@ struct SessionTools: Sendable {
 
     func has(_ name: String) -> Bool { folders.contains { access("\($0)/\(name)", X_OK) == 0 } }
 
-    /// Runs one to its end, in the language of programs.
+    /// Runs a tool to its end with `LC_ALL=C`.
     ///
-    /// - Returns: its status, and what it wrote to both of its outputs.
-    /// - Throws: ``AdapterFailure`` if it does not start, or is killed because it takes too long.
+    /// - Returns: its status and the text of both outputs.
+    /// - Throws: ``AdapterFailure`` if it does not start, or if it exceeds the timeout and is killed.
     func output(of name: String, _ arguments: [String]) async throws(AdapterFailure) -> (status: Int32, text: String) {
         let words = ([name] + arguments).joined(separator: " ")
         do throws(HelperProcess.Failure) {
@@ -36,9 +36,9 @@ struct SessionTools: Sendable {
         }
     }
 
-    /// Runs one whose child stays behind: nobody waits for what that one writes.
+    /// Runs a tool whose child keeps running, without waiting for that child's output.
     ///
-    /// - Throws: ``AdapterFailure`` unless it ends with status 0.
+    /// - Throws: ``AdapterFailure`` unless the status is 0.
     func run(_ name: String, _ arguments: [String]) async throws(AdapterFailure) {
         let shell = #"exec "$@" >/dev/null 2>&1"#
         let (status, _) = try await output(of: "sh", ["-c", shell, "sh", name] + arguments)

@@ -2,7 +2,7 @@ package import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 
-/// What a person leaves in a desktop session, beside what the apps keep.
+/// The traces that a user leaves in a desktop session, apart from the data of apps.
 package enum SessionTrace: String, Sendable, CaseIterable {
     case clipboard
     case recentFiles = "recent-files"
@@ -10,22 +10,20 @@ package enum SessionTrace: String, Sendable, CaseIterable {
     case printQueue = "print-queue"
 }
 
-/// What is there of one kind of trace; or what was there, and is gone.
+/// The traces of one kind that were found, or that were removed.
 package enum TraceFinding: Sendable, Equatable {
-    /// In words, such as “3 files, 120 bytes”.
+    /// A description, such as “3 files, 120 bytes”.
     case traces(String)
     case nothing
-    /// This session has no such thing, with the reason.
+    /// The session has no such place, with the reason.
     case absent(String)
 
-    /// A number of files; `nil` where there are none.
     static func files(_ files: Int, _ bytes: Int) -> TraceFinding {
         files == 0 ? .nothing : .traces("\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes")
     }
 }
 
-/// The traces of the desktop session that this process belongs to, as its environment describes it. Each kind can be removed as often as one
-/// likes.
+/// The traces of the desktop session of this process, as its environment describes it. Removing a trace is idempotent.
 package struct SessionTraces: Sendable {
     private let places: TracePlaces
     private let files: TraceFiles
@@ -34,8 +32,8 @@ package struct SessionTraces: Sendable {
     private let printQueue: PrintQueue
 
     /// - Parameters:
-    ///   - user: whose session it is.
-    ///   - kept: a directory that has to outlast the deletion: that of the app's record.
+    ///   - user: the user of the session.
+    ///   - kept: a directory that must survive the deletion: the one with the app's record.
     package init(
         environment: [String: String] = ProcessInfo.processInfo.environment,
         user: SystemUser,
@@ -49,9 +47,9 @@ package struct SessionTraces: Sendable {
         printQueue = PrintQueue(user: user.name ?? "\(user.number)", tools: tools)
     }
 
-    /// What there is of a trace. Changes nothing.
+    /// Finds a trace without changing anything.
     ///
-    /// - Throws: ``AdapterFailure`` where that cannot be seen, which means that it cannot be removed either.
+    /// - Throws: ``AdapterFailure`` if the trace cannot be seen, and so cannot be removed either.
     package func look(for trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.look()
@@ -61,10 +59,10 @@ package struct SessionTraces: Sendable {
         }
     }
 
-    /// Removes a trace, and looks that nothing is left of it.
+    /// Removes a trace and verifies that it is gone.
     ///
-    /// - Returns: what was there.
-    /// - Throws: ``AdapterFailure`` where something may be left.
+    /// - Returns: the trace that was removed.
+    /// - Throws: ``AdapterFailure`` if some of it may be left.
     package func remove(_ trace: SessionTrace) async throws(AdapterFailure) -> TraceFinding {
         switch trace {
         case .clipboard: try await clipboard.clear()

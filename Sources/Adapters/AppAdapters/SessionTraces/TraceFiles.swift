@@ -3,10 +3,11 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// Counts and deletes traces that are files. A path is looked at by its text first, as those of a manifest are, and then deleted by ``DeclaredPath``.
+/// Counts and deletes traces that are files. Each path is first checked as text, as in manifests, and then deleted by
+/// ``DeclaredPath``.
 struct TraceFiles: Sendable {
     let home: String
-    /// A directory that has to outlast the deletion.
+    /// A directory that must survive the deletion.
     let kept: String
 
     static func isThere(_ path: String) -> Bool {
@@ -14,7 +15,7 @@ struct TraceFiles: Sendable {
         return lstat(path, &status) == 0
     }
 
-    /// How much there is. What cannot be read is not counted; the deletion says so.
+    /// Counts the files. Unreadable files are not counted; the deletion reports them.
     func look(at paths: [String]) async throws(AdapterFailure) -> TraceFinding {
         for path in paths where Self.isThere(path) { try check(path) }
         return await onSystemThread {
@@ -23,7 +24,7 @@ struct TraceFiles: Sendable {
         }
     }
 
-    /// Counts as the deletion does, whose sum of lengths is bounded: a person may make sparse files of any size.
+    /// Counts like the deletion, with a bounded sum of lengths: a user may create sparse files of any size.
     static func count(at paths: [String]) -> UserDataDirectory.Removed {
         var found = UserDataDirectory.Removed()
         for path in paths {
@@ -40,9 +41,9 @@ struct TraceFiles: Sendable {
         return found
     }
 
-    /// Deletes what is at the paths; a directory stays, empty. All of them are tried.
+    /// Deletes the content of the paths. A directory remains, empty. Continues after a failure.
     ///
-    /// - Throws: ``AdapterFailure``: the first of what could not be deleted.
+    /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     func remove(_ paths: [String]) async throws(AdapterFailure) -> TraceFinding {
         var problem: AdapterFailure?
         var allowed: [String] = []
@@ -67,7 +68,7 @@ struct TraceFiles: Sendable {
             throw AdapterFailure("delete", path, error.message, remedy: remedy)
         }
         var status = stat()
-        // The link would go, and what it leads to would stay.
+        // Deleting would remove the link and leave its target.
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFLNK else { return }
         throw AdapterFailure("delete", path, "it is a symbolic link, and no link is followed", remedy: remedy)
     }

@@ -2,10 +2,10 @@ import DeviceConfiguration
 import FoundationEssentials
 import Glibc
 
-/// Where a session keeps traces as files: by the XDG base directories, the user's directories and the mounted file systems. Pure but for its
-/// beginning.
+/// The places of a session's file traces, from the XDG base directories, the user's directories and the mounted file
+/// systems. Only the initializer reads the environment and files.
 package struct TracePlaces: Sendable {
-    /// The home directory, without links: it is the administrator's choice, and a link below it the person's.
+    /// The home directory with links resolved: the administrator chooses it, whereas links below it are the user's.
     let home: String
     private let namedHome: String
     private let environment: [String: String]
@@ -15,7 +15,6 @@ package struct TracePlaces: Sendable {
     private let mounts: String
     private let user: UInt32
 
-    /// Reads what the session says of its directories.
     init(environment: [String: String], user: SystemUser) {
         let named = environment["HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? user.home ?? "/nonexistent"
         let home = pathWithoutLinks(named)
@@ -59,7 +58,7 @@ package struct TracePlaces: Sendable {
     private var cache: String { base("XDG_CACHE_HOME", ".cache") }
     private var state: String { base("XDG_STATE_HOME", ".local/state") }
 
-    /// What programs of a terminal, and an X session, write into the home directory about their use.
+    /// Histories that terminal programs and X sessions write into the home directory.
     private static let histories = [
         ".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".python_history", ".node_repl_history",
         ".sqlite_history", ".psql_history", ".mysql_history", ".lesshst", ".viminfo", ".wget-hsts",
@@ -68,16 +67,16 @@ package struct TracePlaces: Sendable {
 
     /// GNOME's keyrings.
     package var keyrings: [String] { ["\(data)/keyrings", "\(home)/.gnome2/keyrings"] }
-    /// KDE's.
+    /// KDE's wallets.
     package var wallets: [String] { ["\(data)/kwalletd"] }
 
-    /// The files and directories of a kind of trace that is kept in files.
+    /// The files and directories of a trace that is kept in files.
     package func paths(of trace: SessionTrace) -> [String] {
         switch trace {
         case .recentFiles:
             [
                 "\(data)/recently-used.xbel", "\(home)/.recently-used.xbel", "\(home)/.recently-used",
-                // KDE's, and those of its activities.
+                // KDE's, also of its activities.
                 "\(data)/RecentDocuments", "\(data)/kactivitymanagerd/resources",
             ]
         case .downloads: downloads
@@ -89,7 +88,7 @@ package struct TracePlaces: Sendable {
         }
     }
 
-    /// Where browsers put downloads by the environment, and where by the user's directories.
+    /// The download directories of the environment and of the user's directories.
     private var downloads: [String] {
         let named = environment["XDG_DOWNLOAD_DIR"].flatMap { $0.hasPrefix("/") ? inHome($0) : nil }
         let written = userDirectories.split(separator: "\n").compactMap { line -> String? in
@@ -98,7 +97,8 @@ package struct TracePlaces: Sendable {
             if text.hasPrefix("$HOME") { return home + text.dropFirst("$HOME".count) }
             return text.hasPrefix("/") ? inHome(text) : nil
         }
-        // The home directory itself stands for none, as xdg-user-dirs writes it once the directory is gone. Programs then take the usual one.
+        // The home directory itself means none: xdg-user-dirs writes it when the directory is gone. Programs then use
+        // the default.
         let isNone = { (path: String) in path.utf8.elementsEqual(home.utf8) }
         let all = [named, written.last].compactMap(\.self).map(Self.withoutLastSlashes)
         let own = written.last.map { !isNone(Self.withoutLastSlashes($0)) } ?? false
@@ -113,8 +113,9 @@ package struct TracePlaces: Sendable {
         return path
     }
 
-    /// Trashes at the top of other file systems, as the specification of the trash has them. Only of disks: to look at a server that does not
-    /// answer would hold up the cleanup. Whoever mounts a FUSE file system says what device it is on.
+    /// The trash directories at the top of other file systems, by the freedesktop.org trash specification. Only of
+    /// disks, because an unresponsive server would hold up the cleanup. FUSE is skipped, because the user who mounts it
+    /// chooses the device name.
     private var trashesOfMounts: [String] {
         mounts.split(separator: "\n").flatMap { line -> [String] in
             let fields = line.split(separator: " ")
@@ -132,13 +133,13 @@ package struct TracePlaces: Sendable {
         environment[name].flatMap { $0.hasPrefix("/") ? inHome($0) : nil } ?? "\(home)/\(standard)"
     }
 
-    /// The same path by way of the home directory without links.
+    /// Rewrites the path to the home directory with links resolved.
     private func inHome(_ path: String) -> String {
         CleanupPath.isSame(path, orBelow: namedHome) ? home + path.dropFirst(namedHome.count) : path
     }
 }
 
-/// The path without symbolic links, where it is there; else the path.
+/// The path with symbolic links resolved, or the same path if it does not exist.
 package func pathWithoutLinks(_ path: String) -> String {
     guard let resolved = realpath(path, nil) else { return path }
     defer { free(resolved) }

@@ -1,12 +1,12 @@
-/// The device as its broker says it is.
+/// The device's state, as its broker reports it.
 package struct DeviceView: Sendable, Hashable {
     package let mode: String
-    /// The session, while somebody is signed in; else the number of the last change.
+    /// The session while a user is signed in; otherwise the number of the last change.
     package let epoch: UInt64
     package let isSignedIn: Bool
-    /// The rounds that are open, and the newest one.
+    /// The open rounds and the newest one.
     package let rounds: [DeviceReport.Round]
-    /// Whether the broker's disk has it who is signed in. Until then a power cut may open the session again that was ended.
+    /// Whether the account is on the broker's disk. Until then a power cut may reopen a session that has ended.
     package let isStored: Bool
 
     package init(
@@ -24,59 +24,58 @@ package struct DeviceView: Sendable, Hashable {
     }
 }
 
-/// What the agent learns.
+/// An event of the agent.
 package enum AgentEvent: Sendable, Hashable {
     /// The server has accepted the agent.
     case connected
     case disconnected
     case desired(OrderScope, FleetOrder)
     case heartbeat(highest: UInt64)
-    /// The server did not take a report, or the presence.
+    /// The server rejected a report or the presence.
     case refused
-    /// Something on a topic of the fleet's that means nothing.
+    /// An invalid message on a topic of the fleet.
     case foreign(String)
     case device(DeviceView)
-    /// The broker does not answer, or refuses to.
+    /// The broker does not respond or refuses to.
     case deviceUnknown(String)
-    /// The answer to ``AgentEffect/signOut(session:reason:)``.
+    /// The response to ``AgentEffect/signOut(session:reason:)``.
     case signOutAnswered(SignOutAnswer)
-    /// What the agent knows is on the disk; or not, and why.
+    /// The memory was stored; or it was not, with the reason.
     case stored(problem: String?)
     case clockSynchronised(Bool)
-    /// When the device's certificate ends, in seconds since 1970; `nil` where its file does not say it.
+    /// When the device's certificate ends, in seconds since 1970; `nil` if its file does not tell.
     case certificate(end: Double?)
-    /// Time has passed.
     case tick
 
     package enum SignOutAnswer: Sendable, Hashable {
-        /// The session is over.
         case ended
-        /// It is over, and the broker's disk does not have it yet.
+        /// The session is over, but not yet on the broker's disk.
         case endedUnstored
-        /// It was over before.
+        /// The session was over before.
         case overAlready
         case refused(String)
         case failed(String)
     }
 }
 
-/// What the agent has to do, in this order.
+/// The effects of an event, to perform in order.
 package enum AgentEffect: Sendable, Hashable {
     case subscribe
     case publishPresence
     case publish(DeviceReport)
-    /// Keep this over a restart. Effects that follow wait for it.
+    /// Stores the memory. Later effects wait until it is stored.
     case store(AgentMemory)
     case signOut(session: UInt64, reason: String)
-    /// Ask the broker now. From here on ``AgentEvent/device(_:)`` and ``AgentEvent/deviceUnknown(_:)`` answer this question, or a later one.
+    /// Asks the broker now. Only responses to this question or a later one may become ``AgentEvent/device(_:)`` or
+    /// ``AgentEvent/deviceUnknown(_:)`` events.
     case askDevice
-    /// For the administrator's log.
+    /// Writes to the administrator's log.
     case note(String)
 }
 
-/// What an agent knows after a restart.
+/// The state that an agent keeps across restarts.
 package struct AgentMemory: Sendable, Hashable {
-    /// An order that was begun: the session that it ends, so that it ends no later one after a crash.
+    /// An order in progress with the session that it ends, so that after a crash it ends no later session.
     package struct Intent: Sendable, Hashable {
         package let order: UInt64
         package let session: UInt64
@@ -84,7 +83,7 @@ package struct AgentMemory: Sendable, Hashable {
         package init(order: UInt64, session: UInt64) { (self.order, self.session) = (order, session) }
     }
 
-    /// The session that is open, and since when at the least.
+    /// The open session, with a lower bound of its age.
     package struct Session: Sendable, Hashable {
         package let epoch: UInt64
         package internal(set) var since: Stopwatch
@@ -95,44 +94,46 @@ package struct AgentMemory: Sendable, Hashable {
     package var seen = DeviceReport.Seen()
     package var intents: [OrderScope: Intent] = [:]
     package var result: DeviceReport.Result?
-    /// No report has a higher number.
+    /// The upper bound of sequence numbers used.
     package var sequenceLimit: UInt64 = 0
-    /// When the controller was last heard of.
+    /// When the controller was last heard.
     package var contact: Stopwatch?
     package var session: Session?
-    /// The newest session that it has ended for want of contact.
+    /// The newest session that the agent ended for lack of contact.
     package var ended: UInt64 = 0
-    /// What the last configuration that could be read says. It holds while there is none.
+    /// The policy of the last readable configuration. It applies while there is none.
     package var policy: AgentState.Policy?
-    /// Why this memory was begun anew without the one before, whose orders are not known: with it the agent keeps its limits, and hears of no order.
+    /// Why this memory replaced an unreadable one, whose orders are unknown. The agent then keeps its time limits but
+    /// receives no orders.
     package var damage: String?
 
     package init() {}
 }
 
-/// Which of the broker's answers count: those to questions that were asked after the state asked last (``AgentEffect/askDevice``), and of these none that
-/// is older than one that has come.
+/// Decides which responses of the broker count: only those to questions asked after the state's last
+/// ``AgentEffect/askDevice``, and none that is older than one already taken.
 package struct QuestionOrder: Sendable {
-    /// To be kept with a question from before it is asked.
+    /// The number to keep with a question before it is asked.
     package private(set) var latest: UInt64 = 0
     private var newest: UInt64?
 
     package init() {}
 
-    /// The state asks: what was asked before counts for nothing.
+    /// Starts a new question of the state. Responses to earlier questions no longer count.
     package mutating func begin() {
         latest += 1
         newest = nil
     }
 
-    /// Takes an answer.
+    /// Takes a response.
     ///
-    /// - Parameter revision: the device's; `nil` where the broker has not answered.
-    /// - Returns: whether the answer counts, and the revision that whoever follows the broker knows now. By an answer that does not count it knows none: it
-    ///   would wait for the next change otherwise, and this one would reach nobody until then.
+    /// - Parameter revision: the device's revision; `nil` if the broker has not responded.
+    /// - Returns: whether the response counts, and the revision from which to wait for changes. It is `nil` after a
+    ///   response that does not count. Otherwise the poll would wait for the next change, and the discarded state would
+    ///   be missed until then.
     package mutating func take(_ number: UInt64, revision: UInt64?) -> (counts: Bool, known: UInt64?) {
         guard number == latest else { return (false, nil) }
-        // A broker that has started again counts from the beginning: the next answer counts in any case.
+        // A restarted broker counts from the beginning, so the next response counts in any case.
         if let revision, let newest, revision < newest {
             self.newest = nil
             return (false, nil)

@@ -1,6 +1,6 @@
 package import StrictJSON
 
-// What an agent keeps on the disk. The file is its own: what does not fit is damage.
+// The stored form of an agent's memory. Only the agent writes the file, so any deviation is damage.
 
 extension AgentMemory {
     package var json: JSONValue {
@@ -71,7 +71,7 @@ extension AgentMemory {
 }
 
 extension Stopwatch {
-    /// Begin, what was counted, and the moment of that: the wall clock of the latter is not needed.
+    /// The beginning, the counted seconds, and the moment of the count without its wall clock, which is not needed.
     fileprivate var json: JSONValue {
         .array(
             [.number(begin.uptime), .number(begin.wall), .string(begin.boot)]
@@ -88,7 +88,7 @@ extension Stopwatch {
             self.init(begin: begin)
             return
         }
-        // Less than nothing would lengthen the limit.
+        // A negative count would extend the limit.
         guard let counted = parts[3].number, counted >= 0, counted.isFinite, let at = parts[4].number,
             let run = parts[5].string
         else {

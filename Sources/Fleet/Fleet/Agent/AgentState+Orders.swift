@@ -1,7 +1,7 @@
-// Orders, and the device's own limit of time: whom the agent signs out when.
+// Orders and the device's own time limit: which session the agent ends, and when.
 
 extension AgentState {
-    /// Carries out what can be carried out now.
+    /// Carries out pending orders as far as possible.
     mutating func advance(_ now: Moment) {
         if let retryAt, now.uptime >= retryAt { self.retryAt = nil }
         count(now)
@@ -15,7 +15,7 @@ extension AgentState {
             let begun = memory.intents[scope].flatMap { $0.order == order.number ? $0.session : nil }
             let newest = min(order.session ?? .max, begun ?? .max)
             if view.isSignedIn, view.epoch <= newest {
-                // First on the disk which session is meant: after a crash somebody else may be signed in.
+                // Stores the session first: after a crash another user may be signed in.
                 memory.intents[scope] = AgentMemory.Intent(order: order.number, session: view.epoch)
                 effects.append(.store(memory))
                 begin(.order(scope, order), view.epoch, reason: Self.words(order))
@@ -32,9 +32,9 @@ extension AgentState {
         if let left = secondsLeft(now), left <= 0, let view { endForWantOfContact(view.epoch, now) }
     }
 
-    /// The broker's disk does not have it that the session is over: a power cut would open it again. The order does not count as carried out.
+    /// Waits for the broker's disk: a power cut would reopen the session. The order does not count as carried out yet.
     private mutating func waitForDisk(_ now: Moment) {
-        // The first time it may merely be writing.
+        // At the first check the broker may still be writing.
         if isWaitingForDisk {
             problems[.unstored] = "the broker's disk does not have the sign-out yet; free some space on the device"
         }
@@ -43,7 +43,7 @@ extension AgentState {
         mustAsk = true
     }
 
-    /// A session that was ended, and is open again, was not on the broker's disk when the power was cut.
+    /// Ends a session again that was reopened, because it was not on the broker's disk at a power cut.
     private mutating func endAgain() {
         guard underWay == nil, let view, view.isSignedIn, view.epoch <= max(memory.result?.ended ?? 0, memory.ended)
         else { return }
@@ -72,14 +72,14 @@ extension AgentState {
         effects.append(.signOut(session: session, reason: reason))
     }
 
-    /// The order is carried out, and counts as seen from here on.
+    /// Concludes an order, which counts as seen from here on.
     private mutating func conclude(
         _ order: FleetOrder,
         _ scope: OrderScope,
         _ outcome: DeviceReport.Outcome,
         ended: UInt64
     ) {
-        // A newer one may have come while this one was under way.
+        // A newer order may have arrived in the meantime.
         if orders[scope]?.number == order.number { orders[scope] = nil }
         memory.intents[scope] = nil
         memory.seen[scope] = order.number
@@ -97,7 +97,7 @@ extension AgentState {
         effects += [.store(memory), .note("order \(order.number): \(outcome.rawValue)")]
     }
 
-    /// The broker has answered a sign-out.
+    /// Handles the broker's response to a sign-out.
     mutating func finish(_ answer: AgentEvent.SignOutAnswer, _ now: Moment) {
         guard let cause = underWay else { return }
         underWay = nil
@@ -112,7 +112,7 @@ extension AgentState {
             }
             ask()
         case .overAlready, .endedUnstored:
-            // Whether somebody else is signed in by now, and whether the disk has it, the next view says.
+            // The next view tells whether another user is signed in and whether the disk has the sign-out.
             ask()
         case .refused(let text):
             problems[.refused] = text
@@ -130,20 +130,20 @@ extension AgentState {
 
     // MARK: The limit without contact
 
-    /// Since when there is no contact: the later of both counts, because the disk has one of an earlier run.
+    /// The times of the last contact. The later one counts: the stored one may be from an earlier run.
     private var watches: [Stopwatch] { [heard, memory.contact].compactMap { $0 } }
 
-    /// How many seconds the open session has until the device ends it; `nil` where it may go on for ever.
+    /// The seconds until the device ends the open session; `nil` if there is no limit.
     func secondsLeft(_ now: Moment) -> Double? {
         guard let timeout = policy.contactTimeout, underWay == nil, retryAt == nil, let view, view.isSignedIn,
             let session = memory.session
         else { return nil }
         let left = watches.map { $0.left(of: timeout, now) }.max() ?? -.infinity
-        // A session that began without contact has as long, unless contact is required.
+        // A session that began without contact gets the full timeout, unless contact is required.
         return policy.requiresContact ? left : max(left, session.since.left(of: timeout, now))
     }
 
-    /// While there is no contact, the time that the machine runs is put on the disk now and then, so that starting it again ends no limit.
+    /// Without contact, saves the uptime regularly, so that a restart of the machine does not reset a limit.
     private mutating func count(_ now: Moment) {
         guard policy.contactTimeout != nil, memory.session != nil,
             heard.map({ $0.seconds(now) >= 2 * ControllerState.heartbeatInterval }) ?? true

@@ -1,14 +1,14 @@
-/// A device's agent, as a value: events in, effects out. It carries out orders at least once and never twice, whatever the server repeats,
-/// forgets or brings in another order.
+/// The state machine of a device's agent: takes events and returns effects. It carries out orders at least once, and a
+/// finished order never again, even if the server repeats, loses or reorders messages.
 package struct AgentState: Sendable {
-    /// What the device's administrator has decided.
+    /// The settings of the device's administrator.
     package struct Policy: Sendable, Hashable {
-        /// What `contactTimeout` may be, in seconds: up to a year.
+        /// The valid range of `contactTimeout`, in seconds: up to a year.
         static let timeouts = 60.0...31_536_000
 
-        /// After so many seconds without a heartbeat the device signs out.
+        /// The seconds without a heartbeat after which the device signs out.
         package var contactTimeout: Double?
-        /// Whether nobody stays signed in until the controller is heard of again.
+        /// Whether a session needs contact with the controller from its start, instead of getting the full timeout.
         package var requiresContact = false
 
         package init(contactTimeout: Double? = nil, requiresContact: Bool = false) {
@@ -17,45 +17,46 @@ package struct AgentState: Sendable {
         }
     }
 
-    /// Why a sign-out is under way.
+    /// The reason of a sign-out in flight.
     enum Cause: Hashable {
         case order(OrderScope, FleetOrder)
-        /// A session that was ended before is open again.
+        /// A session that had ended is open again.
         case again
         case noContact(UInt64)
     }
 
-    /// What keeps the agent from its work; the newest of each kind is told.
+    /// The kinds of problems. The report has the newest of each kind.
     enum Problem: Int, Hashable {
         case broker, refused, failed, unstored, disk, foreign, noContact, certificate
     }
 
-    /// The least time between two reports, in seconds.
+    /// The shortest interval between reports, in seconds.
     static let reportInterval = 1.0
-    /// The least time between two subscriptions that a heartbeat causes.
+    /// The shortest interval between subscriptions that a heartbeat causes.
     static let subscriptionInterval = 10.0
-    /// How long the agent waits after the broker has refused a sign-out, or has failed.
+    /// The wait after the broker has refused or failed a sign-out.
     static let retryInterval = 5.0
-    /// How long it waits before it looks whether the broker's disk has a sign-out.
+    /// The wait before checking whether a sign-out is on the broker's disk.
     static let storeInterval = 1.0
-    /// How long the agent waits after the server has refused to take what it says.
+    /// The wait after the server has rejected a report.
     static let refusalInterval = 60.0
-    /// How many numbers of reports are taken at once, so that not each report is stored.
+    /// The sequence numbers that are reserved at once, so that not every report needs a write.
     static let sequenceBlock: UInt64 = 1 << 20
 
     let policy: Policy
     var memory: AgentMemory
     var sequence: UInt64
     var isConnected = false
-    /// `nil` while the broker does not answer, and until it has answered the last question.
+    /// `nil` while the broker does not respond, and until it has answered the last question.
     var view: DeviceView?
-    /// Whether an answer of the broker's is to come. Until then nothing is reported: what the agent knows may be from before a sign-out.
+    /// Whether a response of the broker is pending. Nothing is reported until then, because the known state may be from
+    /// before a sign-out.
     var isAsking = true
-    /// Orders that are not carried out, the highest of each scope.
+    /// The pending orders, the highest of each scope.
     var orders: [OrderScope: FleetOrder] = [:]
     var underWay: Cause?
     var retryAt: Double?
-    /// Whether the broker is asked at that time.
+    /// Whether to ask the broker at ``retryAt``.
     var mustAsk = false
     var isWaitingForDisk = false
     var problems: [Problem: String] = [:]
@@ -66,13 +67,13 @@ package struct AgentState: Sendable {
     var lastReport: (content: DeviceReport, uptime: Double)?
     var isReportDue = false
     var subscribedAt: Double?
-    /// When the server, which refused it, is told again how the device is.
+    /// When to repeat the state to a server that rejected it.
     var sayAgainAt: Double?
     var effects: [AgentEffect] = []
 
-    /// An agent that starts.
+    /// Creates an agent.
     ///
-    /// - Parameter memory: what the disk has; a new one where it has nothing.
+    /// - Parameter memory: the stored memory, or a new one if there is none.
     package init(policy: Policy, memory: AgentMemory, now: Moment) {
         self.policy = policy
         self.memory = memory
@@ -83,10 +84,11 @@ package struct AgentState: Sendable {
         sequence = max(memory.sequenceLimit, Self.sequence(by: now.wall))
     }
 
-    /// The number of a report by the clock. Also where the disk was lost, the numbers go on: nobody sends a million reports a second.
+    /// The sequence number that corresponds to the clock. After a lost disk the numbers continue above the old ones,
+    /// because no device sends a million reports a second.
     static func sequence(by wall: Double) -> UInt64 { UInt64(min(max(wall, 0), 0x1p32)) * sequenceBlock }
 
-    /// What the agent does about an event.
+    /// Handles an event and returns the effects.
     package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
         switch event {
         case .connected:
@@ -131,7 +133,7 @@ package struct AgentState: Sendable {
         return effects
     }
 
-    /// When the agent wants a ``AgentEvent/tick``, by the uptime; `nil` where nothing waits for time.
+    /// The uptime at which the agent needs a ``AgentEvent/tick``; `nil` if it waits for no time.
     package func wake(now: Moment) -> Double? {
         var times: [Double] = []
         if isReportDue, isConnected, !isAsking, let lastReport { times.append(lastReport.uptime + Self.reportInterval) }
@@ -144,11 +146,11 @@ package struct AgentState: Sendable {
     // MARK: What it hears
 
     private mutating func take(_ order: FleetOrder, _ scope: OrderScope) {
-        // Carried out before: a report on this connection has said so, or will. An order that is published again for one device that was away must not
-        // have a whole fleet report.
+        // Already carried out, and reported on this connection or about to be. An order that is repeated for one device
+        // must not make the whole fleet report.
         guard order.number > memory.seen[scope], order.number > orders[scope]?.number ?? 0 else { return }
         orders[scope] = order
-        // Somebody may have signed in since the broker last answered.
+        // A user may have signed in since the broker's last response.
         ask()
     }
 
@@ -158,7 +160,7 @@ package struct AgentState: Sendable {
     }
 
     private mutating func hear(_ highest: UInt64, _ now: Moment) {
-        // Stored now and then: a flash memory does not bear each minute.
+        // Stored only now and then, to spare flash memory.
         let step = (policy.contactTimeout ?? .infinity) / 10
         let isOld = memory.contact.map { $0.seconds(now) >= step || $0.begin.boot != now.boot } ?? true
         problems[.noContact] = nil
@@ -175,7 +177,7 @@ package struct AgentState: Sendable {
         }
     }
 
-    /// When the controller was last heard of in this run of the agent.
+    /// When the controller was last heard in this run of the agent.
     var heard: Stopwatch?
 
     private mutating func take(_ new: DeviceView, _ now: Moment) {
@@ -184,17 +186,17 @@ package struct AgentState: Sendable {
         let session = new.isSignedIn ? new.epoch : nil
         guard session != memory.session?.epoch else { return }
         memory.session = session.map { AgentMemory.Session(epoch: $0, since: Stopwatch(begin: now)) }
-        // Without a limit of time nobody asks later when it began.
+        // Without a time limit the beginning of the session does not matter.
         if policy.contactTimeout != nil { effects.append(.store(memory)) }
     }
 
     // MARK: Reports
 
-    /// The agent may have started with a clock that was behind, and without its old file. Below the numbers that the controller knows of this device, none
-    /// of its reports would count.
+    /// The agent may have started with a slow clock and without its old file. Numbers below those that the controller
+    /// knows would not count.
     private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
-    /// Warns in good time: once it has ended, the server hears no report any more.
+    /// Warns early, because the server accepts no report after the certificate's end.
     private mutating func lookAtCertificate(_ now: Moment) {
         let problem = certificateEnd.flatMap { end in
             CertificateTerm.isNear(end, now: now.wall)
@@ -214,7 +216,7 @@ package struct AgentState: Sendable {
         content.certificateEnd = certificateEnd
         content.problems = problems.sorted { $0.key.rawValue < $1.key.rawValue }.prefix(DeviceReport.mostProblems)
             .map { String($0.value.prefix(DeviceReport.longestText)) }
-        // Without a view it says nothing of rounds, and so proves nothing.
+        // Without a view the report has no rounds and proves no cleanup.
         if let view {
             content.mode = view.mode
             content.session = view.isSignedIn ? view.epoch : nil

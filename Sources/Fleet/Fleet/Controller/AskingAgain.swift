@@ -1,30 +1,31 @@
-/// When the controller does something again that may have had no effect: asks the server for what devices have said, or sends what the server did not
-/// take. The server drops what finds no room on the way to the controller, and the controller passes over what is too much; the server still has the
-/// last message, and the device says it again only when something changes.
+/// The retry schedule for an action that may have had no effect: requesting devices' messages again, or publishing what
+/// the server rejected. The server drops messages that do not fit the queue to the controller, and the controller
+/// ignores those above the rate limit. The server still has the last message, and the device repeats it only after a
+/// change.
 struct AskingAgain: Sendable {
     /// The longest wait, in seconds.
     static let longest = 600.0
 
-    /// The first wait, in seconds; each is twice the one before.
+    /// The first wait, in seconds; each further wait is twice as long.
     private let first: Double
     private var wait: Double
-    /// When it was last done.
+    /// The time of the last action.
     private var at: Double?
-    /// While it is looked for whom to ask: the device that was looked at last, and those that were found.
+    /// During a search for devices to ask: the last one examined and those found.
     private(set) var found: (last: String, names: [String])?
 
-    /// - Parameter first: by itself longer than ``ReportLimiter/window``.
+    /// - Parameter first: the default is longer than ``ReportLimiter/window``.
     init(first: Double = 15) { (self.first, wait) = (first, first) }
 
-    /// It was done for another reason, or an order was given, to which reports are to come.
+    /// Restarts the schedule, because the action happened for another reason or reports to a new order are expected.
     mutating func begin(_ now: Double) {
         (at, wait) = (now, first)
         found = nil
     }
 
-    /// Something new waits beside what waited: it comes after the first wait at the latest, and what was due before comes no later.
+    /// Schedules a new item within the first wait, without delaying what was due earlier.
     mutating func hasten(_ now: Double) {
-        // Also where the clock was set back.
+        // The bounds cover a clock that was set back.
         let left = at.map { min(max($0 + wait - now, 0), first) } ?? first
         (at, wait) = (now - (first - left), first)
     }
@@ -35,11 +36,11 @@ struct AskingAgain: Sendable {
             at = now
             return false
         }
-        // Also where the clock was set back.
+        // `abs` covers a clock that was set back.
         return abs(now - at) >= wait
     }
 
-    /// Somebody looks on behind this device.
+    /// Continues the search after this device.
     mutating func goOn(after last: String, _ names: [String]) { found = (last, names) }
 
     mutating func end(_ now: Double, asked: Bool) {
@@ -49,33 +50,34 @@ struct AskingAgain: Sendable {
     }
 }
 
-/// Whose last messages the controller wants once more.
+/// The devices whose last messages the controller requests again.
 package enum MessagesWanted: Sendable, Hashable {
     case all
     case devices([String])
 
-    /// From how many devices on it asks for all.
+    /// With more devices than this it requests all.
     package static let most = 500
 }
 
 extension ControllerState {
-    /// Whose reports to ask for: of devices that are connected and listed, and have not done what is ordered, by all that is known.
+    /// The devices to ask for reports: connected, listed, and pending by all that is known.
     ///
-    /// - Parameter most: how many devices to look at: there may be 100,000, and others want to read and change what is known of them meanwhile.
-    /// - Returns: `nil` where nobody is to be asked for now, or while there are devices to look at (``isLooking``).
+    /// - Parameter most: how many devices to examine: there may be 100,000, and the state must not stay locked.
+    /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).
     package mutating func nextReportsWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
         nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
 
-    /// Whose presence to ask for: of the others that have not done what is ordered. They may be there, and nobody has heard it.
+    /// The devices to ask for their presence: pending ones that are not known to be connected. Their presence message
+    /// may have been lost.
     ///
-    /// - Parameter most: as of ``nextReportsWanted(now:lookingAt:)``.
-    /// - Returns: `nil` where nobody is to be asked for now, or while there are devices to look at (``isLooking``).
+    /// - Parameter most: as in ``nextReportsWanted(now:lookingAt:)``.
+    /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).
     package mutating func nextPresenceWanted(now: Double, lookingAt most: Int = .max) -> MessagesWanted? {
         nextWanted(\.askingForPresence, now, most) { $0.isOnline != true }
     }
 
-    /// Whether not all devices have been looked at, and the rest are to be without a wait.
+    /// Whether a search is unfinished and must go on without a wait.
     package var isLooking: Bool { isConnected && (askingForReports.found ?? askingForPresence.found) != nil }
 
     private mutating func nextWanted(
@@ -87,7 +89,7 @@ extension ControllerState {
         guard isConnected, self[keyPath: asking].isDue(now) else { return nil }
         let found = self[keyPath: asking].found
         var wanted = found?.names ?? []
-        // By its name: devices may have come and gone meanwhile.
+        // Continues by name, because devices may have been added or removed.
         let some = names[(found.map { place(after: $0.last) } ?? 0)...].prefix(most)
         for name in some {
             guard let device = devices[name], device.isListed, isMeant(device), owes(device, now) else { continue }
@@ -112,12 +114,13 @@ extension ControllerState {
 // MARK: - What the server refuses
 
 extension ControllerState {
-    /// The first wait before an order is sent again that the server did not take, in seconds.
+    /// The first wait before a rejected order is published again, in seconds.
     static let firstRepetition = 5.0
 
-    /// The server did not take what was published, and says why. Devices cannot have heard it: it is sent again until the server takes it.
+    /// Handles the server's rejection of a published message. Devices cannot have received it, so it is published again
+    /// until the server accepts it.
     ///
-    /// - Returns: whether that is news.
+    /// - Returns: whether this is news for the log.
     package mutating func refused(_ topic: FleetTopic, _ reason: String, now: Double) -> Bool {
         switch topic {
         case .allDesired where desired != nil: break
@@ -127,20 +130,20 @@ extension ControllerState {
         let isNews = refusals.isEmpty
         if refusals.updateValue(reason, forKey: topic) == nil {
             revision += 1
-            // What was refused long ago, and waits long, is no reason for this one to wait as long.
+            // An old rejection with a long wait must not delay this one.
             if isNews { sendingAgain.begin(now) } else { sendingAgain.hasten(now) }
         }
         return isNews
     }
 
-    /// The server has taken what was published.
+    /// Handles the server's acceptance of a published message.
     package mutating func accepted(_ topic: FleetTopic) {
         guard refusals.removeValue(forKey: topic) != nil else { return }
         revision += 1
         if refusals.isEmpty { sendingAgain = AskingAgain(first: Self.firstRepetition) }
     }
 
-    /// Why the server does not take an order; `nil` where nothing is known of that.
+    /// Why the server rejects an order; `nil` if it does not, as far as known.
     ///
     /// - Parameter recorded: the order; `nil` for any.
     package func refusal(of recorded: RecordedOrder?) -> String? {
@@ -157,10 +160,10 @@ extension ControllerState {
         }
     }
 
-    /// Whether the server has refused something, and has not taken it since.
+    /// Whether a rejected message is still pending.
     package var hasRefusals: Bool { !refusals.isEmpty }
 
-    /// What the server refused is published again when it is time.
+    /// Queues rejected messages again when they are due.
     mutating func sendRefusedAgain(_ now: Double) {
         guard !refusals.isEmpty, sendingAgain.isDue(now) else { return }
         for topic in refusals.keys {

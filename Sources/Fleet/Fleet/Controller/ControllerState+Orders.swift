@@ -1,14 +1,15 @@
-/// An order as the controller has given it.
+/// An order that the controller has issued.
 package struct RecordedOrder: Sendable, Hashable {
     package enum Target: Sendable, Hashable {
         case all
-        /// The devices that were meant when it was given, sorted, each once; without those that are only counted.
+        /// The target devices, sorted and unique, without those that are only counted.
         case devices([String])
     }
 
     package let order: FleetOrder
     package internal(set) var target: Target
-    /// Devices that are not named any more, as they were then: of many orders to many devices the names would fill memory and disk.
+    /// Target devices that are no longer named, as they were at that time. The names of many large orders would fill
+    /// memory and disk.
     package internal(set) var counted: OrderCounts
     /// Seconds since 1970.
     package let at: Double
@@ -24,7 +25,7 @@ package struct RecordedOrder: Sendable, Hashable {
     package var number: UInt64 { order.number }
     package var scope: OrderScope { target == .all ? .all : .own }
 
-    /// Whether it waits for this device: for none that is not listed, or not any more, whoever the order names (FL-14).
+    /// Whether the order waits for this device. It never waits for an unlisted one (FL-14).
     package func isFor(_ name: String, _ device: FleetDevice) -> Bool {
         guard device.isListed else { return false }
         switch target {
@@ -35,14 +36,14 @@ package struct RecordedOrder: Sendable, Hashable {
         }
     }
 
-    /// The devices that it was given to; `nil` for all.
+    /// The number of target devices; `nil` for all.
     package var count: UInt64? { target == .all ? nil : UInt64(nameCount) + counted.total }
 
     var nameCount: Int { if case .devices(let names) = target { names.count } else { 0 } }
 }
 
 extension [String] {
-    /// In a sorted array: how many elements are so, which are those at its beginning.
+    /// For a sorted array: the number of leading elements that satisfy the predicate.
     func place(_ isBefore: (String) -> Bool) -> Int {
         var range = startIndex..<endIndex
         while !range.isEmpty {
@@ -53,14 +54,14 @@ extension [String] {
     }
 }
 
-/// Whom an administrator means.
+/// The devices that an administrator selects.
 package enum OrderTarget: Sendable, Hashable {
     case all
     case devices([String])
     case group(String)
 }
 
-/// Why the controller does not take a request. The text names what helps.
+/// The reason why the controller rejects a request, with the remedy.
 package struct FleetRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 
@@ -68,7 +69,7 @@ package struct FleetRefusal: Error, Sendable, Hashable, CustomStringConvertible 
 }
 
 extension ControllerState {
-    /// Gives an order. It is published after it was stored.
+    /// Issues an order. It is published after it is stored.
     package mutating func order(
         _ target: OrderTarget,
         session: UInt64?,
@@ -78,16 +79,17 @@ extension ControllerState {
         guard reason.unicodeScalars.count <= FleetOrder.longestReason else {
             throw FleetRefusal("the reason has more than \(FleetOrder.longestReason) characters; shorten it")
         }
-        // JSON has no other whole numbers: devices would not understand the order.
+        // JSON has no larger whole numbers, so devices could not parse the order.
         guard session.map({ $0 < 1 << 53 }) ?? true else {
             throw FleetRefusal("no session has that number; see “fleet devices”")
         }
         let names = try resolve(target)
-        // Also above what devices have seen: of two databases one may have been lost.
+        // Also above the numbers that devices have seen, because the database may have been lost.
         let seen = devices.values.lazy.compactMap(\.report).map { max($0.seen.all, $0.seen.own) }
             .filter { $0 < Self.plausibleNumber }.max()
         let number = max(highest, seen ?? 0) + 1
-        // What is not settled is asked again by the new order, which takes its place; of each device what it was asked itself, and nothing of others.
+        // A new order replaces a pending one and so must cover its session. For each device only its own pending order
+        // counts.
         let own = names?.map { (name: $0, session: merged(session, devices[$0]?.desired, [$0], .own, now)) }
         let asked = names == nil ? merged(session, desired, Array(devices.keys), .all, now) : session
         let order = FleetOrder(number: number, session: asked, reason: reason)
@@ -106,22 +108,22 @@ extension ControllerState {
         }
         askingForReports.begin(now)
         askingForPresence.begin(now)
-        // Where the server has refused the order before on this topic, it is not news when it refuses this one.
+        // If the server rejected the previous order on this topic, rejecting this one is no news.
         sendingAgain.hasten(now)
         revision += 1
         return .order(recorded, shortened: shortenOrders(now))
     }
 
-    /// How many orders the controller can show.
+    /// The most orders that the controller keeps.
     package static let mostOrders = 1000
-    /// How many devices these name together. The last order may name all that there are, and so may those before it together for which a device still
-    /// waits: it waits for the newest of its own.
+    /// The most names in these orders together. The last order may name all devices. So may the earlier orders
+    /// together, because a device waits only for the newest of its own.
     package static let mostNames = 2 * mostDevices
 
-    /// Takes the names out of the oldest orders, as many as there are too many. Of devices that have done what was ordered, or have a later order,
-    /// the order then knows how many were in which state; those that still wait for this order stay named.
+    /// Removes names from the oldest orders until few enough are left. Devices that are done or have a later order
+    /// become numbers in the order's counts. Devices that still wait for this order stay named.
     ///
-    /// - Returns: the orders that were changed.
+    /// - Returns: the changed orders.
     private mutating func shortenOrders(_ now: Double) -> [RecordedOrder] {
         var count = orders.reduce(0) { $0 + $1.nameCount }
         var shortened: [RecordedOrder] = []
@@ -130,7 +132,7 @@ extension ControllerState {
             let number = orders[index].number
             var kept: [String] = []
             for name in names {
-                // Who was taken off the list counts no more, also not as a number.
+                // A device that was removed from the list counts no more, not even as a number.
                 guard let device = devices[name], device.isListed else { continue }
                 let standing = device.standing(number, .own, highest: highest, now: now)
                 if device.desired?.number == number, !standing.isDone {
@@ -147,7 +149,7 @@ extension ControllerState {
         return shortened
     }
 
-    /// The same names as the keys of ``devices`` have them, so that a text is in memory once.
+    /// The same names as the keys of ``devices``, to share their storage.
     func own(_ names: [String]) -> [String] {
         names.map { name in devices.index(forKey: name).map { devices[$0].key } ?? name }
     }
@@ -156,7 +158,7 @@ extension ControllerState {
     private func resolve(_ target: OrderTarget) throws(FleetRefusal) -> [String]? {
         switch target {
         case .all:
-            // Nobody would be waited for, and everybody would seem done.
+            // An order for no device would seem done at once.
             guard devices.values.contains(where: \.isListed) else {
                 throw FleetRefusal("no device is in the list; add some with “fleet device add”")
             }
@@ -174,7 +176,8 @@ extension ControllerState {
         }
     }
 
-    /// The session that a new order is about, where `old` may not be settled at these devices: none wins, else the highest.
+    /// The session of a new order that replaces `old`, if that may be pending on these devices: `nil` takes precedence,
+    /// then the higher one.
     private func merged(
         _ session: UInt64?,
         _ old: FleetOrder?,
@@ -191,6 +194,5 @@ extension ControllerState {
         return old.session.map { max($0, session) }
     }
 
-    /// The order of this number.
     package func order(_ number: UInt64) -> RecordedOrder? { orders.last { $0.number == number } }
 }

@@ -1,61 +1,61 @@
-/// What has to be on the disk before anything else happens.
+/// A change that must be on the disk before it takes effect.
 package enum ControllerRecord: Sendable, Hashable {
-    /// A new order, and older ones of which fewer devices are named from now on.
+    /// A new order, and older orders that now name fewer devices.
     case order(RecordedOrder, shortened: [RecordedOrder])
-    /// Devices that were listed or taken off the list.
+    /// Devices that were listed or removed from the list.
     case listing([String])
 }
 
-/// The controller of a fleet, as a value: who shall be signed out, and who has said that it is done.
+/// The state machine of a fleet's controller: its orders and the devices' progress.
 package struct ControllerState: Sendable {
-    /// How often everybody hears that the controller is there, in seconds.
+    /// The interval of heartbeats, in seconds.
     package static let heartbeatInterval = 60.0
-    /// The least time between two times that an order for everybody is published, in seconds.
+    /// The shortest interval between publications of the order for all devices, in seconds.
     static let repetition = 10.0
-    /// Listed devices and strangers together; of more the controller hears nothing.
+    /// The most devices, listed and unlisted together. Messages of further devices are ignored.
     package static let mostDevices = 250_000
-    /// A clock that is off by so many seconds is wrong.
+    /// The seconds by which a correct clock may be off.
     static let clockTolerance = 60.0
-    /// Numbers from here on are somebody's mistake or attack: the controller never follows them.
+    /// The controller ignores higher numbers as a mistake or an attack.
     static let plausibleNumber: UInt64 = 1 << 52
 
     package internal(set) var devices: [String: FleetDevice] = [:]
-    /// Those of ``devices``, sorted.
+    /// The names in ``devices``, sorted.
     package private(set) var names: [String] = []
-    /// How many of ``devices`` an administrator has listed.
+    /// The number of listed devices.
     package private(set) var listedCount: Int
-    /// The newest last. Those of before a restart are there, too.
+    /// The newest last, including those from before a restart.
     package internal(set) var orders: [RecordedOrder] = []
-    /// How many devices ``orders`` name together; fewer in tests.
+    /// The most names in all ``orders`` together; lower in tests.
     package var mostNames = Self.mostNames
     package internal(set) var desired: FleetOrder?
-    /// The highest number that was given.
+    /// The highest number issued.
     package internal(set) var highest: UInt64
     package private(set) var isConnected = false
-    /// Messages that meant nothing, and reports that were older than what was known.
+    /// The number of invalid messages, and below of reports older than the known ones.
     package private(set) var foreignCount: UInt64 = 0
     package private(set) var oldCount: UInt64 = 0
     /// Grows with each change.
     package internal(set) var revision: UInt64 = 1
-    /// The revision as of the last time that a device was forgotten.
+    /// The revision at which a device was last forgotten.
     package private(set) var forgottenAt: UInt64 = 0
-    /// Devices whose reports are not on the disk.
+    /// Devices whose reports are not stored yet.
     private var unstored: Set<String> = []
-    /// What the server has to be told: the order for everybody, and those of devices.
+    /// Whether the order for all devices must be published; below, the devices whose own order must be.
     var mustPublishAll = false
     var unpublished: Set<String> = []
     private var publishedAllAt: Double?
     private var heartbeatAt: Double?
-    /// When lost reports are asked for again, and lost presences.
+    /// The schedules for requesting lost reports and lost presences again.
     var askingForReports = AskingAgain()
     var askingForPresence = AskingAgain()
-    /// What the server did not take, with its reason.
+    /// The topics that the server rejected, with its reasons.
     var refusals: [FleetTopic: String] = [:]
     var sendingAgain = AskingAgain(first: Self.firstRepetition)
 
-    /// A controller that starts.
+    /// Creates a controller from its stored data.
     ///
-    /// - Parameter number: the highest number that was given; in a new database the seconds of the clock.
+    /// - Parameter number: the highest number issued; in a new database the seconds of the clock.
     package init(highest number: UInt64, orders: [RecordedOrder] = [], devices: [String: FleetDevice] = [:]) {
         highest = number
         self.orders = orders
@@ -70,11 +70,11 @@ package struct ControllerState: Sendable {
 
     // MARK: Connection
 
-    /// The server has accepted the controller. It may have forgotten everything.
+    /// Handles the server's acceptance. The server may have lost all messages.
     package mutating func connected() {
         isConnected = true
         revision += 1
-        // What was said of connections before may have changed, and a server that has lost its data says nothing of it.
+        // Presences may have changed since, and a server that lost its data sends none.
         for name in names where devices[name]?.isOnline != nil {
             devices[name]?.isOnline = nil
             devices[name]?.awaySince = nil
@@ -85,7 +85,7 @@ package struct ControllerState: Sendable {
         heartbeatAt = nil
         askingForReports = AskingAgain()
         askingForPresence = AskingAgain()
-        // All of it is published anew.
+        // All rejected messages are published again.
         refusals = [:]
     }
 
@@ -94,7 +94,7 @@ package struct ControllerState: Sendable {
         revision += 1
     }
 
-    /// What is to be published next; `nil` where nothing is.
+    /// Returns the next message to publish; `nil` if there is none.
     package mutating func nextMessage(now: Double) -> (FleetTopic, FleetMessage)? {
         guard isConnected else { return nil }
         sendRefusedAgain(now)
@@ -103,7 +103,7 @@ package struct ControllerState: Sendable {
             publishedAllAt = now
             return (.allDesired, .desired(desired))
         }
-        // Also where the clock was set back.
+        // `abs` covers a clock that was set back.
         if heartbeatAt.map({ abs(now - $0) >= Self.heartbeatInterval }) ?? true {
             heartbeatAt = now
             return (.heartbeat, .heartbeat(highest: desired?.number ?? 0))
@@ -114,7 +114,7 @@ package struct ControllerState: Sendable {
         return nil
     }
 
-    /// The server did not take it.
+    /// Queues a message again that could not be published.
     package mutating func notPublished(_ topic: FleetTopic) {
         switch topic {
         case .allDesired: mustPublishAll = true
@@ -126,9 +126,9 @@ package struct ControllerState: Sendable {
 
     // MARK: Devices
 
-    /// A device's report or presence has arrived.
+    /// Handles a device's report or presence.
     ///
-    /// - Parameter sent: the time that the message names; `nil` for one that the server had kept.
+    /// - Parameter sent: the time in the message; `nil` for a retained one.
     package mutating func received(_ topic: FleetTopic, _ message: FleetMessage, sent: Double?, now: Double) {
         switch (topic, message) {
         case (.reported(let name), .reported(let report)):
@@ -143,13 +143,13 @@ package struct ControllerState: Sendable {
         }
     }
 
-    /// Something arrived that means nothing.
+    /// Counts an invalid message.
     package mutating func foreign() {
         foreignCount += 1
         revision += 1
     }
 
-    /// The device, also one that nobody has listed; `nil` where there are too many.
+    /// Returns the device, or a new unlisted one; `nil` if there are too many.
     private mutating func known(_ name: String) -> FleetDevice? {
         if let device = devices[name] { return device }
         guard devices.count < Self.mostDevices else {
@@ -167,7 +167,7 @@ package struct ControllerState: Sendable {
         names.insert(name, at: place(after: name))
     }
 
-    /// Where the names begin that come after this one.
+    /// The index of the first name after this one.
     package func place(after name: String) -> Int { names.place { $0 <= name } }
 
     private mutating func take(
@@ -178,24 +178,24 @@ package struct ControllerState: Sendable {
         now: Double
     ) {
         var device = entry
-        // The server may have kept an old one, or lost a newer one.
+        // The server may have retained an old report or lost a newer one.
         guard device.counts(report, sent: sent, now: now) else {
             if report.sequence != device.report?.sequence { oldCount += 1 }
             return
         }
-        // The clock was put right: what it numbered before is old from now on.
+        // The clock was corrected, so its earlier numbers are obsolete.
         if let last = device.report, report.sequence < last.sequence {
             device.leftBehind = max(device.leftBehind, last.sequence)
         }
         if device.report?.rounds != report.rounds { device.unchangedSince = now }
         device.report = report
         device.reportedAt = now
-        // It is connected after all; whether it still is, the server is asked.
+        // The device is connected after all. The server will be asked for its presence.
         if sent != nil, device.isOnline == false { (device.isOnline, device.awaySince) = (nil, nil) }
         device.clockOffset = sent.flatMap { abs($0 - now) > Self.clockTolerance ? $0 - now : nil }
         change(name, device)
         unstored.insert(name)
-        // Who has not seen it may have been away, or the server has lost it.
+        // A device that has not seen the order may have been away, or the server has lost the order.
         if let order = device.desired, report.seen.own < order.number { unpublished.insert(name) }
         if let desired, report.seen.all < desired.number,
             publishedAllAt.map({ abs(now - $0) >= Self.repetition }) ?? true
@@ -204,16 +204,16 @@ package struct ControllerState: Sendable {
         }
     }
 
-    /// Some devices whose reports are to be stored, with what is known of them now; empty where there are none.
+    /// Removes and returns some devices whose reports must be stored; empty if there are none.
     package mutating func takeUnstored(atMost count: Int) -> [(String, FleetDevice)] {
         let names = unstored.prefix(count)
         unstored.subtract(names)
         return names.compactMap { name in devices[name].map { (name, $0) } }
     }
 
-    /// Lists devices, or takes them off the list.
+    /// Lists devices or removes them from the list.
     ///
-    /// - Parameter groups: `nil` to take them off; with that the controller forgets what they have reported.
+    /// - Parameter groups: `nil` removes them, which also forgets their reports.
     package mutating func list(_ names: [String], groups: [String]?) throws(FleetRefusal) -> ControllerRecord {
         if let wrong = (names + (groups ?? [])).first(where: { !FleetTopics.isName($0) }) {
             throw FleetRefusal("\(wrong) is no name; names have up to 64 small letters, digits and dashes")

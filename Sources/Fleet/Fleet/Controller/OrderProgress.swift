@@ -1,24 +1,25 @@
-/// How many devices there are in each state of an order.
+/// The number of devices in each state of an order.
 package struct OrderCounts: Sendable, Hashable {
-    /// By ``Standing/rank``.
+    /// Indexed by ``Standing/rank``.
     package private(set) var byRank = [UInt64](repeating: 0, count: Standing.words.count)
-    /// No number is higher: devices may claim more apps together than any fleet has, and what is written has to be read again.
+    /// The upper bound of each number. Devices may claim more apps than any fleet has, and the stored numbers must be
+    /// readable.
     private static let most: UInt64 = (1 << 53) - 1
 
-    /// Apps that were let off.
+    /// The apps whose cleanup was waived.
     package private(set) var waived: UInt64 = 0
-    /// Apps that were stopped, and whose data was deleted in their place.
+    /// The apps that the device stopped before deleting their data.
     package private(set) var enforced: UInt64 = 0
 
     package init() {}
 
-    /// As it was stored; the empty text is an order of which nothing was counted.
+    /// Parses the stored form. The empty text means that no device was counted.
     ///
-    /// - Throws: ``FleetRefusal`` for any other text. Counted as nothing, devices that have not done the order would seem done.
+    /// - Throws: ``FleetRefusal`` for any other text. Treating it as zero would make pending devices seem done.
     package init(_ text: String) throws(FleetRefusal) {
         if text.isEmpty { return }
         let words = text.split(separator: " ", omittingEmptySubsequences: false)
-        // The last word may have two numbers: those that were waived and those that were enforced.
+        // The last word may have two numbers: waived and enforced.
         let apps = words.last.map { $0.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false) } ?? []
         let numbers = (words.dropLast() + apps).compactMap { UInt64($0) }.filter { $0 <= Self.most }
         guard words.count == byRank.count + 1, numbers.count == byRank.count + apps.count else {
@@ -29,7 +30,7 @@ package struct OrderCounts: Sendable, Hashable {
         enforced = apps.count > 1 ? numbers[byRank.count + 1] : 0
     }
 
-    /// For the file.
+    /// The stored form.
     package var text: String {
         (byRank + [waived]).map(String.init).joined(separator: " ") + (enforced > 0 ? "+\(enforced)" : "")
     }
@@ -44,21 +45,21 @@ package struct OrderCounts: Sendable, Hashable {
         Self.add(enforced, to: &self.enforced)
     }
 
-    /// Devices of which nothing is known.
+    /// Adds devices of unknown state.
     package mutating func addUnknown(_ count: UInt64) { Self.add(count, to: &byRank[Standing.unknown.rank]) }
 
     private static func add(_ more: UInt64, to sum: inout UInt64) { sum = min(sum + min(more, most), most) }
 }
 
-/// How far the devices of an order are, counted some at a time: there may be 100,000, and others want to change what is known of them meanwhile.
-/// Each device counts once, as it is when its turn comes.
+/// A count of the devices of an order, in slices: there may be 100,000, and the state must not stay locked. Each device
+/// counts once, in its state at that moment.
 package struct OrderProgress: Sendable {
     package let order: RecordedOrder
     package private(set) var counts: OrderCounts
-    /// How many devices are wanted in ``worst``.
+    /// The most devices in ``worst``.
     private let limit: Int
     private var undone = [[(name: String, standing: Standing)]](repeating: [], count: Standing.words.count)
-    /// The device that was counted last.
+    /// The last device counted.
     private var last: String?
 
     package init(of order: RecordedOrder, atMost limit: Int) {
@@ -67,10 +68,10 @@ package struct OrderProgress: Sendable {
         counts = order.counted
     }
 
-    /// The worst of those that are not done and are named, each state by name.
+    /// The worst of the pending devices that the order names, by state and then by name.
     package var worst: [(name: String, standing: Standing)] { Array(undone.joined().prefix(limit)) }
 
-    /// Counts the next devices, so many at the most.
+    /// Counts the next devices, up to `most`.
     ///
     /// - Returns: whether there may be more.
     package mutating func count(_ most: Int, in state: ControllerState, now: Double) -> Bool {
@@ -82,7 +83,7 @@ package struct OrderProgress: Sendable {
         let begin = last.map { last in names.place { $0 <= last } } ?? 0
         let end = min(begin + most, names.count)
         for name in names[begin..<end] {
-            // Whoever is not listed, or not any more, counts for no order (FL-14).
+            // An unlisted device counts for no order (FL-14).
             guard let device = state.devices[name], device.isListed else { continue }
             let standing = device.standing(order.number, order.scope, highest: state.highest, now: now)
             counts.add(standing)
@@ -95,7 +96,7 @@ package struct OrderProgress: Sendable {
 }
 
 extension ControllerState {
-    /// How far each device is that the order is for and names: those that are listed (FL-14).
+    /// The progress of each listed device that the order targets and names (FL-14).
     package func standings(of recorded: RecordedOrder, now: Double) -> [(name: String, standing: Standing)] {
         let names: [String] =
             switch recorded.target {
@@ -108,13 +109,13 @@ extension ControllerState {
         }
     }
 
-    /// How far an order is, counted at once.
+    /// Counts all devices of an order at once.
     package func progress(of recorded: RecordedOrder, now: Double, atMost limit: Int) -> OrderProgress {
         var progress = OrderProgress(of: recorded, atMost: limit)
         while progress.count(.max >> 1, in: self, now: now) {}
         return progress
     }
 
-    /// The devices that report and are not listed.
+    /// The devices that report without being listed.
     package var unlisted: [String] { devices.filter { !$0.value.isListed }.map(\.key).sorted() }
 }

@@ -1,29 +1,29 @@
-/// Which messages of devices the controller reads. An agent reports once a second at most (FL-5); of a device that says more than that the rest is
-/// passed over unread, so that it does not hold up what others report (FL-11). Pure: the caller passes the time of a clock that never jumps.
+/// Limits the rate of messages by topic. An agent reports at most once a second (FL-5). Further messages of a device
+/// are ignored unread, so that they do not delay other devices' reports (FL-11). Pure: the caller passes the time of a
+/// monotonic clock.
 package struct ReportLimiter: Sendable {
-    /// What becomes of a message.
     package enum Admission: Sendable, Hashable {
         case read
-        /// Too much; the first of the device in this window, which is told.
+        /// Over the limit, and the first of the device in this window, which is logged.
         case firstPassedOver
         case passedOver
     }
 
-    /// How long messages are counted together, in seconds.
+    /// The length of a window, in seconds.
     package static let window = 10.0
-    /// How many messages of one device are read in a window: its reports, and those that the server has kept of it.
+    /// The most messages of one topic in a window: the device's reports and its retained message.
     package static let most = 30
 
-    /// Of how many topics messages are read in a window; no fleet has more.
+    /// The most topics in a window, more than any fleet has.
     static let mostTopics = 2 * ControllerState.mostDevices
 
     private var begin = -Double.infinity
-    /// By topic, of the devices that have said something in this window.
+    /// The messages in this window, by topic.
     private var counts: [String: Int] = [:]
 
     package init() {}
 
-    /// Decides on a message before anything of it is read.
+    /// Decides on a message before its payload is read.
     package mutating func admit(_ topic: String, now: Double) -> Admission {
         if now - begin >= Self.window { (begin, counts) = (now, [:]) }
         let count = counts[topic, default: 0] + 1

@@ -1,25 +1,25 @@
-/// How far a device is with an order, by its own report.
+/// A device's progress with an order, by its own report.
 package enum Standing: Sendable, Hashable {
-    /// The session is over, and every app that held data has given its receipt. So many were waived, and of so many the device has stopped the app and
-    /// deleted the data in its place.
+    /// The session is over, and every app that held data has sent its receipt, except for `waived` apps and for
+    /// `enforced` apps, which the device stopped before deleting their data.
     case clean(waived: UInt64, enforced: UInt64 = 0)
-    /// Nobody was signed in, and nothing is owed.
+    /// No user was signed in, and no cleanup is pending.
     case nobody
-    /// The session is over, and these apps owe.
+    /// The session is over, and the cleanups of these apps are pending.
     case cleaning([DeviceReport.Round.Debt], more: UInt64)
-    /// The same for over a minute, or an app has failed.
+    /// As `cleaning` for over a minute, or an app has failed.
     case stuck([DeviceReport.Round.Debt], more: UInt64)
-    /// No report that could count, since then.
+    /// No usable report since then.
     case unreachable(since: Double?)
     /// The device has never reported.
     case unknown
-    /// The device does not do it, and why.
+    /// The device does not carry out the order, with the reason.
     case refused(String)
 
-    /// How long apps may owe the same before the device counts as stuck, in seconds.
+    /// How long the same cleanups may be pending before the device counts as stuck, in seconds.
     package static let patience = 60.0
 
-    /// Whether the device has done what the order asked. Nothing else counts.
+    /// Whether the device has carried out the order.
     package var isDone: Bool {
         switch self {
         case .clean, .nobody: true
@@ -27,16 +27,16 @@ package enum Standing: Sendable, Hashable {
         }
     }
 
-    /// The word for it.
+    /// The state's name.
     package var word: String { Self.words[rank] }
 
-    /// The words, the worst first.
+    /// The names of the states, from worst to best.
     package static let words = ["unknown", "refused", "unreachable", "stuck", "cleaning", "nobody", "clean"]
 
-    /// The ranks from here on are of devices that are done.
+    /// The first rank of devices that are done.
     package static let firstDoneRank = 5
 
-    /// From the worst, 0, to the best.
+    /// The rank, where 0 is the worst.
     package var rank: Int {
         switch self {
         case .unknown: 0
@@ -50,7 +50,7 @@ package enum Standing: Sendable, Hashable {
     }
 }
 
-/// What the controller knows of a device.
+/// The controller's knowledge of a device.
 package struct FleetDevice: Sendable, Hashable {
     /// Whether an administrator has listed it.
     package var isListed = false
@@ -58,26 +58,29 @@ package struct FleetDevice: Sendable, Hashable {
     /// The highest order for this device alone.
     package var desired: FleetOrder?
     package var report: DeviceReport?
-    /// When it last reported, in seconds since 1970 by the controller's clock.
+    /// The time of the last report, in seconds since 1970 by the controller's clock.
     package var reportedAt: Double?
-    /// Since when its rounds are as they are.
+    /// The time since which its rounds have not changed.
     package var unchangedSince: Double?
-    /// Whether the server says that it is connected; `nil` where the server has said nothing since it accepted the controller.
+    /// Whether the server reports it as connected; `nil` if the server has sent no presence since it accepted the
+    /// controller.
     package internal(set) var isOnline: Bool?
-    /// Since when the server says that it is not, by the controller's clock: when that was heard.
+    /// When the controller heard that the device is disconnected, by the controller's clock.
     package internal(set) var awaySince: Double?
-    /// By how many seconds the device's clock was off with its last live message.
+    /// The seconds by which the device's clock was off at its last live message.
     package var clockOffset: Double?
-    /// The highest number of a report that a clock gave which was ahead, and was put right since; 0 where there is none. See ``counts(_:sent:now:)``.
+    /// The highest sequence number from a clock that was ahead and has been corrected since; 0 if there is none. See
+    /// ``counts(_:sent:now:)``.
     package var leftBehind: UInt64 = 0
-    /// The controller's revision as of the last change of this.
+    /// The controller's revision at the last change of this device.
     package var changedAt: UInt64 = 0
 
     package init() {}
 
-    /// How far the device is with an order (FL-13).
+    /// The device's progress with an order (FL-13).
     ///
-    /// - Parameter highest: the highest number that was ever given. Who has seen a higher one obeys somebody else.
+    /// - Parameter highest: the highest number ever issued. A device that has seen a higher one follows another
+    ///   controller.
     package func standing(_ number: UInt64, _ scope: OrderScope, highest: UInt64, now: Double) -> Standing {
         guard let report else { return .unknown }
         if max(report.seen.all, report.seen.own) > highest {
@@ -89,17 +92,17 @@ package struct FleetDevice: Sendable, Hashable {
             }
             return .unreachable(since: reportedAt)
         }
-        // It was not on the disk when the power was cut.
+        // The device lost power before the sign-out was on its disk.
         if let session = report.session, session <= result.ended {
             return .refused("session \(session), which was over, is open again")
         }
-        // Its broker does not answer: nobody knows what the apps have done.
+        // Its broker does not respond, so the state of the cleanups is unknown.
         guard report.mode != DeviceReport.unknownMode else { return .unreachable(since: reportedAt) }
         let rounds = report.rounds.filter { $0.session <= result.ended }
         let owing = rounds.flatMap(\.owing)
         let more = rounds.reduce(0) { $0 + $1.more }
         guard owing.isEmpty, more == 0 else {
-            // Away, it cannot say whether they still do.
+            // While disconnected, the device cannot report that they have finished.
             if isOnline == false { return .unreachable(since: reportedAt) }
             let isLate = now - (unchangedSince ?? now) > Standing.patience
             return isLate || owing.contains { $0.progress == "failed" }
@@ -112,27 +115,34 @@ package struct FleetDevice: Sendable, Hashable {
 
     /// Whether a report is newer than the last one (FL-15).
     ///
-    /// The numbers say so. They come from the device's clock: one that has been far ahead, and lost its agent's file, begins below its own old numbers
-    /// once its clock is right. Such a report counts where the last number is ahead of the controller's clock and the new one is not, the message is live,
-    /// its time is right, and later than the last report came. What the server had kept, and what it says again, is neither. The numbers that are left
-    /// behind, and those below them, then count no more, unless a live message with the right time has them.
+    /// Normally the sequence number decides. It is derived from the device's clock. If a clock was far ahead, and the
+    /// agent's file is lost, the numbers start below the old ones once the clock is right. Such a lower number is
+    /// accepted if all of these hold:
     ///
-    /// - Parameter sent: the time that the message names; `nil` for one that the server had kept.
+    /// - the last number is ahead of the controller's clock, and the new one is not;
+    /// - the message is live, and its time is right;
+    /// - its time is later than the arrival of the last report.
+    ///
+    /// Retained and repeated messages do not meet these conditions. Afterwards, numbers up to the abandoned one no
+    /// longer count, except in a live message with the right time.
+    ///
+    /// - Parameter sent: the time in the message; `nil` for a retained one.
     func counts(_ new: DeviceReport, sent: Double?, now: Double) -> Bool {
         guard let report else { return true }
         let isRight = sent.map { abs($0 - now) <= ControllerState.clockTolerance } ?? false
         let ahead = AgentState.sequence(by: now + ControllerState.clockTolerance)
         if new.sequence > report.sequence { return new.sequence > leftBehind || isRight }
         guard isRight, let sent, report.sequence > ahead, new.sequence <= ahead else { return false }
-        // Also where the controller's clock was set back.
+        // The second condition covers a controller's clock that was set back.
         return reportedAt.map { sent > $0 || $0 > now } ?? true
     }
 
-    /// When the session that it has reported ends by itself at the latest, if the device runs, in seconds since 1970; `nil` where that cannot be said.
+    /// The time by which the reported session ends by itself if the device keeps running, in seconds since 1970; `nil`
+    /// if unknown.
     ///
-    /// The device counts from the last heartbeat that it has heard. That was before the server said that the device is away, and so was the last one
-    /// that a device heard of which the server has said nothing since. A device that is connected hears heartbeats, and ends nothing by itself; nor does
-    /// one whose broker does not answer, or does not let it.
+    /// The device counts from the last heartbeat that it received. That was before the server reported it as
+    /// disconnected. A connected device receives heartbeats and does not end its session. Neither does one whose broker
+    /// does not respond or denies the sign-out.
     package var endsBy: Double? {
         guard isOnline == false, let awaySince, let report, report.session != nil, report.result?.outcome != .refused,
             report.mode != DeviceReport.unknownMode, let timeout = report.contactTimeout

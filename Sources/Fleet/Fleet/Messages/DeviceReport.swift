@@ -1,6 +1,6 @@
 package import StrictJSON
 
-/// A device's state, as its agent says it. No person's name is in it.
+/// A device's state, as its agent reports it. Contains no person's name.
 package struct DeviceReport: Sendable, Hashable {
     /// The highest orders that were carried out.
     package struct Seen: Sendable, Hashable {
@@ -15,16 +15,16 @@ package struct DeviceReport: Sendable, Hashable {
         }
     }
 
-    /// What became of an order.
+    /// The outcome of an order.
     package enum Outcome: String, Sendable, Hashable {
         case signedOut = "signed-out"
         case nobody
         case sessionOver = "session-over"
-        /// The broker does not let the agent sign anybody out.
+        /// The broker does not permit the agent to sign out the user.
         case refused
     }
 
-    /// What became of the highest order.
+    /// The result of the highest order.
     package struct Result: Sendable, Hashable {
         package let order: UInt64
         package let outcome: Outcome
@@ -38,7 +38,7 @@ package struct DeviceReport: Sendable, Hashable {
         }
     }
 
-    /// The cleanups after one session, by the receipts of the apps.
+    /// The cleanups after one session, by the apps' receipts.
     package struct Round: Sendable, Hashable {
         package struct Debt: Sendable, Hashable {
             package let app: String
@@ -48,12 +48,12 @@ package struct DeviceReport: Sendable, Hashable {
             package init(app: String, progress: String) { (self.app, self.progress) = (app, progress) }
         }
 
-        /// An app's way through the round, to be drawn. It proves nothing: what counts are receipts and debts.
+        /// An app's progress through the round, for display only. Receipts and pending cleanups decide.
         package struct Step: Sendable, Hashable {
             package let app: String
-            /// As of a debt; or `finished`, `waived`, `enforced`.
+            /// As in `Debt`; or `finished`, `waived`, `enforced`.
             package let progress: String
-            /// Milliseconds from the end of the session to each report of the app; `nil` before.
+            /// Milliseconds from the end of the session to each report of the app; `nil` before that report.
             package let told: UInt64?
             package let begun: UInt64?
             package let finished: UInt64?
@@ -63,24 +63,24 @@ package struct DeviceReport: Sendable, Hashable {
                 (self.told, self.begun, self.finished) = (told, begun, finished)
             }
 
-            /// How many bytes it has in a report, at the most.
+            /// An upper bound of its bytes in a report.
             package var size: Int { app.utf8.count + 120 }
         }
 
         package let session: UInt64
-        /// How many apps have given their receipt.
+        /// The number of apps that have sent their receipt.
         package let finished: UInt64
-        /// How many an administrator of the device has let off.
+        /// The number of apps whose cleanup the device's administrator has waived.
         package let waived: UInt64
-        /// How many the device has stopped, and has deleted their data in their place.
+        /// The number of apps that the device stopped before deleting their data.
         package let enforced: UInt64
-        /// The apps that owe, or the first of them.
+        /// The apps with a pending cleanup, or the first of them.
         package let owing: [Debt]
-        /// How many more owe.
+        /// The number of further apps with a pending cleanup.
         package let more: UInt64
-        /// When the session ended, in seconds since 1970 by the device's clock; `nil` where the device does not say it.
+        /// When the session ended, in seconds since 1970 by the device's clock; `nil` if the device does not report it.
         package let ended: Double?
-        /// The ways of some apps, those that owe first.
+        /// The steps of some apps, pending ones first.
         package let steps: [Step]
 
         package init(
@@ -106,47 +106,49 @@ package struct DeviceReport: Sendable, Hashable {
         package var owes: UInt64 { UInt64(owing.count) + more }
     }
 
-    /// The mode while the device's broker does not answer. Such a report proves nothing.
+    /// The mode while the device's broker does not respond. Such a report proves no cleanup.
     package static let unknownMode = "unknown"
-    /// The limits of a report, so that it stays below ``FleetEvent/largest``.
+    /// The limits of a report, which keep it below ``FleetEvent/largest``.
     package static let (mostRounds, mostDebts, mostProblems, longestText) = (16, 40, 8, 200)
-    /// Seconds since 1970 that a calendar has.
+    /// The valid range of seconds since 1970.
     static let times = 0.0...253_402_300_799
-    /// Of how many apps a round can tell, so that the sum over all devices of a fleet is a number, whatever each of them says.
+    /// The most apps in a round, so that the sum over a fleet does not overflow whatever the devices report.
     package static let mostApps: UInt64 = 1_000_000
     /// In characters.
     static let longestProgress = 20
-    /// Of an app's name, in bytes; see ``name(_:)``.
+    /// The longest name of an app, in bytes; see ``name(_:)``.
     static let longestName = 160
-    /// Of all ways of apps together: how many there are, and how many bytes they have.
+    /// The most steps in a report, and their most bytes.
     package static let (mostSteps, mostStepBytes) = (40, 3000)
 
     package var seen = Seen()
     package var result: Result?
     /// `shared`, `personal` or ``unknownMode``.
     package var mode = unknownMode
-    /// The open session, by its epoch.
+    /// The epoch of the open session.
     package var session: UInt64?
-    /// The rounds that are open, and the last one that an order asked for.
+    /// The open rounds, and the last round that an order asked for.
     package var rounds: [Round] = []
-    /// After how many seconds without contact the device signs out by itself.
+    /// The seconds without contact after which the device signs out by itself.
     package var contactTimeout: UInt64?
     package var isClockSynchronised = false
     /// When the device's certificate ends, in seconds since 1970.
     package var certificateEnd: Double?
-    /// Grows with each report of the device's.
+    /// Grows with each report of the device.
     package var sequence: UInt64 = 0
     package var problems: [String] = []
 
     package init() {}
 
-    /// What an app is called in reports: the broker's key of it. An app without a manifest chooses its own, of 770 characters at the most, some of
-    /// which no text can hold: what is longer is cut, and gets a number by which it differs from others that begin alike.
+    /// The name of an app in reports: the broker's key, made printable. An app without a manifest chooses its own key
+    /// of up to 770 characters, some of which are not printable. A longer name is truncated and gets a hash that
+    /// distinguishes it from others with the same beginning.
     package static func name(_ key: String) -> String {
-        // The sign for an invisible character has more bytes than some of those characters: what is cut is the printable form.
+        // Truncates the printable form, because the replacement of an invisible character may have more bytes than the
+        // character.
         let shown = key.printable(.max)
         guard shown.utf8.count > longestName else { return shown }
-        // FNV-1a. Whoever makes two names alike is shown twice under one name, and both debts count.
+        // FNV-1a. After a deliberate collision both apps appear under one name, and both pending cleanups count.
         let sum = key.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
         var (name, bytes) = (String.UnicodeScalarView(), 0)
         for scalar in shown.unicodeScalars {
@@ -157,10 +159,10 @@ package struct DeviceReport: Sendable, Hashable {
         return "\(String(name))…\(String(sum, radix: 16))"
     }
 
-    /// The same with less in it, where it would be larger than a message may be: without ways of apps, then with fewer names of those that owe, which
-    /// still count, and with shorter words of problems.
+    /// A smaller report if this one exceeds the size of a message: first without steps, then with fewer names of
+    /// pending apps, which still count, and with shorter problems.
     func fitted() -> DeviceReport {
-        // The envelope has the rest.
+        // Leaves room for the envelope.
         let most = FleetEvent.largest - 1024
         var report = self
         let isTooLarge = { (report: DeviceReport) in report.json.text.utf8.count > most }
@@ -247,7 +249,7 @@ extension DeviceReport.Round {
         return .object(members)
     }
 
-    /// An app whose entry cannot be read owes like any other, and keeps nobody from reading the rest.
+    /// An app with an unreadable entry counts as pending, so that the other entries remain usable.
     init(_ json: JSONValue) throws(FleetMessageError) {
         guard let owing = json["owing"]?.array else { throw FleetMessageError("“owing” is no list") }
         let debts = owing.prefix(DeviceReport.mostDebts).compactMap { entry -> Debt? in
@@ -277,7 +279,7 @@ extension DeviceReport.Round.Step {
         return .object(members)
     }
 
-    /// `nil` for one that cannot be read: it proves nothing.
+    /// `nil` for an unreadable step, which is display only.
     init?(_ json: JSONValue) {
         guard let app = json["app"]?.string, let progress = json["progress"]?.string else { return nil }
         self.init(

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import StrictJSON
 
-/// What travels between controller and devices.
+/// A message between controller and devices.
 package enum FleetMessage: Sendable, Hashable {
     case desired(FleetOrder)
     case heartbeat(highest: UInt64)
@@ -27,7 +27,7 @@ package enum FleetMessage: Sendable, Hashable {
     }
 }
 
-/// Why a message of somebody else counts for nothing. The text names no more of it than its form.
+/// The reason why a received message is invalid. The text describes only its form, not its content.
 package struct FleetMessageError: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 
@@ -36,7 +36,7 @@ package struct FleetMessageError: Error, Sendable, Hashable, CustomStringConvert
 
 /// A message in its envelope: a CloudEvent 1.0 in structured JSON.
 package struct FleetEvent: Sendable, Hashable {
-    /// The most that a payload may have. An MQTT server takes 64 KiB.
+    /// The largest payload, in bytes. An MQTT server accepts 64 KiB.
     package static let largest = 16 << 10
     package static let contentType = "application/cloudevents+json; charset=utf-8"
 
@@ -44,10 +44,10 @@ package struct FleetEvent: Sendable, Hashable {
     private static let typePrefix = "org.notifycenter.shareddevice."
 
     package let message: FleetMessage
-    /// Who says it, and the number that no other message of it has.
+    /// The sender, and an identifier that is unique among its messages.
     package let source: String
     package let identifier: String
-    /// When, in seconds since 1970 by the sender's clock: for people only.
+    /// The sending time, in seconds since 1970 by the sender's clock; for people only.
     package let time: Double?
 
     package init(_ message: FleetMessage, source: String, identifier: String, time: Double?) {
@@ -56,7 +56,6 @@ package struct FleetEvent: Sendable, Hashable {
         self.time = time
     }
 
-    /// The payload.
     package var bytes: [UInt8] {
         var members: [String: JSONValue] = [
             "specversion": .string("1.0"), "type": .string(Self.typePrefix + message.kind + ".v1"),
@@ -71,7 +70,7 @@ package struct FleetEvent: Sendable, Hashable {
 
     private static let timeForm = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 
-    /// Reads a payload. Members that this version does not know are passed over.
+    /// Parses a payload. Ignores unknown members.
     package init(parsing bytes: [UInt8]) throws(FleetMessageError) {
         let json: JSONValue
         do throws(JSONError) {
@@ -102,20 +101,20 @@ package struct FleetEvent: Sendable, Hashable {
 }
 
 extension JSONValue {
-    /// A number that has to be there.
+    /// A required number.
     func whole(_ name: String) throws(FleetMessageError) -> UInt64 {
         guard let number = self[name]?.wholeNumber else { throw FleetMessageError("“\(name)” is no whole number") }
         return number
     }
 
-    /// A number that may lack; `null` counts as lacking.
+    /// An optional number; `null` counts as missing.
     func wholeIfThere(_ name: String) throws(FleetMessageError) -> UInt64? {
         if self[name] == nil || self[name] == .null { return nil }
         return try whole(name)
     }
 
-    /// A text of at most so many characters, with a sign in the place of each invisible one: no D-Bus message can hold a NUL, so that one device
-    /// would keep the answer about all from its reader.
+    /// A printable text of at most so many characters. Invisible characters are replaced: a D-Bus message cannot
+    /// contain a NUL, and so one device could suppress the response about all.
     func words(_ name: String, atMost count: Int) throws(FleetMessageError) -> String {
         guard let text = self[name]?.string, text.unicodeScalars.count <= count else {
             throw FleetMessageError("“\(name)” is no text of at most \(count) characters")

@@ -1,21 +1,21 @@
 package import StrictJSON
 
-/// Whom an order is for: everybody, or one device.
+/// The target of an order: all devices or one.
 package enum OrderScope: String, Sendable, Hashable, CaseIterable {
     case all
     case own
 }
 
-/// What the controller wants of a device: that a session is over.
+/// An order of the controller to a device: to end a session.
 package struct FleetOrder: Sendable, Hashable {
     /// The longest reason, in characters.
     package static let longestReason = 200
 
-    /// Orders of one fleet have one row of numbers, which only grow.
+    /// Unique in a fleet and increasing.
     package let number: UInt64
-    /// The newest session that it is about; `nil` for whatever session is open when the order arrives.
+    /// The newest session to end; `nil` for the session that is open when the order arrives.
     package let session: UInt64?
-    /// Why, for the log. It names no person.
+    /// The reason for the log. It must not name a person.
     package let reason: String
 
     package init(number: UInt64, session: UInt64? = nil, reason: String) {

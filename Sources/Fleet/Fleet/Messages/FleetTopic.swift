@@ -1,8 +1,8 @@
-/// A topic of the fleet's, below `sd/1/FLEET/`.
+/// A topic of the fleet, below `sd/1/FLEET/`.
 package enum FleetTopic: Sendable, Hashable {
-    /// The highest order for everybody.
+    /// The highest order for all devices.
     case allDesired
-    /// Each minute: that the controller is there, and its highest order for everybody.
+    /// Published every minute: the controller is present, with its highest order for all devices.
     case heartbeat
     /// The highest order for one device.
     case desired(device: String)
@@ -16,7 +16,7 @@ package enum FleetTopic: Sendable, Hashable {
 package struct FleetTopics: Sendable, Hashable {
     package let fleet: String
 
-    /// - Returns: `nil` where the name is none, see ``isName(_:)``.
+    /// - Returns: `nil` if the name is invalid, see ``isName(_:)``.
     package init?(fleet: String) {
         guard Self.isName(fleet) else { return nil }
         self.fleet = fleet
@@ -24,14 +24,15 @@ package struct FleetTopics: Sendable, Hashable {
 
     private var root: String { "sd/1/\(fleet)/" }
 
-    /// Whether fleets and devices can be called so: 1 to 64 small letters of ASCII, digits and dashes. Nothing of it means anything in a topic.
+    /// Whether the text is a valid name of a fleet or device: 1 to 64 lower-case ASCII letters, digits and dashes. None
+    /// of these has a special meaning in a topic.
     package static func isName(_ text: String) -> Bool {
         let bytes = text.utf8
         return (1...64).contains(bytes.count)
             && bytes.allSatisfy { (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == UInt8(ascii: "-") }
     }
 
-    /// The topic as the server knows it.
+    /// The topic as text.
     package func text(_ topic: FleetTopic) -> String {
         switch topic {
         case .allDesired: root + "all/desired"
@@ -42,18 +43,18 @@ package struct FleetTopics: Sendable, Hashable {
         }
     }
 
-    /// What a device subscribes to.
+    /// The topics that a device subscribes to.
     package func forDevice(_ device: String) -> [String] {
         [text(.heartbeat), text(.allDesired), text(.desired(device: device))]
     }
 
-    /// What the controller subscribes to.
+    /// The topics that the controller subscribes to.
     package var forController: [String] { [root + "dev/+/reported", allPresence] }
 
-    /// Each device's ``FleetTopic/presence(device:)``.
+    /// The filter for all devices' ``FleetTopic/presence(device:)``.
     package var allPresence: String { root + "dev/+/presence" }
 
-    /// The topic of this text; `nil` where it is none of this fleet's.
+    /// Parses a topic; `nil` if it is not a topic of this fleet.
     package func topic(_ text: String) -> FleetTopic? {
         guard text.hasPrefix(root) else { return nil }
         let parts = text.dropFirst(root.count).split(separator: "/", omittingEmptySubsequences: false).map(String.init)

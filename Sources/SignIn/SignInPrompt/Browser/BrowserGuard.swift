@@ -4,16 +4,16 @@ import FoundationEssentials
 import Glibc
 package import SharedDevice
 
-/// A process beside a prompt that has opened a browser. It waits for the prompt's end, and where that came by SIGKILL it ends the browser and deletes its
-/// profile, as the next prompt would: until then somebody's pages would stand open.
+/// A process that cleans up after a prompt with a browser. If the prompt is killed with SIGKILL, the guard ends the
+/// browser and deletes its profile. Otherwise the user's pages would stay open until the next prompt does so.
 ///
-/// It learns of the end by a pipe whose other end nobody but the prompt has, so that it takes no other process for it. A signal that the kernel sends
-/// with the end of a parent (`PR_SET_PDEATHSIG`) would not do: it comes when the starting thread ends, reaches one process of the browser, and deletes
-/// nothing. Where this process is killed, too, the next prompt does its work.
+/// It detects the end by a pipe whose other end only the prompt has, so it cannot mistake another process for the
+/// prompt. `PR_SET_PDEATHSIG` is not enough: its signal comes when the starting thread ends, reaches only one process
+/// of the browser, and deletes nothing. If the guard is killed too, the next prompt does the work.
 package final class BrowserGuard: Sendable {
-    /// The option of the program that makes it a guard.
+    /// The command-line option that starts the program as a guard.
     package static let option = "guards-browser"
-    /// Which of the guard's descriptors the pipe is.
+    /// The guard's descriptor of the pipe.
     private static let pipe: CInt = 3
 
     private let process: HelperProcess
@@ -29,7 +29,7 @@ package final class BrowserGuard: Sendable {
         var settings = HelperProcess.Settings()
         settings.errors = .inherited
         settings.third = ends[0]
-        // What ends the prompt's group is not to end this.
+        // The guard must survive signals to the prompt's process group.
         settings.leadsGroup = true
         do throws(HelperProcess.Failure) {
             process = try HelperProcess(Self.program, ["--\(Self.option)"], settings)
@@ -44,19 +44,19 @@ package final class BrowserGuard: Sendable {
 
     deinit { close(end) }
 
-    /// The browser has ended, and its profile is gone. On return the guard has ended, too.
+    /// Ends the guard after the browser has ended and its profile is deleted. Returns when the guard has exited.
     package func dismiss() async {
         process.kill()
         _ = await process.waitUntilEnd()
     }
 
-    /// The guard itself: returns when the prompt has ended, and what it left is gone.
+    /// Runs the guard: returns when the prompt has ended and its remains are deleted.
     ///
     /// - Parameters:
-    ///   - root: the directory of all browsers' profiles of this user.
-    ///   - warn: is told of what could not be removed.
+    ///   - root: the directory of all browser profiles of this user.
+    ///   - warn: called with each failure to delete.
     package static func watch(_ root: String, warn: @escaping @Sendable (String) -> Void) async {
-        // It ends with the prompt, whatever the terminal or the session sends to both.
+        // The guard must outlive the prompt, so it ignores the signals that terminal and session send to both.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { Glibc.signal(signal, SIG_IGN) }
         let prompt = ProcessDescriptor(getppid())
         await onSystemThread {
@@ -65,13 +65,13 @@ package final class BrowserGuard: Sendable {
                 let count = read(pipe, &byte, 1)
                 if count == 0 || count < 0 && errno != EINTR { break }
             }
-            // The kernel closes what the prompt had open one by one, and the pipe perhaps before the lock of its profile.
+            // At the end of a process the kernel may close the pipe before it releases the lock of the profile.
             _ = prompt?.hasEnded(by: .now + .seconds(10))
         }
         await BrowserProfile.removeLeftovers(of: root, warn: warn)
     }
 
-    /// This very program: of one that was replaced meanwhile, the file that still runs.
+    /// The path of this program. If its file was replaced, the path of the running one.
     private static var program: String {
         let path = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
         return access(path, X_OK) == 0 ? path : "/proc/self/exe"

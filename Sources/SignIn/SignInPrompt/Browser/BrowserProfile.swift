@@ -3,29 +3,32 @@ import FoundationEssentials
 import Glibc
 package import SharedDevice
 
-/// A directory for one sign-in's browser: its profile, its home, and the file by which it is led to the page. It dies with the sign-in, so that no
-/// cookie outlives it. What a killed prompt left, browser and directory, the next one removes.
+/// The directory of one sign-in's browser: its profile, its home, and the file that forwards it to the page. It is
+/// deleted after the sign-in, so that no cookie remains. The next prompt removes the browser and directory of a killed
+/// prompt.
 package final class BrowserProfile: Sendable {
-    /// Where it is.
     package let path: String
-    /// Locked for as long as this process lives. A browser does not inherit it.
+    /// Locked while this process lives. The browser does not inherit the descriptor.
     private let lock: CInt
 
     private static let attempted = "make a directory for the browser"
 
-    /// The directory of all sign-ins of this user: in `XDG_RUNTIME_DIR`, which is in memory, else in `TMPDIR`, else in `/tmp`.
+    /// The directory of all sign-ins of this user: in `XDG_RUNTIME_DIR`, which is in memory, else in `TMPDIR`, else in
+    /// `/tmp`.
     package static func root(environment: [String: String], user: UInt32) -> String {
         if let runtime = environment["XDG_RUNTIME_DIR"], runtime.hasPrefix("/") { return "\(runtime)/sign-in" }
         let temporary = environment["TMPDIR"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/tmp"
         return "\(temporary)/sign-in-\(user)"
     }
 
-    /// Removes what earlier sign-ins left, and makes a new directory. Blocks this thread on the file system, and on browsers that have to end.
+    /// Removes the remains of earlier sign-ins and creates a directory. Blocks this thread for the file system and for
+    /// the end of old browsers.
     ///
     /// - Parameters:
-    ///   - root: the directory of all sign-ins of this user. It is made if it is missing; if it is somebody else's, one beside it takes its place.
-    ///   - warn: is told of what could not be removed. The sign-in goes on: its own directory is new.
-    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if no directory can be made that is this user's alone.
+    ///   - root: the directory of all sign-ins of this user. It is created if missing. If it belongs to another user, a
+    ///     directory with a similar name replaces it.
+    ///   - warn: called with each failure to delete. The sign-in continues, because its own directory is new.
+    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if no private directory can be created.
     package static func make(
         in root: String,
         warn: @Sendable (String) -> Void
@@ -42,7 +45,8 @@ package final class BrowserProfile: Sendable {
         return BrowserProfile(path, lock)
     }
 
-    /// Removes what earlier sign-ins left, whose browsers may still show somebody's pages: every prompt does, whether it opens a browser or not.
+    /// Removes the remains of earlier sign-ins, whose browsers may still show a user's pages. Every prompt does so,
+    /// even without a browser of its own.
     package static func removeLeftovers(of root: String, warn: @Sendable (String) -> Void) async {
         await removeLeftovers(ofOne: root, warn)
         for substitute in substitutes(of: root) {
@@ -58,7 +62,7 @@ package final class BrowserProfile: Sendable {
         let all = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard all >= 0 else { return }
         defer { close(all) }
-        // Whoever else may change it could have this user delete files elsewhere, by a link in the place of a directory.
+        // A user with write access could replace a directory with a link, and have this process delete files elsewhere.
         var status = stat()
         guard fstat(all, &status) == 0, isOwn(status) else {
             let remedy = "nothing is removed there; set XDG_RUNTIME_DIR"
@@ -66,12 +70,12 @@ package final class BrowserProfile: Sendable {
         }
         guard await isAlone(all) else { return }
         await removeLeftovers(in: root, warn)
-        // Stays if a prompt is in it.
+        // Fails if a prompt uses it.
         if isSubstitute { rmdir(root) }
     }
 
-    /// Whether no other prompt is about to lock what it has just made. One that is stopped in the middle of it does not hold up this one: what is
-    /// left is then the next prompt's to remove.
+    /// Waits until no other prompt is between creating and locking its directory. Gives up on a prompt that is stopped
+    /// there; the next prompt then removes the remains.
     private static func isAlone(_ directory: CInt) async -> Bool {
         for _ in 0..<40 {
             if flock(directory, LOCK_EX | LOCK_NB) == 0 { return true }
@@ -87,16 +91,16 @@ package final class BrowserProfile: Sendable {
 
     deinit { close(lock) }
 
-    /// Deletes it. Its browser has ended.
+    /// Deletes the directory. The browser must have ended.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` with what is left.
+    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` with the remaining path.
     package func remove() async throws(SharedDeviceError) {
         let path = path
         guard let reason = await onSystemThread({ Self.delete(path) }) else { return }
         throw SharedDeviceError(.brokerFailed, attempted: "delete \(path)", message: "\(reason); delete it by hand")
     }
 
-    /// A page in the directory that leads the browser on: its address is on no command line.
+    /// Writes a page that forwards the browser, so that the address is on no command line.
     func startPage(to address: String) throws(SharedDeviceError) -> String {
         let file = "\(path)/start.html"
         guard
@@ -114,7 +118,7 @@ package final class BrowserProfile: Sendable {
     private static func removeLeftovers(in root: String, _ warn: @Sendable (String) -> Void) async {
         for name in (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? [] {
             let path = "\(root)/\(name)"
-            // A prompt that runs has it.
+            // A running prompt holds the lock.
             guard let lock = locked(path) else { continue }
             defer { close(lock) }
             do throws(AdapterFailure) {
@@ -129,7 +133,7 @@ package final class BrowserProfile: Sendable {
         }
     }
 
-    /// - Returns: why it is not gone.
+    /// - Returns: the reason of a failure.
     private static func delete(_ path: String) -> String? {
         do {
             try FileManager.default.removeItem(atPath: path)
@@ -147,8 +151,8 @@ package final class BrowserProfile: Sendable {
         return nil
     }
 
-    /// Makes the directory of all sign-ins. In a directory that everybody writes to, somebody else may have been first, and must not keep this user
-    /// from signing in.
+    /// Creates the directory of all sign-ins. In a shared directory such as `/tmp`, another user may have taken the
+    /// name, and must not be able to block this user's sign-in.
     private static func ownDirectory(_ path: String) throws(SharedDeviceError) -> String {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else { throw failure(path) }
         var status = stat()
@@ -162,7 +166,7 @@ package final class BrowserProfile: Sendable {
         return template.withUnsafeBufferPointer { String(cString: $0.baseAddress.unsafelyUnwrapped) }
     }
 
-    /// This user's directories that took the place of `root`.
+    /// This user's directories that replace `root`.
     private static func substitutes(of root: String) -> [String] {
         let url = URL(fileURLWithPath: root)
         let (parent, beginning) = (url.deletingLastPathComponent().path, url.lastPathComponent + "-")
@@ -174,7 +178,7 @@ package final class BrowserProfile: Sendable {
             }
     }
 
-    /// Whether it is a directory of this user alone.
+    /// Whether it is a directory that only this user can access.
     private static func isOwn(_ status: stat) -> Bool {
         status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid() && status.st_mode & 0o077 == 0
     }

@@ -5,22 +5,22 @@ import FoundationEssentials
 import Glibc
 package import SharedDevice
 
-/// Which browser shows the sign-in, and with what arguments.
+/// The browser that shows the sign-in, with its arguments.
 package struct BrowserChoice: Sendable, Hashable {
     package let program: String
     package let arguments: [String]
     private let preset: AdapterPreset
 
-    /// Browsers that are known to keep everything in one directory, in the order in which they are looked for.
+    /// Browsers that keep all data in one directory, in order of preference.
     private static let known = [
         "chromium", "chromium-browser", "google-chrome", "microsoft-edge", "firefox", "firefox-esr",
     ]
 
     /// - Parameters:
-    ///   - program: the browser that somebody has chosen; `nil`: the first that is in `PATH`.
+    ///   - program: the browser that was chosen; `nil` selects the first in `PATH`.
     ///   - exists: whether there is such a program.
-    /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the browser is none that keeps everything in one directory: cookies of a sign-in
-    ///   in the person's own profile would sign the next person in as this one.
+    /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the browser does not keep all data in one directory.
+    ///   Cookies in the user's own profile would sign the next user in as this one.
     package init(
         _ program: String?,
         arguments: [String],
@@ -70,7 +70,7 @@ package struct BrowserChoice: Sendable, Hashable {
         var settings = OwnedCommand.Settings(mark: data, command: command(showing: page, data: data))
         settings.environment = AdapterEnvironment.variables(data: data).merging(preset.environment) { $1 }
         settings.directories = AdapterEnvironment.directories(data: data) + preset.directories(data: data)
-        // Browsers talk on it (“You are running in headless mode”), and apps read the prompt's result there.
+        // Browsers print to standard output (“You are running in headless mode”), where apps read the prompt's result.
         settings.output = .descriptor(STDERR_FILENO)
         settings.restarts = false
         settings.isMarkedByArguments = true
@@ -86,8 +86,8 @@ package final class BrowserWindow: Sendable {
 
     /// Opens a browser with a new profile at this address.
     ///
-    /// - Parameter closed: is called when the browser has ended by itself, with its status.
-    /// - Throws: ``SharedDeviceError``; nothing is left then.
+    /// - Parameter closed: called with the status when the browser has exited by itself.
+    /// - Throws: ``SharedDeviceError``; then no browser or profile is left.
     package init(
         _ choice: BrowserChoice,
         at address: String,
@@ -108,9 +108,9 @@ package final class BrowserWindow: Sendable {
         }
     }
 
-    /// Ends the browser with all of its processes, and deletes the profile.
+    /// Ends the browser with all its processes and deletes the profile.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` with what is left; the next sign-in tries it again.
+    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` with the remains; the next sign-in tries again.
     package func close() async throws(SharedDeviceError) {
         do throws(AdapterFailure) {
             try await command.stop()

@@ -6,9 +6,9 @@ import HTTPListening
 package import SharedDevice
 import Synchronization
 
-/// The pages of a sign-in, served at 127.0.0.1 to this user's programs alone: connections of other users end at once.
+/// Serves the pages of a sign-in at 127.0.0.1 to programs of this user. Closes connections of other users at once.
 package final class LoopbackListener: Sendable {
-    /// The requests that wait for their responses, by the visitor's number.
+    /// The requests in flight, by the visitor's number.
     private final class Visitors: Sendable {
         private let waiting = Locked<(last: UInt64, answers: [UInt64: AsyncStream<LoopbackResponse>.Continuation])>(
             (0, [:])
@@ -27,18 +27,18 @@ package final class LoopbackListener: Sendable {
         }
     }
 
-    /// Where the pages are.
+    /// The address of the pages.
     package let place: SignInPrompt.Place
     private let visitors = Visitors()
     private let listener: HTTPListener
 
     /// - Parameters:
-    ///   - ports: the ports that the provider takes; none: any that is free. If each is in use, another one serves this program's own pages, and
-    ///     ``SignInPrompt/Place/problem`` of ``place`` says so.
-    ///   - patience: how long a visitor may take to ask, and to take the response.
-    ///   - problem: is called on the listener's thread, once for each cause, if visitors wait or are not served at all.
-    ///   - visited: is called for each request, which waits until ``respond(_:_:)``.
-    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if there is no socket at all.
+    ///   - ports: the ports that the provider accepts; none means any free port. If each is in use, another port serves
+    ///     this program's own pages, and ``SignInPrompt/Place/problem`` of ``place`` says so.
+    ///   - patience: how long a visitor may take to send the request, and to read the response.
+    ///   - problem: called on the listener's thread, once for each cause, if visitors must wait or cannot be served.
+    ///   - visited: called for each request, which waits until ``respond(_:_:)``.
+    /// - Throws: ``SharedDeviceError/Code/brokerFailed`` if no socket can be opened.
     package init(
         ports: [UInt16],
         patience: Duration = .seconds(5),
@@ -49,7 +49,7 @@ package final class LoopbackListener: Sendable {
         place = SignInPrompt.Place(port: port, path: Self.unguessablePath(), problem: taken)
         var limits = HTTPListener.Limits()
         limits.patience = patience
-        // The person's time bounds it.
+        // The user's time limit bounds the response.
         limits.handling = nil
         let (visitors, host) = (visitors, place.host)
         do throws(DBusError) {
@@ -70,12 +70,12 @@ package final class LoopbackListener: Sendable {
         }
     }
 
-    /// Sends a visitor the response; nothing if the visitor has gone.
+    /// Sends the response to a visitor; does nothing if the visitor has disconnected.
     package func respond(_ visitor: SignInPrompt.Visitor, _ response: LoopbackResponse) {
         visitors.remove(visitor)?.yield(response)
     }
 
-    /// Takes no further visitor, and returns when the responses so far are sent, or their time is over.
+    /// Stops accepting visitors, and returns when the pending responses are sent or timed out.
     package func close() async { await listener.close() }
 
     // MARK: Who may connect
@@ -84,14 +84,14 @@ package final class LoopbackListener: Sendable {
         let value = Locked(false)
     }
 
-    /// Every user of the machine reaches 127.0.0.1, and the browser is this user's.
+    /// All users of the machine can reach 127.0.0.1, but the browser runs as this user.
     private static func door(_ problem: @escaping @Sendable (String) -> Void) -> HTTPListener.Door {
         let hasTold = Flag()
         var door = HTTPListener.Door()
         door.permits = { descriptor in
             var user: uid_t = 0
             if CLinux_userOfPeer(descriptor, &user) == 0 { return user == geteuid() }
-            // A socket that was closed at once has no user any more.
+            // A socket that was closed at once no longer has a user.
             guard errno != ENOENT, errno != ENOTCONN else { return false }
             let reason = String(cString: strerror(errno))
             let isFirst = hasTold.value.withLock { hasTold in
@@ -123,7 +123,7 @@ package final class LoopbackListener: Sendable {
         return "/" + words.joined()
     }
 
-    /// - Returns: a socket at the first of the ports that is free; at any port if none is, and why.
+    /// - Returns: a socket at the first free port of the list; otherwise at any port, with the reason.
     private static func bound(
         to ports: [UInt16]
     ) throws(SharedDeviceError) -> (socket: CInt, port: UInt16, problem: SharedDeviceError?) {

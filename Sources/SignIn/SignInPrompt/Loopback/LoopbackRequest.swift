@@ -1,6 +1,6 @@
 import HTTPListening
 
-/// A request to the page of a sign-in.
+/// A request for the page of a sign-in.
 package struct LoopbackRequest: Sendable, Hashable {
     package enum Method: String, Sendable {
         case get = "GET"
@@ -8,11 +8,11 @@ package struct LoopbackRequest: Sendable, Hashable {
     }
 
     package let method: Method
-    /// The part of the target before its `?`, as it was sent.
+    /// The target before its `?`, undecoded.
     package let path: String
-    /// The part after it; `nil` without a `?`.
+    /// The target after its `?`; `nil` without one.
     package let query: String?
-    /// The fields of a form, as they were sent; empty for `GET`.
+    /// The form data, undecoded; empty for `GET`.
     package let form: String
 
     package init(_ path: String, method: Method = .get, query: String? = nil, form: String = "") {
@@ -22,14 +22,15 @@ package struct LoopbackRequest: Sendable, Hashable {
         self.form = form
     }
 
-    /// The response to a request that the page does not serve.
+    /// The error for a request that the page does not serve.
     struct Refusal: Error, Hashable {
         let status: LoopbackResponse.Status
     }
 
-    /// Takes a browser's request to the page, and refuses everything else.
+    /// Accepts a browser's request for the page and refuses every other request.
     ///
-    /// - Parameter host: the one value of the header `Host` that is served: a page of another name that leads here gets nothing.
+    /// - Parameter host: the only accepted value of the header `Host`, so that other host names that resolve to this
+    ///   machine are not served.
     init(_ received: ReceivedRequest, host: String) throws(Refusal) {
         guard let method = Method(rawValue: received.method), received.fields["host"] == host else {
             throw Refusal(status: .notFound)

@@ -1,6 +1,6 @@
 import HTTPListening
 
-/// A response of the page of a sign-in.
+/// A response to a request for a sign-in page.
 package struct LoopbackResponse: Sendable, Hashable {
     package enum Status: Int, Sendable {
         case ok = 200
@@ -10,7 +10,7 @@ package struct LoopbackResponse: Sendable, Hashable {
     }
 
     package let status: Status
-    /// A page of HTML.
+    /// The HTML of the page.
     package let page: String
 
     package init(_ status: Status, _ page: Page) {
@@ -18,13 +18,13 @@ package struct LoopbackResponse: Sendable, Hashable {
         self.page = page.html
     }
 
-    /// For what is not the page of this sign-in.
+    /// The response to a request for any other page.
     package static func refusal(_ status: Status) -> LoopbackResponse {
         LoopbackResponse(status, .message("Not here", "This address serves one sign-in and nothing else."))
     }
 
-    /// The response with the headers that protect the page: nothing in it runs or loads, no other page frames it, and the pages that it leads to do
-    /// not learn its address.
+    /// The response with the headers that protect the page: no script or resource loads, no page can frame it, and
+    /// linked pages do not learn its address.
     var listenerResponse: ListenerResponse {
         let policy =
             "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

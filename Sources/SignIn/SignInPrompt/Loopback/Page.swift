@@ -1,13 +1,13 @@
-/// The pages of a sign-in: plain HTML without scripts, for the keyboard and screen readers too.
+/// The pages of a sign-in: plain HTML without scripts that works with keyboard and screen reader.
 package struct Page: Sendable, Hashable {
     let html: String
 
     /// The form for name and password.
     ///
     /// - Parameters:
-    ///   - action: the path that it is sent to.
-    ///   - notice: why it is shown again.
-    ///   - timeLeft: when the page asks for itself again, to learn that the sign-in is over.
+    ///   - action: the path to which the form is sent.
+    ///   - notice: the reason why it is shown again.
+    ///   - timeLeft: the time until the page reloads, to show that the sign-in is over.
     package static func form(
         action: String,
         username: String,
@@ -15,7 +15,7 @@ package struct Page: Sendable, Hashable {
         timeLeft: Duration? = nil
     ) -> Page {
         let alert = notice.map { #"<p class="notice" role="alert" id="notice">\#(escaped($0))</p>"# } ?? ""
-        // After a mistake the password has to be typed again, and the name is there.
+        // After a mistake only the password is missing.
         let (nameFocus, passwordFocus) = username.isEmpty ? (" autofocus", "") : ("", " autofocus")
         let described = notice == nil ? "" : #" aria-describedby="notice""#
         return Page(
@@ -33,14 +33,14 @@ package struct Page: Sendable, Hashable {
             </form>
             <p>You sign in to this device, and to all of its apps. Close the window to cancel.</p>
             """,
-            // A moment later than the end, and by an address of its own: the form was sent to it, and is not to be sent again.
+            // Reloads just after the end, and from an explicit address: a plain reload would send the form again.
             head: timeLeft.map {
                 #"<meta http-equiv="refresh" content="\#(max(0, $0.components.seconds) + 1); url=\#(escaped(action))">"#
             } ?? ""
         )
     }
 
-    /// A code for another device, which asks for itself again while the person is busy there.
+    /// Shows a code for another device. The page reloads while the user is busy there.
     package static func deviceCode(_ code: DeviceCode, picture: String?) -> Page {
         Page(
             title: "Sign in on another device",
@@ -61,7 +61,8 @@ package struct Page: Sendable, Hashable {
         Page(title: headline, "<h1>\(escaped(headline))</h1>\n<p role=\"status\">\(escaped(text))</p>")
     }
 
-    /// Leads a browser on to an address, from a file that only its user can read: what is on a command line, every user sees.
+    /// Forwards a browser to an address. The file is readable only by its user, whereas a command line is visible to
+    /// all.
     static func leadingTo(_ address: String) -> Page {
         Page(
             title: "Sign in",
@@ -101,7 +102,8 @@ package struct Page: Sendable, Hashable {
             """
     }
 
-    /// The text as HTML shows it, in an attribute too. By scalars, as browsers read it: a sign and the accent after it are one `Character`.
+    /// Escapes text for HTML, including attributes. Works by scalars, as browsers do: a character and its combining
+    /// accent are one `Character`.
     static func escaped(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "") { escaped, scalar in
             switch scalar {

@@ -3,26 +3,26 @@ import FoundationEssentials
 import Identity
 package import SharedDevice
 
-/// What the prompt says to the broker. It gets neither account nor token: whoever wanted the sign-in asks for these itself.
+/// The prompt's calls to the broker. The prompt gets neither account nor token; the calling app requests these itself.
 package struct BrokerConversation: Sendable {
     private let broker: BrokerAdministration
 
-    /// How long the broker may take to have a provider check an answer.
+    /// The timeout of a call in which a provider checks the user's input.
     private static let patience = Duration.seconds(60)
-    /// How long one question for the other device lasts.
+    /// The longest wait of one call for the other device.
     private static let wait = Duration.seconds(25)
-    /// How long the broker has to hear of the end of a sign-in; it learns of it by the end of the connection in any case.
+    /// The timeout of a cancellation. The end of the connection also cancels the sign-in.
     private static let cancelPatience = Duration.seconds(2)
 
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no such bus.
     package init(bus: Bus) throws(SharedDeviceError) { broker = try BrokerAdministration(bus: bus) }
 
-    /// What tells when the broker has ended; it does so from its `start()` until it is released.
+    /// Creates a watch for the end of the broker, active from its `start()` until it is released.
     func watch(gone: @escaping @Sendable () -> Void) -> NameOwner {
         NameOwner(of: BrokerProtocol.busName, on: broker.connection) { if $0 == nil { gone() } }
     }
 
-    /// The ports that the provider takes an answer on; none: any.
+    /// The ports to which the provider redirects; empty means any.
     func loopbackPorts() async throws(SharedDeviceError) -> [UInt16] {
         let fields = try await broker.call(.getDeviceInformation, nil, attempted: "ask the broker for its ports")
         return (fields["loopbackPorts"]?.elementsValue ?? []).compactMap {
@@ -66,7 +66,7 @@ package struct BrokerConversation: Sendable {
         return try Self.understood("sign in") { () throws(BrokerProtocol.Malformed) in try SignedIn(fields) }
     }
 
-    /// - Returns: `nil` while the person has not finished.
+    /// - Returns: `nil` while the user has not finished.
     func awaitPerson(_ open: OpenRequest) async throws(SharedDeviceError) -> SignedIn? {
         var request = Self.request
         request["request"] = .string(open.name)
@@ -79,7 +79,7 @@ package struct BrokerConversation: Sendable {
             timeout: Self.wait + Self.patience
         )
         if fields["pending"]?.booleanValue == true {
-            // A broker that does not wait itself must not be asked without end.
+            // Limits the rate of calls to a broker that responds at once.
             let pause = if case .double(let interval)? = fields["interval"], interval.isFinite { interval } else { 5.0 }
             try? await Task.sleep(until: begin + .seconds(min(max(pause, 1), 60)))
             return nil
@@ -87,7 +87,7 @@ package struct BrokerConversation: Sendable {
         return try Self.understood("sign in") { () throws(BrokerProtocol.Malformed) in try SignedIn(fields) }
     }
 
-    /// A failure is of no importance: the broker ends the request with the connection.
+    /// Ignores a failure, because the broker also ends the request with the connection.
     func cancel(_ open: OpenRequest) async {
         var request = Self.request
         request["request"] = .string(open.name)

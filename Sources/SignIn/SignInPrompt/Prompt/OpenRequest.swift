@@ -2,13 +2,13 @@ import DBusTransport
 import FoundationEssentials
 package import SharedDevice
 
-/// What the broker answers to a prompt that begins a sign-in.
+/// The broker's response to a prompt that begins a sign-in.
 package struct OpenRequest: Sendable, Hashable {
-    /// How the person signs in, and what they need for it.
+    /// The sign-in method, with its data.
     package enum Way: Sendable, Hashable {
         /// Name and password of the device's own directory.
         case password
-        /// The provider's page, at this address.
+        /// The provider's page at this address.
         case browser(address: String)
         /// The provider's page on another device.
         case deviceCode(DeviceCode)
@@ -17,10 +17,10 @@ package struct OpenRequest: Sendable, Hashable {
     /// The broker's name for this sign-in.
     package let name: String
     package let way: Way
-    /// How long the person has.
+    /// The user's time limit.
     package let lifetime: Duration
 
-    /// The longest that a prompt waits, whatever the broker says.
+    /// The upper bound of the time limit, whatever the broker says.
     static let longestLifetime = Duration.seconds(900)
 
     package init(name: String, way: Way, lifetime: Duration = longestLifetime) {
@@ -60,11 +60,11 @@ package struct OpenRequest: Sendable, Hashable {
     }
 }
 
-/// What a person types in on another device, and where.
+/// The code that a user types on another device, and the address to open there.
 package struct DeviceCode: Sendable, Hashable {
     package let code: String
     package let address: String
-    /// The same address with the code in it, for a QR code; `nil` if the provider has none.
+    /// The address that includes the code, for a QR code; `nil` if the provider has none.
     package let completeAddress: String?
 
     package init(code: String, address: String, completeAddress: String? = nil) {
@@ -73,11 +73,11 @@ package struct DeviceCode: Sendable, Hashable {
         self.completeAddress = completeAddress
     }
 
-    /// The provider's host, which the person is to recognise.
+    /// The provider's host, for the user to recognise.
     package var host: String { WebAddress.host(of: address) ?? address }
 }
 
-/// Who has signed in: all that a prompt learns.
+/// The signed-in user, as far as the prompt learns.
 package struct SignedIn: Sendable, Hashable {
     package let username: String
     package let epoch: UInt64
@@ -96,7 +96,7 @@ package struct SignedIn: Sendable, Hashable {
 
 /// Addresses that a browser is sent to.
 enum WebAddress {
-    /// Web pages alone, in visible ASCII: a browser opens more than these.
+    /// Accepts only web pages in visible ASCII, because a browser opens other schemes too.
     static func checked(_ text: String, _ field: String) throws(BrokerProtocol.Malformed) -> String {
         guard text.utf8.count <= 8192, text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), host(of: text) != nil,
             let scheme = URL(string: text)?.scheme?.lowercased(), scheme == "https" || scheme == "http"

@@ -1,24 +1,24 @@
 import DBusTransport
 import SharedDevice
 
-/// Carries out what ``SignInPrompt`` decides, with sockets, a browser, the terminal and the broker.
+/// Performs the effects of ``SignInPrompt`` with sockets, a browser, the terminal and the broker.
 package struct PromptRunner: Sendable {
     package var wishes: SignInPrompt.Wishes
-    /// The browser that pages are shown in; `nil`: none, and the person is told the address. They are this program's own pages then: the methods that the
-    /// wishes have are to be without ``BrokerProtocol/SignInMethod/browser``.
+    /// The browser for pages. With `nil` the user is told the address of this program's own pages. The wishes must then
+    /// not contain ``BrokerProtocol/SignInMethod/browser``.
     package var browser: BrowserChoice?
-    /// The directory of all browsers' profiles.
+    /// The directory of all browser profiles.
     package var profiles: String
-    /// The terminal that the person sits at.
+    /// The user's terminal.
     package var terminal: TerminalForm?
-    /// How long the sign-in waits for the cleanups of earlier sessions.
+    /// How long to wait for the cleanups of earlier sessions.
     package var patience: Duration
-    /// Tells the person something that is no question.
+    /// Shows the user a message.
     package var say: @Sendable (String) -> Void
-    /// Called when the broker has begun the sign-in, so that it knows which program this is, and before anything secret is in memory.
+    /// Called after the broker has begun the sign-in and identified this program, and before a secret is in memory.
     package var hasBegun: @Sendable () -> Void
 
-    /// How long the page of a sign-in that has failed stays.
+    /// How long the page of a failed sign-in stays open.
     private static let reading = Duration.seconds(30)
 
     package init(
@@ -39,24 +39,26 @@ package struct PromptRunner: Sendable {
         self.hasBegun = hasBegun
     }
 
-    /// What a sign-in holds open until its end.
+    /// The resources of a sign-in in progress.
     private struct Open {
         var listener: LoopbackListener?
         var window: BrowserWindow?
-        /// When the person's time is over.
+        /// The user's deadline.
         var end: ContinuousClock.Instant?
-        /// Questions that nobody waits for after the end.
+        /// Calls whose results are not needed after the end.
         var questions: [Task<Void, Never>] = []
     }
 
-    /// Runs one sign-in to its end. On return no browser, listener or directory of it is left; the person is told of what is.
+    /// Runs one sign-in to its end. On return its browser, listener and directory are gone, or the user has been told
+    /// what remains.
     ///
-    /// - Parameter interrupted: returns when somebody ends this program.
+    /// - Parameter interrupted: returns when the program is interrupted.
     package func run(
         _ broker: BrokerConversation,
         interrupted: @escaping @Sendable () async -> Void
     ) async -> SignInPrompt.Outcome {
-        // Bounded by who may write to it: the listener's 32 visitors, each of whom waits for an answer, and one answer to each question; and by the ends of brokers.
+        // Bounded by its sources: at most 32 visitors with one request each, one event per call, and the ends of
+        // brokers.
         let (events, continuation) = AsyncStream.makeStream(of: SignInPrompt.Event.self)
         let happens: @Sendable (SignInPrompt.Event) -> Void = { continuation.yield($0) }
         let signals = Task {
@@ -94,7 +96,8 @@ package struct PromptRunner: Sendable {
         return outcome ?? .failed(never)
     }
 
-    /// Waits until the person has closed the window, or had time to read it. A page that asks once more is told that the sign-in is over.
+    /// Waits until the user has closed the window or had time to read it. A page that reloads shows that the sign-in is
+    /// over.
     private func showEnd(
         _ prompt: SignInPrompt,
         _ open: Open,
@@ -113,7 +116,7 @@ package struct PromptRunner: Sendable {
             case .visited:
                 for case .respond(let visitor, let response) in prompt.handle(event) {
                     open.listener?.respond(visitor, response)
-                    // Whoever opened the page by hand has seen it; nobody learns when they close it.
+                    // A page opened by hand has now shown the result. Its closing cannot be detected.
                     if open.window == nil, response == prompt.lastPage { return }
                 }
             default: continue
@@ -131,7 +134,7 @@ package struct PromptRunner: Sendable {
 
     // MARK: Effects
 
-    /// - Returns: how the sign-in has ended.
+    /// - Returns: the outcome of the sign-in.
     private func perform(
         _ effect: SignInPrompt.Effect,
         _ broker: BrokerConversation,
@@ -164,7 +167,7 @@ package struct PromptRunner: Sendable {
             }
         case .begin(let redirect):
             var wishes = wishes
-            // No page of the provider's could come back.
+            // The provider's page could not redirect to this program.
             if redirect == nil { wishes.methods.removeAll { $0 == .browser } }
             ask { [wishes, patience, hasBegun] () throws(SharedDeviceError) in
                 do throws(DBusError) {
@@ -215,7 +218,8 @@ package struct PromptRunner: Sendable {
         let profile = try await BrowserProfile.make(in: profiles, warn: say)
         do throws(SharedDeviceError) {
             return try await BrowserWindow(browser, at: address, in: profile) { status in
-                // One that a signal ends was closed by somebody. A status of its own means that it could not show the page.
+                // A browser that a signal ended was closed on purpose. Its own error status means that it could not
+                // show the page.
                 guard (1...128).contains(status) else { return happens(.browserClosed) }
                 let error = SharedDeviceError(
                     .brokerFailed,
@@ -225,7 +229,7 @@ package struct PromptRunner: Sendable {
                 happens(.failed(error))
             }
         } catch {
-            // Without a browser nothing is in it.
+            // No browser is using the profile.
             try? await profile.remove()
             throw error
         }

@@ -2,9 +2,10 @@ package import Identity
 package import SharedDevice
 import StrictJSON
 
-/// A sign-in at the prompt, as a value: what happens goes in, what is to be done comes out. It knows no socket, process, terminal or clock.
+/// The state machine of a sign-in at the prompt: takes events and returns effects. It uses no socket, process, terminal
+/// or clock.
 package struct SignInPrompt: Sendable {
-    /// Where the person is asked.
+    /// Where the user is asked.
     package enum Surface: Sendable, Hashable {
         case terminal
         /// A page of this program, in a browser.
@@ -12,10 +13,10 @@ package struct SignInPrompt: Sendable {
     }
 
     package struct Wishes: Sendable, Hashable {
-        /// The ways that this prompt can go; the broker chooses.
+        /// The methods that this prompt supports; the broker chooses.
         package var methods: [BrokerProtocol.SignInMethod]
         package var loginHint: String?
-        /// What the app that has it asked wants to get tokens for. The broker leaves out what no manifest has.
+        /// The scopes that the calling app wants tokens for. The broker drops those that no manifest has.
         package var scopes: [String]
         package var surface: Surface
 
@@ -35,12 +36,12 @@ package struct SignInPrompt: Sendable {
         var needsListener: Bool { surface == .page || methods.contains(.browser) }
     }
 
-    /// Where this program serves pages.
+    /// The address at which this program serves pages.
     package struct Place: Sendable, Hashable {
         package let port: UInt16
-        /// The path of the page, which nobody can guess: who does not see the window cannot sign anybody in.
+        /// The unguessable path of the page, so that only a user who sees the window can sign in.
         package let path: String
-        /// Why the provider's page cannot come back here: each port that the provider takes is in use.
+        /// The reason why the provider's page cannot redirect here: each port that the provider accepts is in use.
         package let problem: SharedDeviceError?
 
         package init(port: UInt16, path: String, problem: SharedDeviceError? = nil) {
@@ -55,7 +56,7 @@ package struct SignInPrompt: Sendable {
         var redirect: String? { problem == nil ? "http://\(host)\(Self.callback)" : nil }
     }
 
-    /// A request of a browser that waits for its answer.
+    /// A browser's request in flight.
     package struct Visitor: Sendable, Hashable {
         package let number: UInt64
         package init(_ number: UInt64) { self.number = number }
@@ -63,24 +64,23 @@ package struct SignInPrompt: Sendable {
 
     package enum Event: Sendable {
         case started
-        /// The pages are served.
         case listening(Place)
         case visited(Visitor, LoopbackRequest)
         /// The broker has begun the sign-in.
         case opened(OpenRequest)
-        /// What somebody typed at the terminal; `nil`: they ended its input.
+        /// The user's input at the terminal; `nil` at its end.
         case typed(Credentials?)
         case signedIn(SignedIn)
-        /// The person has not finished on the other device.
+        /// The user has not finished on the other device.
         case pending
-        /// The broker, or this program itself, could not do what was last asked of it.
+        /// The broker or this program failed to perform the last effect.
         case failed(SharedDeviceError)
-        /// The person has closed the browser.
+        /// The user has closed the browser.
         case browserClosed
         case timeOver
-        /// The broker has ended, or its bus has: nobody knows of the sign-in any more.
+        /// The broker or its bus has ended, and the sign-in is lost.
         case brokerGone
-        /// Somebody has ended this program, by Ctrl-C for instance.
+        /// The program was interrupted, for instance by Ctrl-C.
         case interrupted
     }
 
@@ -94,10 +94,10 @@ package struct SignInPrompt: Sendable {
         }
     }
 
-    /// What the broker is told to complete a sign-in.
+    /// The data that the broker needs to complete a sign-in.
     package enum Answer: Sendable {
         case credentials(Credentials)
-        /// What the provider has sent the browser back with.
+        /// The query with which the provider redirected the browser.
         case query(String)
     }
 
@@ -124,9 +124,9 @@ package struct SignInPrompt: Sendable {
         case starting
         /// The broker was asked to begin.
         case opening
-        /// The person is busy.
+        /// The user is being asked.
         case asking(OpenRequest)
-        /// The broker has the person's answer.
+        /// The broker has the user's input.
         case completing(OpenRequest, Visitor?)
         case ended
     }
@@ -136,14 +136,14 @@ package struct SignInPrompt: Sendable {
     private var place: Place?
     /// The name that was typed last.
     private var username: String
-    /// Why the person is asked again.
+    /// The reason why the user is asked again.
     private var notice: String?
-    /// Whether a page says why nobody is signed in.
+    /// Whether a page has shown the failure.
     package private(set) var hasShownFailure = false
-    /// What a page that is open still learns when it asks once more: that the time was over, or that the broker has ended. `nil` where there is no page, or
-    /// the sign-in ended otherwise.
+    /// The response for a page that reloads after the end: the time was over, or the broker has ended. `nil` if there
+    /// is no page, or the sign-in ended otherwise.
     package private(set) var lastPage: LoopbackResponse?
-    /// How long the person has, as of the event that is handled next; `nil` before there is a request.
+    /// The user's remaining time at the next event; `nil` before there is a request.
     package var timeLeft: Duration?
 
     package init(_ wishes: Wishes) {
@@ -153,7 +153,7 @@ package struct SignInPrompt: Sendable {
 
     // MARK: What happens
 
-    /// What follows from an event; nothing for one that comes too late.
+    /// Returns the effects of an event; none for a late event.
     package mutating func handle(_ event: Event) -> [Effect] {
         switch (phase, event) {
         case (.ended, .visited(let visitor, let request)):
@@ -191,7 +191,7 @@ package struct SignInPrompt: Sendable {
                 .brokerUnavailable,
                 "the broker of this device has ended, and this sign-in with it; begin again"
             )
-        // While the broker has the person's answer, the call itself tells what has become of it.
+        // While the broker has the user's input, the response to that call tells the result.
         case (_, .started), (_, .listening), (_, .opened), (_, .typed), (_, .pending), (_, .brokerGone):
             return []
         }
@@ -253,13 +253,13 @@ package struct SignInPrompt: Sendable {
             return answers + cancelOpen() + [.finish(.failed(error))]
         }
         notice = error.message
-        // The same request: the broker keeps it until the person is known.
+        // The broker keeps the same request until the user is authenticated.
         guard let visitor else { return ask(request) }
         phase = .asking(request)
         return [.respond(visitor, form())]
     }
 
-    /// Whether another try of the person may help.
+    /// Whether the user can try again.
     private static func isForPerson(_ code: SharedDeviceError.Code) -> Bool {
         [.authenticationFailed, .tooManyAttempts, .tenantMismatch, .cleanupPending].contains(code)
     }
@@ -280,7 +280,7 @@ package struct SignInPrompt: Sendable {
         }
     }
 
-    /// Whether the person sits at a page that comes back here.
+    /// Whether the user is at a page that this program serves or that redirects to it.
     private var isOnPage: Bool {
         switch openRequest?.way {
         case .browser: true
@@ -289,7 +289,7 @@ package struct SignInPrompt: Sendable {
         }
     }
 
-    /// Answers whoever waits for the end.
+    /// Responds to the request that waits for the result.
     private func respond(_ response: LoopbackResponse) -> [Effect] {
         guard case .completing(_, let visitor?) = phase else { return [] }
         return [.respond(visitor, response)]
@@ -324,7 +324,8 @@ package struct SignInPrompt: Sendable {
         }
     }
 
-    /// Whether the query answers this address: otherwise any page that the browser shows could end the sign-in. The broker checks it again.
+    /// Whether the query has the address's `state`. Otherwise any page in the browser could end the sign-in. The broker
+    /// checks it again.
     private static func answers(_ query: String, _ address: String) -> Bool {
         let asked = address.split(separator: "?", maxSplits: 1).dropFirst().first.map(String.init) ?? ""
         guard let state = FormFields.decode(asked)?["state"] else { return false }

@@ -1,12 +1,13 @@
 import CQRCode
 import StrictJSON
 
-/// What a person reads who signs in on another device.
+/// The text for a user who signs in on another device.
 enum DeviceCodeText {
-    /// Against those who have a code of their own confirmed by somebody else.
+    /// Protects from attackers who make a user confirm the attacker's code.
     static let warning = "Never enter a code that somebody reads out to you."
 
-    /// For a terminal. The code and the addresses come from the provider; nothing in them moves the cursor.
+    /// The lines for a terminal. Makes the provider's code and addresses printable, so that they cannot move the
+    /// cursor.
     ///
     /// - Parameter withPicture: whether there is room for a QR code.
     static func lines(_ code: DeviceCode, withPicture: Bool) -> [String] {
@@ -22,14 +23,14 @@ enum DeviceCodeText {
 
 /// A QR code: squares that are dark or light.
 package struct QRCode: Sendable, Hashable {
-    /// The rows from the top, each from the left; `true` is dark.
+    /// The rows from top to bottom, each from left to right; `true` is dark.
     let rows: [[Bool]]
     /// The light margin that readers need, in squares.
     private static let margin = 4
 
-    /// - Returns: `nil` where the text is longer than a QR code can be, or there is no memory.
+    /// - Returns: `nil` if the text is too long for a QR code or memory is exhausted.
     package init?(_ text: String) {
-        // Medium: a seventh of it may be unreadable, by a reflection on the screen for instance.
+        // Medium error correction: about 15 % may be unreadable, for instance by a reflection on the screen.
         guard let code = QRcode_encodeString8bit(text, 0, QR_ECLEVEL_M) else { return nil }
         defer { QRcode_free(code) }
         let width = Int(code.pointee.width)
@@ -38,14 +39,15 @@ package struct QRCode: Sendable, Hashable {
         rows = (0..<width).map { row in (0..<width).map { data[row * width + $0] & 1 == 1 } }
     }
 
-    /// Of the address that has the code in it, where there is one.
+    /// Encodes the address that includes the code, if there is one.
     package init?(_ code: DeviceCode) { self.init(code.completeAddress ?? code.address) }
 
     private func isDark(_ row: Int, _ column: Int) -> Bool {
         rows.indices.contains(row) && rows.indices.contains(column) && rows[row][column]
     }
 
-    /// Lines for a terminal, two rows in each. The colours are said, because readers need dark on light, and terminals have either.
+    /// Lines for a terminal, with two rows in each. Sets both colours, because readers need dark on light whatever the
+    /// terminal's colours are.
     package var lines: [String] {
         let whole = -Self.margin..<(rows.count + Self.margin)
         return stride(from: whole.lowerBound, to: whole.upperBound, by: 2).map { row in
@@ -61,7 +63,7 @@ package struct QRCode: Sendable, Hashable {
         }
     }
 
-    /// A picture for a page.
+    /// The image for a page.
     package var svg: String {
         let width = rows.count + 2 * Self.margin
         let path = rows.indices.map { row in

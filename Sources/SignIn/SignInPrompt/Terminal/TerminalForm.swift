@@ -4,16 +4,16 @@ import Glibc
 import Identity
 import Synchronization
 
-/// Asks for name and password at the terminal that this process belongs to, whatever its input and output are. Signals are somebody else's matter:
-/// ``stop()`` ends a question, and the terminal shows again what is typed.
+/// Asks for name and password at the controlling terminal, even if standard input and output are redirected. The caller
+/// handles signals: ``stop()`` ends a prompt and restores the terminal's echo.
 package final class TerminalForm: Sendable {
     private let descriptor: CInt
     private let quiet: QuietTerminal
-    /// Ends the wait for an answer.
+    /// Wakes the thread that waits for input.
     private let stopped: EventDescriptor
     private let isStopped = Locked(false)
 
-    /// - Returns: `nil` where this process has no terminal.
+    /// - Returns: `nil` if this process has no terminal.
     package init?(path: String = "/dev/tty") {
         descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY)
         guard descriptor >= 0 else { return nil }
@@ -28,19 +28,19 @@ package final class TerminalForm: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Whether this process may read from the terminal; the system stops one in the background that tries.
+    /// Whether this process may read from the terminal. The kernel stops a background process that tries.
     package var isInForeground: Bool { tcgetpgrp(descriptor) == getpgrp() }
 
-    /// Whether the terminal has room for pictures made of letters.
+    /// Whether the terminal has enough rows for a QR code.
     package var showsPictures: Bool {
         var size = winsize()
         return ioctl(descriptor, UInt(TIOCGWINSZ), &size) != 0 || size.ws_row == 0 || size.ws_row >= 20
     }
 
-    /// Writes a line.
     package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
 
-    /// Asks, and calls `typed` on a thread of its own, with `nil` where the input has ended or nobody may be asked any more.
+    /// Asks for name and password on a separate thread, and calls `typed` there; with `nil` at the end of input or
+    /// after ``stop()``. Calls it with `nil` on this thread if no thread can be started.
     package func ask(
         username: String?,
         notice: String?,
@@ -50,7 +50,7 @@ package final class TerminalForm: Sendable {
         if started == nil { typed(nil) }
     }
 
-    /// Ends the question that is open, and asks no other.
+    /// Ends the current prompt and prevents further ones.
     package func stop() {
         isStopped.withLock { $0 = true }
         stopped.signal()
