@@ -21,7 +21,7 @@ struct CleanupManifestTests {
         }
     }
 
-    @Test("a unit, what is deleted, and when it starts")
+    @Test("a manifest names a unit, the paths to delete, and when the unit starts")
     func unit() throws {
         let manifest = try manifest(
             #"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk/profile/"], "start": "signed-in"}"#
@@ -35,13 +35,13 @@ struct CleanupManifestTests {
         #expect(manifest.identity.isProof)
     }
 
-    @Test("a mark that an editor has put in front is no part of a manifest")
+    @Test("a byte order mark in front of a manifest is ignored")
     func markInFront() throws {
         let text = "\u{FEFF}" + #"{"id": "org.example.kiosk", "executable": "/usr/bin/kiosk"}"#
         #expect(try AppManifest(json: Data(text.utf8), file: "kiosk.json").identifier == "org.example.kiosk")
     }
 
-    @Test("a manifest that says by what the adapter is known keeps that")
+    @Test("a manifest keeps its own identity of the adapter")
     func identity() throws {
         let text = #""user": "nobody", "executable": "/no/such/adapter""#
         let manifest = try manifest(#"{"command": ["/bin/true"], "delete": ["/var/lib/kiosk"]}"#, user: ", " + text)
@@ -49,7 +49,7 @@ struct CleanupManifestTests {
         #expect(manifest.identity.executable == "/no/such/adapter")
     }
 
-    @Test("an app that cleans up by itself is stopped by what it is known by, and has no adapter")
+    @Test("an app that cleans up itself is stopped by its identity and has no adapter")
     func appItself() throws {
         let cleanup = #"{"by": "app", "delete": ["/var/lib/orders"]}"#
         let user = #", "user": "nobody""#
@@ -77,7 +77,7 @@ struct CleanupManifestTests {
         }
     }
 
-    @Test("a preset keeps everything in one directory, which is deleted")
+    @Test("a preset keeps all data in one directory, which is deleted")
     func preset() throws {
         let text =
             #"{"preset": "chromium", "data": "/var/lib/kiosk/web", "command": ["/usr/bin/chromium", "--kiosk"], "start": "always"}"#
@@ -89,7 +89,7 @@ struct CleanupManifestTests {
         #expect(command.contains("--user-data-dir=/var/lib/kiosk/web/profile"))
     }
 
-    @Test("of a Flatpak its data goes, and the /tmp that Flatpak keeps for it outside of its sandbox")
+    @Test("a Flatpak's data and its /tmp outside the sandbox are deleted")
     func flatpak() throws {
         let cleanup = try #require(try manifest(#"{"preset": "flatpak", "flatpak": "org.example.Orders"}"#).cleanup)
         let home = try #require(cleanup.user.home)
@@ -100,7 +100,8 @@ struct CleanupManifestTests {
                 "\(home)/.cache/.flatpak/org.example.Orders",
             ]
         )
-        // A manifest may name what the preset has learned of later; the preset's paths count as one of the most that there may be.
+        // A manifest may name paths that a later version of the preset also has. The preset's paths count towards the
+        // limit.
         func named(_ paths: [String]) throws -> [String]? {
             let list = paths.map { #""\#($0)""# }.joined(separator: ", ")
             let text = #"{"preset": "flatpak", "flatpak": "org.example.Orders", "delete": [\#(list)]}"#
@@ -113,7 +114,7 @@ struct CleanupManifestTests {
     }
 
     @Test(
-        "what is wrong is refused with what helps",
+        "a faulty manifest is refused with a remedy",
         arguments: [
             (#"{"delete": ["/var/lib/kiosk"]}"#, "does not say what is stopped"),
             (#"{"unit": "a.service", "command": ["/bin/true"], "delete": ["/var/lib/kiosk"]}"#, "several ways"),
@@ -150,7 +151,7 @@ struct CleanupManifestTests {
         #expect("\(error)".contains(words), "\(error)")
     }
 
-    @Test("without a user nobody knows whose data it is")
+    @Test("a cleanup without a user is refused")
     func noUser() throws {
         let error = try #require(refusal(#"{"unit": "kiosk.service", "delete": ["/var/lib/kiosk"]}"#, user: ""))
         #expect("\(error)".contains("\"user\""))
@@ -186,7 +187,7 @@ struct CleanupManifestTests {
     }
 
     @Test(
-        "an app's own directories are taken",
+        "an app's own directories are accepted",
         arguments: [
             ("/var/lib/kiosk", "/var/lib/kiosk"), ("~/.config/chromium", "/home/kiosk/.config/chromium"),
             ("/home/kiosk/x", "/home/kiosk/x"),
@@ -198,7 +199,7 @@ struct CleanupManifestTests {
         #expect(try CleanupPath.checked(path, home: "/home/kiosk") == meant)
     }
 
-    @Test("what has to outlast the deletion is neither deleted nor above what is deleted")
+    @Test("a path that must survive is neither deleted nor inside a deleted directory")
     func kept() {
         for path in ["/srv/kiosk", "/srv/kiosk/state", "/srv/kiosk/state/x"] {
             #expect(throws: CleanupFlaw.self) {
@@ -207,7 +208,7 @@ struct CleanupManifestTests {
         }
     }
 
-    @Test("each preset keeps all its places below the directory", arguments: AdapterPreset.allCases)
+    @Test("each preset keeps all its files below the directory", arguments: AdapterPreset.allCases)
     func presets(preset: AdapterPreset) {
         let data = "/srv/kiosk data/ü"
         for argument in preset.arguments(data: data) where argument.contains("/") {

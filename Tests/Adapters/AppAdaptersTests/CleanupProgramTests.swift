@@ -13,7 +13,7 @@ struct CleanupProgramTests {
     private static let identifier = Kiosk.identifier
 
     @Test(
-        "root starts the command and deletes as the app's user; the broker counts the app although no adapter ran during the session",
+        "the command and the deletion run as the app's user, not as root",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func asRoot() async throws {
@@ -41,7 +41,7 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "what a manifest named before it changed is stopped and deleted, because no later cleanup does it",
+        "the targets of an earlier manifest are stopped and deleted",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func changedManifest() async throws {
@@ -67,10 +67,10 @@ struct CleanupProgramTests {
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
     }
 
-    /// What the kernel says of a process that blocks no signal.
+    /// The line of `/proc/PID/status` of a process that blocks no signal.
     private static let noSignals = "SigBlk:\t0000000000000000"
 
-    @Test("what becomes a command blocks no signal")
+    @Test("a launched command blocks no signal")
     func signalsOfLauncher() async throws {
         let launch = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
@@ -81,7 +81,7 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "what becomes a command of another user keeps none of root's groups",
+        "a command of another user keeps none of root's groups",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func groupsOfLauncher() async throws {
@@ -96,7 +96,7 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "a directory that the app's user cannot make is told with what makes it",
+        "the error for a directory that the user cannot create names the remedy",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func directoryOfRoot() async throws {
@@ -123,7 +123,7 @@ struct CleanupProgramTests {
         #expect(text.hasSuffix(remedy), "\(text)")
     }
 
-    @Test("the adapter tells what is wrong with its app's manifest, and nothing of the manifests of others")
+    @Test("the adapter reports faults of its app's manifest and ignores other manifests")
     func otherManifests() async throws {
         let kiosk = try await Kiosk()
         let other = #"{"id": "org.example.other", "executable": "other"}"#
@@ -141,7 +141,7 @@ struct CleanupProgramTests {
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
     }
 
-    @Test("the unit's adapter asks systemctl; a unit that does not exist is a failure that says so")
+    @Test("systemctl controls a unit; a missing unit is an error that says so")
     func unit() async throws {
         let directory = try TemporaryDirectory("systemctl")
         let script = #"""
@@ -160,7 +160,7 @@ struct CleanupProgramTests {
         patience.asked = .milliseconds(100)
         let control = UnitControl("kiosk.service", isSystem: true, patience: patience, systemctl: program)
         #expect(try await !control.isStopped())
-        // It does not end by itself, and is killed.
+        // The unit ignores the request to stop and is killed.
         try await control.stop()
         #expect(try await control.isStopped())
         try await control.start()
@@ -173,7 +173,7 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "root on the system's bus refuses manifests that are not root's own, with the reason",
+        "root on the system bus refuses manifests that root does not own",
         .enabled(if: geteuid() == 0, "only root"),
         arguments: ["owner", "group", "directory"]
     )
@@ -213,14 +213,14 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "a database of users that does not answer is a problem of the manifest, and no user that is absent",
+        "an unreadable user database is an error of the manifest, not a missing user",
         .enabled(if: Mounts.areAllowed, "this user may not mount")
     )
     func usersUnknown() async throws {
         let kiosk = try await Kiosk()
         try kiosk.enrol(#"{"command": ["/bin/sleep", "1000"], "delete": ["\#(kiosk.data)"]}"#, user: "ada")
         let program = ChildProcess.built("shared-device-cleanup")
-        // A file of users that this user may not read.
+        // A user database that this user may not read.
         let script = #"""
             printf 'passwd: files\n' >"$1/nsswitch.conf"; : >"$1/passwd"; chmod 0 "$1/passwd"
             mount --bind "$1/nsswitch.conf" /etc/nsswitch.conf && mount --bind "$1/passwd" /etc/passwd &&
@@ -238,7 +238,7 @@ struct CleanupProgramTests {
     }
 
     @Test(
-        "a directory need not be readable for what is in it to be deleted",
+        "the content of an unreadable directory is deleted",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func unreadableParent() async throws {

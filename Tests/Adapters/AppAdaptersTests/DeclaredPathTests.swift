@@ -5,7 +5,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("What a manifest names is deleted, and nothing else")
+@Suite("The paths of a manifest, and nothing else, are deleted")
 struct DeclaredPathTests {
     private let directory: TemporaryDirectory
     private var data: String { "\(directory.path)/data" }
@@ -28,7 +28,7 @@ struct DeclaredPathTests {
         ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).sorted()
     }
 
-    @Test("a directory is emptied and stays, with its rights; a second removal finds nothing")
+    @Test("a directory is emptied and keeps its mode; a second removal finds nothing")
     func empties() throws {
         try write("ada", to: "\(data)/profile/Cookies")
         try write("ada", to: "\(data)/.hidden")
@@ -40,7 +40,7 @@ struct DeclaredPathTests {
         #expect(try DeclaredPath(data).remove().files == 0)
     }
 
-    @Test("a file, and what is not there")
+    @Test("a file is deleted, and a missing path is no error")
     func file() throws {
         try write("ada", to: "\(data)/recent.xbel")
         #expect(try DeclaredPath("\(data)/recent.xbel").remove().bytes == 3)
@@ -49,7 +49,7 @@ struct DeclaredPathTests {
         #expect(try DeclaredPath("\(directory.path)/no/such/place").remove().files == 0)
     }
 
-    @Test("links are deleted, and what they lead to stays; so do the bytes of a file with a second name")
+    @Test("links are deleted without their targets, and hard links without their content")
     func links() throws {
         try write("grace", to: "\(outside)/file")
         try write("grace", to: "\(outside)/directory/file")
@@ -63,7 +63,7 @@ struct DeclaredPathTests {
         #expect(names("\(outside)/directory") == ["file"])
     }
 
-    @Test("a path with a link in it is refused, and the link's target stays")
+    @Test("a path that leads through a link is refused, and the link's target stays")
     func linkInPath() throws {
         try write("grace", to: "\(outside)/profile/file")
         succeed(symlink(outside, "\(directory.path)/link"))
@@ -71,7 +71,7 @@ struct DeclaredPathTests {
         #expect(names("\(outside)/profile") == ["file"])
     }
 
-    @Test("a path that is a link itself is refused: the link alone would be a receipt for what it leads to")
+    @Test("a path that is itself a link is refused, because its target would stay")
     func linkAtPath() throws {
         try write("ada", to: "\(outside)/file")
         succeed(symlink(outside, "\(directory.path)/link"))
@@ -80,7 +80,7 @@ struct DeclaredPathTests {
         #expect(names(outside) == ["file"] && access("\(directory.path)/link", F_OK) == 0)
     }
 
-    @Test("a directory, or a file, that is put in the place of the one that is deleted is deleted, too")
+    @Test("a directory or file that replaces the deleted one is deleted too")
     func exchanged() throws {
         try write("ada", to: "\(data)/file")
         let counts = Counts()
@@ -106,7 +106,7 @@ struct DeclaredPathTests {
         #expect(names(data).isEmpty)
     }
 
-    @Test("a directory that is exchanged without end is an error that says so")
+    @Test("a directory that is replaced endlessly is an error that says so")
     func exchangedWithoutEnd() throws {
         let counts = Counts()
         let (data, place) = (data, directory.path)
@@ -120,7 +120,7 @@ struct DeclaredPathTests {
         #expect(error?.reason.contains("still writes") == true)
     }
 
-    @Test("a name that begins with a mark that combines with the slash before it is a name")
+    @Test("a name that begins with a combining mark is deleted")
     func combiningMark() throws {
         try write("ada", to: "\(data)/\u{301}cache/file")
         try write("grace", to: "\(data)/file")
@@ -140,7 +140,7 @@ struct DeclaredPathTests {
 
     private func makedev(_ major: UInt64, _ minor: UInt64) -> dev_t { dev_t(major << 8 | minor) }
 
-    @Test("directories that may not be written to, and a file in the place of the tombstones")
+    @Test("read-only directories and a file named like the tombstones are deleted")
     func readOnly() throws {
         try write("ada", to: "\(data)/closed/deeper/file")
         #expect(chmod("\(data)/closed/deeper", 0o500) == 0 && chmod("\(data)/closed", 0o000) == 0)
@@ -150,10 +150,10 @@ struct DeclaredPathTests {
         #expect(names(data).isEmpty)
     }
 
-    @Test("a large flat tree and a deep one are deleted with few descriptors")
+    @Test("a wide tree and a deep tree are deleted with few descriptors")
     func many() throws {
         for number in 0..<5_000 { close(open("\(data)/\(number)", O_CREAT | O_WRONLY, 0o600)) }
-        // Deeper than a path may be long.
+        // Deeper than the longest path.
         var current = open(data, O_RDONLY | O_DIRECTORY)
         for _ in 0..<5_000 {
             succeed(mkdirat(current, "deep", 0o700))
@@ -181,7 +181,7 @@ struct DeclaredPathTests {
         #expect((1...8).contains(counts.open), "descriptors in the tree at a time")
     }
 
-    @Test("a file that is written meanwhile, and new ones in a directory that is gone, do not survive")
+    @Test("files that are written or created during the deletion are deleted")
     func writtenMeanwhile() throws {
         try write("ada", to: "\(data)/profile/log")
         let writer = open("\(data)/profile/log", O_WRONLY | O_APPEND)
@@ -198,7 +198,7 @@ struct DeclaredPathTests {
         #expect(names(data).isEmpty)
     }
 
-    @Test("somebody who writes without end is an error that says so")
+    @Test("endless writing is an error that says so")
     func writtenWithoutEnd() throws {
         let data = data
         let error = #expect(throws: UserDataError.self) {
@@ -209,7 +209,7 @@ struct DeclaredPathTests {
         #expect(error?.reason.contains("still writes") == true)
     }
 
-    @Test("somebody who fills the tombstones without end does not keep the deletion going", arguments: [true, false])
+    @Test("endless filling of the tombstones does not prolong the deletion", arguments: [true, false])
     func filledWithoutEnd(withDirectories: Bool) throws {
         try write("ada", to: "\(data)/profile/file")
         let counts = Counts()
@@ -225,12 +225,12 @@ struct DeclaredPathTests {
         }
         #expect(error?.reason.contains("still writes") == true)
         #expect(counts.unlinked < 100_000)
-        // Nobody writes any more.
+        // The writer has ended.
         _ = try DeclaredPath(data).remove()
         #expect(names(data).isEmpty)
     }
 
-    @Test("what belongs to another user is refused", .enabled(if: geteuid() == 0, "only root makes files of others"))
+    @Test("another user's data is refused", .enabled(if: geteuid() == 0, "only root makes files of others"))
     func others() throws {
         try write("grace", to: "\(data)/file")
         succeed(chown(data, 65534, 65534))
@@ -240,7 +240,7 @@ struct DeclaredPathTests {
     }
 
     @Test(
-        "no mount is crossed, of another file system or of the same",
+        "no mount is crossed, whether of another file system or of the same",
         .enabled(if: Mounts.areAllowed, "this user may not mount")
     )
     func mounts() async throws {
@@ -254,20 +254,20 @@ struct DeclaredPathTests {
         let error = #expect(throws: UserDataError.self) { try DeclaredPath(data).remove() }
         #expect(error?.code == EBUSY && error?.remedy.contains("Unmount") == true)
         #expect(names(outside) == ["file"])
-        // The error names a place that people find: the mount's, below the tombstones by now.
+        // The error names the mount at its present path, below the tombstones, so that people find it.
         let places = try FileManager.default.subpathsOfDirectory(atPath: data)
         let tmpfs = try #require(places.first { $0.hasSuffix("/tmpfs") })
         #expect(names("\(data)/\(tmpfs)") == ["file"])
         for name in ["tmpfs", "bind"] {
             let place = try #require(places.first { $0.hasSuffix("/\(name)") })
-            // A process that another test starts has this one's directories until it runs its program.
+            // A process that another test starts holds this process's directories until it calls exec.
             try await eventually("it is unmounted") { umount2("\(data)/\(place)", 0) == 0 }
         }
         _ = try DeclaredPath(data).remove()
         #expect(names(data).isEmpty && names(outside) == ["file"])
     }
 
-    @Test("a path at which something is mounted is refused", .enabled(if: Mounts.areAllowed, "this user may not mount"))
+    @Test("a path that is a mount point is refused", .enabled(if: Mounts.areAllowed, "this user may not mount"))
     func mountPoint() throws {
         try write("grace", to: "\(outside)/file")
         succeed(mount(outside, data, nil, UInt(MS_BIND), nil))
@@ -277,13 +277,12 @@ struct DeclaredPathTests {
     }
 }
 
-/// Unchecked: the removal calls on the test's own thread.
+/// Unchecked: the removal calls it on the test's own thread.
 private final class Counts: @unchecked Sendable {
     var unlinked = 0
     var open = 0
 }
 
-/// Whether this process may mount.
 enum Mounts {
     static let areAllowed: Bool = {
         guard geteuid() == 0, let directory = try? TemporaryDirectory("mounts") else { return false }
@@ -292,7 +291,8 @@ enum Mounts {
     }()
 }
 
-/// Notes an issue where a system call of a test's set-up has failed. A function, because there are many of them, and `#expect` takes its time to compile.
+/// Records an issue if a system call of a test's set-up failed. A function, because `#expect` is slow to compile and
+/// there are many calls.
 func succeed(_ status: CInt, file: String = #fileID, path: String = #filePath, line: Int = #line) {
     guard status != 0 else { return }
     let location = SourceLocation(fileID: file, filePath: path, line: line, column: 1)

@@ -8,22 +8,22 @@ import Synchronization
 import Testing
 
 @Suite(
-    "What an earlier manifest named, where the adapter did not see the change",
+    "The cleanup of an earlier manifest whose change the adapter missed",
     .enabled(if: geteuid() == 0, "only root becomes another user")
 )
 struct EarlierManifestTests {
     private static let user: UInt32 = 65534
 
-    /// A kiosk whose adapter was killed while its command ran, and a person's secret was in its data.
+    /// A kiosk whose adapter was killed while its command ran, with a user's secret in its data.
     private final class Killed {
         let kiosk: Kiosk
-        /// The command that the killed adapter has left.
+        /// The command that the killed adapter left running.
         let command: pid_t
         var secret: String { "\(kiosk.data)/secret" }
         var other: String { "\(kiosk.directory.path)/other" }
         var record: String { "\(kiosk.directory.path)/state/shared-device-named.json" }
         var hasSecret: Bool { FileManager.default.fileExists(atPath: secret) }
-        /// Whether it has ended; whoever adopted it may not have collected it.
+        /// Whether it has ended. It may still be a zombie.
         var hasCommandEnded: Bool {
             let text = try? String(contentsOfFile: "/proc/\(command)/stat", encoding: .utf8)
             return text?.contains(") Z ") ?? true
@@ -52,7 +52,7 @@ struct EarlierManifestTests {
             )
         }
 
-        /// The manifest changes while no adapter runs.
+        /// Changes the manifest while no adapter runs.
         func enrolSecond() throws {
             try kiosk.enrol(
                 #"{"command": ["/bin/sleep", "1000"], "delete": ["\#(other)"]}"#,
@@ -60,7 +60,7 @@ struct EarlierManifestTests {
             )
         }
 
-        /// The number of the command, once it is another one than this.
+        /// The number of the command, once it differs from this one.
         static func process(_ kiosk: Kiosk, otherThan former: pid_t? = nil) async throws -> pid_t {
             let text = { (try? String(contentsOfFile: "\(kiosk.data)/process", encoding: .utf8)) ?? "" }
             let number = { text().hasSuffix("\n") ? pid_t(text().dropLast()) : nil }
@@ -76,7 +76,7 @@ struct EarlierManifestTests {
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
     }
 
-    @Test("it is stopped and deleted before there is a receipt")
+    @Test("the earlier target is stopped and deleted before the receipt")
     func changedMeanwhile() async throws {
         let killed = try await Killed()
         try killed.enrolSecond()
@@ -89,7 +89,7 @@ struct EarlierManifestTests {
         await end(adapter)
     }
 
-    @Test("it is stopped and deleted although there is no manifest any more")
+    @Test("the earlier target is stopped and deleted although the manifest is gone")
     func removedMeanwhile() async throws {
         let killed = try await Killed()
         succeed(unlink("\(killed.kiosk.manifests)/kiosk.json"))
@@ -101,7 +101,7 @@ struct EarlierManifestTests {
         await end(adapter)
     }
 
-    @Test("a manifest that is the same, and one that cannot be read for a while, have nothing deleted")
+    @Test("an unchanged or temporarily unreadable manifest deletes nothing")
     func unreadManifest() async throws {
         let killed = try await Killed()
         let manifest = "\(killed.kiosk.manifests)/kiosk.json"
@@ -116,7 +116,7 @@ struct EarlierManifestTests {
         await end(adapter)
     }
 
-    @Test("a record of it that cannot be read is told, and there is no receipt until it is repaired or removed")
+    @Test("an unreadable record blocks the receipt until it is repaired or removed")
     func unreadableRecord() async throws {
         let killed = try await Killed()
         try "{".write(toFile: killed.record, atomically: false, encoding: .utf8)
@@ -127,14 +127,14 @@ struct EarlierManifestTests {
         #expect(isTold(adapter.errorText))
         #expect(try await killed.kiosk.device.application("org.example.control").currentRoundOwes())
         succeed(unlink(killed.record))
-        // The next start tries at once; that a running adapter tries again is in the next test.
+        // The next start tries at once. The next test covers the retry of a running adapter.
         await end(adapter)
         let next = try killed.kiosk.adapter()
         try await eventually("the debt is paid", within: .seconds(60)) { try await killed.isPaid() }
         await end(next)
     }
 
-    @Test("what cannot be deleted is told, and there is no receipt until somebody goes on without it")
+    @Test("an undeletable path blocks the receipt until its record is removed")
     func undeletable() async throws {
         let killed = try await Killed()
         succeed(chown(killed.kiosk.data, 0, 0))
@@ -153,7 +153,7 @@ struct EarlierManifestTests {
         await end(adapter)
     }
 
-    @Test("a record that somebody has made huge is not read, and is not taken for none")
+    @Test("a huge record is not read and does not count as missing")
     func hugeRecord() throws {
         let directory = try TemporaryDirectory("huge")
         let named = NamedCleanups(stateDirectory: directory.path)
@@ -180,7 +180,7 @@ struct EarlierManifestTests {
         #expect(throws: AdapterFailure.self) { try named.read() }
     }
 
-    /// A program that ends by itself after the first question whether it has.
+    /// A program that exits by itself between the first and the second check.
     private final class EndingProgram: ProgramControl {
         private let questions = Atomic(0)
         let name = "a program"
@@ -190,7 +190,7 @@ struct EarlierManifestTests {
         func start() async throws(AdapterFailure) {}
     }
 
-    @Test("what the program's own end comes in between is deleted all the same")
+    @Test("a program that exits during the check is still cleaned up")
     func endInBetween() async throws {
         let directory = try TemporaryDirectory("ending")
         let data = "\(directory.path)/data"

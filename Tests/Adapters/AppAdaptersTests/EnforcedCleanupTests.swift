@@ -17,9 +17,9 @@ struct EnforcedCleanupTests {
         try device.enrol(name, #""executable": "\#(device.program(name))", "cleanup": \#(cleanup)"#)
     }
 
-    /// Root's file in the app's directory, which the app's user may not remove.
+    /// Puts a file of root into the app's directory, which the app's user cannot remove.
     ///
-    /// - Returns: gives it to that user.
+    /// - Returns: a function that gives the file to that user.
     private func plantForeign(_ device: LateApps, _ name: String = "late") throws -> () -> Void {
         let foreign = "\(device.data(of: name))/foreign"
         succeed(mkdir(foreign, 0o755))
@@ -30,7 +30,7 @@ struct EnforcedCleanupTests {
         }
     }
 
-    /// Ada is signed in, and the late app has her secret.
+    /// Signs in Ada and waits until the late app has her secret.
     private func begin(_ device: LateApps, _ kind: String) async throws -> (desk: ChildProcess, late: ChildProcess) {
         try enrolLate(device)
         let desk = try await device.app("desk", "tidy")
@@ -42,7 +42,7 @@ struct EnforcedCleanupTests {
     }
 
     @Test(
-        "a suspended app, and one that forks away, is stopped and its data deleted",
+        "a suspended app and a forking app are stopped and their data is deleted",
         arguments: ["suspended", "forks"]
     )
     func hangs(kind: String) async throws {
@@ -60,7 +60,8 @@ struct EnforcedCleanupTests {
         #expect(try await device.progress() == "enforced")
         #expect(try device.isClean(), "\(enforcer.errorText)")
         #expect(await late.exitStatus(within: .seconds(60)) >= 128, "a signal ended it")
-        // The app's own record names Ada still: it cleans up what is gone, shows nobody before, and then the present person.
+        // The app's own record still names Ada. The app cleans up again, and shows no account before the present
+        // user's.
         let again = try await device.app("late", "tidy")
         try await again.line { $0.hasPrefix("shown open") }
         #expect(again.lines.first { $0.hasPrefix("shown open") }?.contains("grace") == true)
@@ -68,7 +69,7 @@ struct EnforcedCleanupTests {
     }
 
     @Test(
-        "the program is killed at any point, and the next one finishes; nobody signs in before",
+        "a killed enforcer is finished by the next one before a user signs in",
         arguments: [
             .handedOver, .cleaning(.stopping), .cleaning(.stopped), .cleaning(.deleted), .cleaning(.verified),
             .reported,
@@ -87,20 +88,20 @@ struct EnforcedCleanupTests {
         #expect(try device.isClean())
     }
 
-    @Test("the broker starts anew while the program deletes: nobody signs in before it has reported to the new one")
+    @Test("after a broker restart no user signs in before the enforcer has reported")
     func brokerKilled() async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, "hangs")
         let enforcer = try await device.enforcer(at: "\(Enforcer.Checkpoint.cleaning(.stopped))", SIGSTOP)
         try await device.signOut()
         _ = await late.exitStatus(within: .seconds(60))
-        // Until it stands there, it ends each process of the app that it sees.
+        // Before it is suspended, it ends every process of the app that it sees.
         try await eventually("the program stands at its point", within: .seconds(60)) {
             try String(contentsOfFile: "/proc/\(enforcer.identifier)/stat", encoding: .utf8).contains(") T ")
         }
         device.killBroker()
         try await device.startBroker()
-        // The late app comes back, and is refused: the program may still delete.
+        // The late app restarts and is refused, because the enforcer may still delete.
         let tidy = try await device.app("late", "tidy")
         try await eventually("the desk is connected again", within: .seconds(60)) {
             let before = desk.lines.count
@@ -116,7 +117,7 @@ struct EnforcedCleanupTests {
         withExtendedLifetime(tidy) {}
     }
 
-    @Test("the bus starts anew while the program deletes: the next one finishes, and nobody is kept out for ever")
+    @Test("after a bus restart the next enforcer finishes, and users can sign in")
     func busRestarted() async throws {
         let device = try await LateApps()
         let (desk, late) = try await begin(device, "hangs")
@@ -133,7 +134,7 @@ struct EnforcedCleanupTests {
     }
 
     @Test(
-        "an app whose file system does not answer keeps no other one waiting for its next try",
+        "an app on an unresponsive file system does not delay the next try of another",
         .enabled(if: StuckFile.isAllowed, "nobody but root can mount here")
     )
     func stuckFileSystem() async throws {
@@ -165,7 +166,7 @@ struct EnforcedCleanupTests {
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }
 
-    /// An adapter whose command has Ada's secret, and does not end when it is asked to.
+    /// An adapter whose command has Ada's secret and ignores SIGTERM.
     private func enrolAdapter(_ device: LateApps, deleting path: String) throws {
         let command = #"echo secret of ada >\#(device.data)/secret; trap "" TERM; while :; do sleep 0.1; done"#
         let arguments = try String(decoding: JSONEncoder().encode(["/bin/sh", "-c", command]), as: UTF8.self)
@@ -174,7 +175,7 @@ struct EnforcedCleanupTests {
         try device.enrol("late", #""executable": "\#(program)", "cleanup": \#(cleanup)"#)
     }
 
-    @Test("what an adapter's earlier manifest named is deleted, too, where the adapter was killed before it could")
+    @Test("the targets of an adapter's earlier manifest are deleted after it was killed")
     func earlierManifest() async throws {
         let device = try await LateApps()
         try enrolAdapter(device, deleting: device.data)
@@ -194,7 +195,7 @@ struct EnforcedCleanupTests {
         #expect(try device.isClean(), "\(enforcer.errorText)")
     }
 
-    @Test("an adapter that hangs is stopped with its program, and its data deleted")
+    @Test("a stuck adapter and its program are stopped and the data is deleted")
     func adapterHangs() async throws {
         let device = try await LateApps()
         try enrolAdapter(device, deleting: device.data)
@@ -211,7 +212,7 @@ struct EnforcedCleanupTests {
     }
 }
 
-@Suite("Whose process is killed when an app is stopped by its connections")
+@Suite("The processes that are killed by their connections")
 struct ConnectedProcessesTests {
     private typealias Found = ConnectedProcesses.Found
     private static let (app, stranger, root): (UInt32, UInt32, UInt32) = (2000, 1000, 0)
@@ -232,18 +233,19 @@ struct ConnectedProcessesTests {
         return found.verdict(user: Self.app, adapter: adapter)
     }
 
-    @Test("a process that has the number of one that has ended is not killed, whosever it is")
+    @Test("a process that reuses the number of an ended process is not killed")
     func reusedNumber() {
         #expect(verdict(of: Self.app, users: [Self.app]) == .meant)
-        // The bus cannot tell that the connection's process has ended, but the kernel says whose the present one is.
+        // The bus cannot tell that the connection's process has ended, but the kernel tells the user of the present
+        // one.
         #expect(verdict(of: Self.app, users: [Self.stranger]) == .stranger)
         #expect(verdict(of: Self.app, users: [Self.root]) == .stranger)
-        // Where the bus can, not even a process of the same user is taken for it.
+        // If the bus can tell, even a process of the same user is not mistaken for it.
         #expect(verdict(of: Self.app, running: false, users: [Self.app]) == .ended)
         #expect(verdict(of: Self.app, users: []) == .ended)
     }
 
-    @Test("of root's processes only an adapter is killed, and only where the app has one")
+    @Test("a root process is killed only if it is the adapter of an app that has one")
     func adapters() {
         #expect(verdict(of: Self.root, users: [Self.root], ownProgram: true) == .meant)
         #expect(verdict(of: Self.root, users: [Self.root]) == .stranger)

@@ -18,7 +18,7 @@ struct KilledAdapterTests {
         try ChildProcess(ChildProcess.built("adapter-probe"), ["adapter", device.bus.address, directory, point])
     }
 
-    @Test("owes the cleanup still, and the next one does all of it before the program starts", arguments: points)
+    @Test("a killed adapter's cleanup is done by the next one before the program starts", arguments: points)
     func killed(point: String) async throws {
         let device = try await TestDevice(cleanup: .strict)
         let directory = try TemporaryDirectory("killed-adapter")
@@ -46,7 +46,7 @@ struct KilledAdapterTests {
         }
         let left = try ByteSearch(["ada's secret"]).run(under: data)
         #expect(left.findings.isEmpty)
-        // The command of the first adapter is gone; that of the second runs.
+        // The first adapter's command has ended, and the second one's runs.
         let lines = second.lines
         #expect(lines.filter { $0 == "started" }.count == 1)
         let cleaned = try #require(lines.firstIndex { $0.hasPrefix("log stopped") })
@@ -63,7 +63,7 @@ struct KilledAdapterTests {
 }
 
 extension SharedDeviceApplication {
-    /// Whether an app owes a cleanup after the last session.
+    /// Whether an app's cleanup after the last session is pending.
     func currentRoundOwes() async throws -> Bool {
         try await cleanupReport()?.isComplete == false
     }

@@ -5,7 +5,7 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-/// A device with a manifest of the kiosk, and the program that follows it.
+/// A device with a manifest of the kiosk, and the program that serves it.
 struct Kiosk {
     static let identifier = "org.example.kiosk"
 
@@ -18,7 +18,7 @@ struct Kiosk {
     init() async throws {
         device = try await TestDevice(cleanup: .strict)
         directory = try TemporaryDirectory("kiosk")
-        // The kiosk's user passes through, and owns its data alone.
+        // The kiosk's user can traverse the directory and owns only its data.
         #expect(chmod(directory.path, 0o755) == 0 && mkdir("\(directory.path)/data", 0o700) == 0)
     }
 
@@ -41,13 +41,13 @@ struct Kiosk {
         )
     }
 
-    /// The app's line in the last round.
+    /// The app's entry in the last round.
     func part() async throws -> CleanupReport.App? {
         let report = try await device.application("org.example.control").cleanupReport()
         return report?.apps.first { $0.identifier == Self.identifier }
     }
 
-    /// Ends a session whose data the kiosk has, as soon as the broker has read the manifest.
+    /// Ends a session in which the kiosk holds data, as soon as the broker has read the manifest.
     func endSession() async throws {
         try await eventually("the broker has read the manifest", within: .seconds(60)) {
             try await device.signIn("ada")
@@ -56,12 +56,12 @@ struct Kiosk {
         }
     }
 
-    /// What an administrator reads in `shared-device status`.
+    /// The output of `shared-device status`.
     func status() async throws -> String {
         try await administration(["status", "--state", state, "--bus", device.bus.address])
     }
 
-    /// What an administrator reads in `shared-device log`.
+    /// The output of `shared-device log`.
     func log() async throws -> String { try await administration(["log", "--state", state]) }
 
     private func administration(_ arguments: [String]) async throws -> String {

@@ -6,8 +6,8 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-/// A device with an enforced cleanup policy, whose bus many users reach: a tidy app that signs people in, one that is late, and a till for tests that
-/// need one more, all of one user who is not root.
+/// A device with an enforced cleanup policy, on a bus that many users reach. It has a tidy app that signs in users, a
+/// late app, and a till for tests that need a third. All run as one user other than root.
 final class LateApps {
     static let user: uid_t = 65534
     static let desk = "org.example.desk"
@@ -22,7 +22,7 @@ final class LateApps {
 
     var apps: String { "\(directory.path)/apps" }
     var state: String { "\(directory.path)/broker" }
-    /// What the late app keeps.
+    /// The data of the late app.
     var data: String { data(of: "late") }
 
     init() async throws {
@@ -32,7 +32,7 @@ final class LateApps {
         chmod(directory.path, 0o755)
         mkdir(apps, 0o755)
         mkdir(state, 0o700)
-        // Each test waits for the deadline. The tidy app must keep it, too, where the machine is busy.
+        // Each test waits for this deadline. The tidy app must meet it even on a busy machine.
         try write(
             #"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "enforced", "cleanupTimeout": 5}"#,
             to: "managed.json"
@@ -42,7 +42,7 @@ final class LateApps {
                 mkdir(path, 0o700)
                 chown(path, Self.user, Self.user)
             }
-            // Of a program each: what is stopped of the one must not be the other.
+            // Each app has its own copy of the program, so that stopping one spares the others.
             try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program(name))
         }
         let cleanup = #"{"by": "app", "delete": ["\#(directory.path)/desk/data"]}"#
@@ -95,7 +95,6 @@ final class LateApps {
         broker?.waitUntilExit()
     }
 
-    /// Starts an app as its user.
     func app(_ name: String, _ kind: String) async throws -> ChildProcess {
         let process = try ChildProcess(
             as: Self.user,
@@ -107,7 +106,7 @@ final class LateApps {
         return process
     }
 
-    /// The program as it is installed.
+    /// The enforcer as it is installed.
     func enforcer() throws -> ChildProcess {
         let process = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
@@ -117,7 +116,7 @@ final class LateApps {
         return process
     }
 
-    /// The same, which sends itself a signal at a point.
+    /// An enforcer that sends itself a signal at a point.
     func enforcer(at point: String, _ signal: Int32) async throws -> ChildProcess {
         let process = try ChildProcess(
             ChildProcess.built("adapter-probe"),
@@ -128,7 +127,7 @@ final class LateApps {
         return process
     }
 
-    /// The adapter of the late app, as root runs it.
+    /// The late app's adapter, run by root.
     func adapter() throws -> ChildProcess {
         let process = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
@@ -142,7 +141,7 @@ final class LateApps {
         _ = try await BrokerAdministration(bus: bus.bus).call(.signOutAnyone, ["reason": .string("test")])
     }
 
-    /// Has the desk sign somebody in, as often as it takes.
+    /// Makes the desk sign in a user, with retries.
     func signIn(_ name: String, at desk: ChildProcess) async throws {
         try await eventually("\(name) signs in") {
             let before = desk.lines.count
@@ -154,7 +153,7 @@ final class LateApps {
         }
     }
 
-    /// What `shared-device status` says.
+    /// The output of `shared-device status`.
     func status() async throws -> [String: Any] {
         let command = try ChildProcess(
             ChildProcess.built("shared-device"),
@@ -165,14 +164,14 @@ final class LateApps {
         return try JSONSerialization.jsonObject(with: output) as? [String: Any] ?? [:]
     }
 
-    /// How far an app is, in the last round.
+    /// An app's progress in the last round.
     func progress(of name: String = "late") async throws -> String? {
         let round = try await status()["round"] as? [String: Any]
         let apps = round?["apps"] as? [[String: Any]]
         return apps?.first { $0["identifier"] as? String == "org.example.\(name)" }?["progress"] as? String
     }
 
-    /// Whether nothing of Ada is left in the late app's data.
+    /// Whether the late app's data contains no secret of Ada.
     func isClean() throws -> Bool {
         try ByteSearch(["secret of ada", "secret of somebody"]).run(under: data).findings.isEmpty
     }

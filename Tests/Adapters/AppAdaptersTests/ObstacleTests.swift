@@ -6,20 +6,20 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-@Suite("What keeps an adapter's cleanup from its end")
+@Suite("Obstacles to an adapter's cleanup")
 struct ObstacleTests {
     private static let user: UInt32 = 65534
 
-    /// What is in the way of the kiosk's cleanup.
+    /// An obstacle to the kiosk's cleanup.
     enum Obstacle: String, CaseIterable, Sendable {
         case dataOfAnotherUser, missingUnit
     }
 
     private struct Planted {
         var cleanup: String
-        /// What people have to read of it.
+        /// The words that status and log must contain.
         var words: [String]
-        /// Takes it out of the way.
+        /// Removes the obstacle.
         var clear: () throws -> Void
     }
 
@@ -46,7 +46,7 @@ struct ObstacleTests {
     }
 
     @Test(
-        "is in status and log, with what helps; the debt stays, and is paid as soon as it is out of the way",
+        "an obstacle is in status and log; the cleanup succeeds once it is gone",
         .enabled(if: geteuid() == 0, "only root becomes another user"),
         arguments: Obstacle.allCases
     )
@@ -71,7 +71,7 @@ struct ObstacleTests {
         #expect(await adapter.exitStatus(within: .seconds(60)) == 0, "\(adapter.errorText)")
     }
 
-    @Test("a unit that outlives its kill is an error that names it, and says what a person can do")
+    @Test("a unit that survives its kill is an error that names it and a remedy")
     func outlivesKill() async throws {
         let directory = try TemporaryDirectory("outlives-kill")
         let program = try directory.writeScript(
@@ -90,7 +90,7 @@ struct ObstacleTests {
         #expect(try await !control.isStopped())
     }
 
-    @Test("a reason that is a sentence gets no second full stop")
+    @Test("a reason that ends with a full stop gets no second one")
     func fullStop() {
         let failures = ["it is away", "It is away."].map { AdapterFailure("stop", "x", $0, remedy: "Wait") }
         #expect(
@@ -99,7 +99,7 @@ struct ObstacleTests {
     }
 
     @Test(
-        "a manifest that deletes what is not the app's is refused with the reason, by broker and adapter",
+        "broker and adapter refuse a manifest that deletes more than the app's data",
         .enabled(if: geteuid() == 0, "only root becomes another user")
     )
     func refusedManifest() async throws {

@@ -5,12 +5,12 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-@Suite("An unchanged program of a preset takes part")
+@Suite("An unmodified program of a preset takes part")
 struct PresetTests {
     private static let identifier = "org.example.unchanged"
     private static let marker = "marker-of-ada-4711"
 
-    /// The page stores what pages can store.
+    /// A page that stores data in every way available to pages.
     private static let page = """
         <title>\(marker)-title</title><script>
         document.cookie = "session=\(marker)-cookie; max-age=3600";
@@ -21,21 +21,21 @@ struct PresetTests {
         """
 
     @Test(
-        "Ada's marker in Chromium's cookies, local storage, cache, downloads and history is gone after her sign-out",
+        "no marker of Ada is left in Chromium's data after her sign-out",
         .enabled(if: UnchangedProgram.chromium.path != nil, "chromium is not installed"),
         .timeLimit(.minutes(5))
     )
     func chromium() async throws { try await wholeRound(.chromium) }
 
     @Test(
-        "Ada's marker in Firefox's storage, cache, downloads and history is gone after her sign-out",
+        "no marker of Ada is left in Firefox's data after her sign-out",
         .enabled(if: UnchangedProgram.firefox.path != nil, "firefox-esr is not installed"),
         .timeLimit(.minutes(5))
     )
     func firefox() async throws { try await wholeRound(.firefox) }
 
     @Test(
-        "Ada's marker in LibreOffice's profile, its recent files and her documents is gone after her sign-out",
+        "no marker of Ada is left in LibreOffice's data after her sign-out",
         .enabled(if: UnchangedProgram.libreOffice.path != nil, "LibreOffice Writer is not installed"),
         .timeLimit(.minutes(5))
     )
@@ -51,7 +51,7 @@ struct PresetTests {
         )
         let greeting = try await server.line { $0.contains("port ") }
         let port = try #require(greeting.split(separator: " ").drop { $0 != "port" }.dropFirst().first)
-        // Programs make sockets below it, whose paths may have 107 bytes.
+        // Programs create sockets below it, whose paths are limited to 107 bytes.
         var template = Array("/tmp/kiosk-XXXXXX".utf8CString)
         let data = try #require(mkdtemp(&template).map { String(cString: $0) })
         defer { try? FileManager.default.removeItem(atPath: data) }
@@ -61,7 +61,7 @@ struct PresetTests {
             Self.identifier,
             executable: ChildProcess.built("shared-device"),
             arguments: [
-                // The document is there before the program.
+                // The document must exist before the program starts.
                 "run", "--app", Self.identifier, "--data", data, "--adopt", "--preset", program.preset, "--start",
                 "signed-in", "--", path,
             ] + program.arguments("http://127.0.0.1:\(port)/?\(Self.marker)-history", "\(data)/\(document)"),
@@ -76,7 +76,7 @@ struct PresetTests {
                 try !search.run(under: "\(data)/\(place)").findings.isEmpty
             }
         }
-        // What programs do at leisure is planted, where they keep it.
+        // Data that programs write only now and then is planted at its places.
         try plant(["cache/\(Self.marker)", "home/.local/share/recently-used.xbel"], in: data)
         succeed(symlink("/etc", "\(data)/profile/etc"))
         #expect(try !Self.processes(of: data).isEmpty)
@@ -84,13 +84,14 @@ struct PresetTests {
         #expect(try Self.processes(of: data).isEmpty)
         #expect(try FileManager.default.contentsOfDirectory(atPath: data).isEmpty)
         #expect(FileManager.default.fileExists(atPath: "/etc/passwd"))
-        // It starts anew for the next person, with an empty profile. LibreOffice ends by itself where the document is missing: then nobody
-        // might see that it ran.
+        // The program starts again for the next user, with an empty profile. The document is planted, because without
+        // it LibreOffice exits before the test sees it.
         try plant([document], in: data)
         try await device.signIn("grace")
         try await eventually("it runs again") { try !Self.processes(of: data).isEmpty }
         try await device.signOut(deadline: .seconds(60)).requireClean()
-        // An adapter that is killed leaves the program to its next start. Chromium has overwritten its variables and arguments when it stores something.
+        // A killed adapter leaves the program to its next start. By the time Chromium stores data, it has overwritten
+        // its environment and arguments.
         try plant([document], in: data)
         try await device.signIn("ada")
         try await eventually("it stores something", within: .seconds(120)) {
@@ -127,16 +128,16 @@ struct PresetTests {
     }
 }
 
-/// A program as Debian has it, and how a test has it store Ada's marker.
+/// A program as Debian packages it, and how a test makes it store Ada's marker.
 struct UnchangedProgram: Sendable {
     let preset: String
     private let candidates: [String]
-    /// What is in its data directory with the marker, when it has stored that by itself.
+    /// The places in its data directory where the program itself stores the marker.
     let places: [String]
     /// The arguments that open a page and a document.
     let arguments: @Sendable (_ page: String, _ document: String) -> [String]
 
-    /// The program; `nil` where it is not installed.
+    /// The program; `nil` if it is not installed.
     var path: String? { candidates.first { access($0, X_OK) == 0 } }
 
     static let chromium = UnchangedProgram(
@@ -156,7 +157,7 @@ struct UnchangedProgram: Sendable {
         places: ["profile/storage/default", "profile/cache2", "profile/places.sqlite-wal"]
     ) { page, _ in ["--headless", page] }
 
-    /// With Writer, which opens the document.
+    /// LibreOffice with Writer, which opens the document.
     static let libreOffice = UnchangedProgram(
         preset: "libreoffice",
         candidates: access("/usr/lib/libreoffice/program/libswlo.so", F_OK) == 0 ? ["/usr/bin/soffice"] : [],

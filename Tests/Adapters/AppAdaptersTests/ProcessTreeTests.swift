@@ -8,7 +8,7 @@ import Testing
 
 @testable import AppAdapters
 
-/// A directory in the form of `/proc`, with this process.
+/// A directory in the form of `/proc` that contains this process.
 struct PlantedProcesses {
     static let user: UInt32 = 65534
     let directory: TemporaryDirectory
@@ -20,7 +20,7 @@ struct PlantedProcesses {
 
     func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
 
-    /// A thread beside the first one.
+    /// Adds a second thread.
     func plant(thread: pid_t, of identifier: pid_t, flags: Int) throws {
         mkdir(path(identifier, "task"), 0o755)
         try write("S", thread, 1, 2, 5, flags: flags, to: path(identifier, "task/\(thread)"))
@@ -56,14 +56,14 @@ struct PlantedProcesses {
     }
 }
 
-@Suite("What is left of a program is seen, or is an error")
+@Suite("The processes of a program are found, or the search fails")
 struct ProcessTreeTests {
     private static let user = PlantedProcesses.user
 
-    @Test("processes that cannot be listed or read are an error, and not none")
+    @Test("processes that cannot be listed or read are an error")
     func unreadable() throws {
         #expect(throws: AdapterFailure.self) { try ProcessTree(marked: "here", user: Self.user, root: "/nonexistent") }
-        // A list without this process is that of another place.
+        // A list without this process is not this system's.
         #expect(throws: AdapterFailure.self) {
             try ProcessTree(marked: "here", user: Self.user, root: TemporaryDirectory("processes").path)
         }
@@ -81,7 +81,7 @@ struct ProcessTreeTests {
         #expect(error?.description.contains("/7/stat") == true)
     }
 
-    @Test("a process of the app's user whose variables cannot be read is an error", .enabled(if: geteuid() == 0))
+    @Test("an unreadable environment of the user's process is an error", .enabled(if: geteuid() == 0))
     func unreadableVariables() throws {
         let planted = try PlantedProcesses()
         try planted.plant(7, start: 5)
@@ -98,7 +98,7 @@ struct ProcessTreeTests {
         #expect(try marked("elsewhere", Self.user).isEmpty)
     }
 
-    @Test("a browser that has overwritten its variables is found by the path among its arguments")
+    @Test("a browser with an overwritten environment is found by a path argument")
     func overwrittenVariables() throws {
         let planted = try PlantedProcesses()
         func marked(by mark: ProcessTree.Mark) throws -> Set<pid_t> {
@@ -116,7 +116,7 @@ struct ProcessTreeTests {
         #expect(try marked(by: .path("/run/sign-in/abc")) == [7, 8])
     }
 
-    @Test("a program is found by the words that name its place, as whole arguments and in their order")
+    @Test("a program is found by consecutive whole arguments that name its place")
     func words() throws {
         let planted = try PlantedProcesses()
         let place = ["--profile", "/var/lib/kiosk/profile"]
@@ -125,7 +125,7 @@ struct ProcessTreeTests {
             (8, ["ls", "/var/lib/kiosk/profile"]), (9, ["sh", "-c", "firefox --profile /var/lib/kiosk/profile"]),
             (10, ["firefox", "/var/lib/kiosk/profile", "--profile"]),
             (11, ["firefox", "--profile", "/var/lib/kiosk/profile2"]), (12, ["firefox", "", "--profile"]),
-            // As Chromium writes them over each other.
+            // As Chromium overwrites its arguments.
             (13, ["chromium --profile /var/lib/kiosk/profile --type=renderer", "", ""]),
             (14, ["chromium --profile /var/lib/kiosk/profile"]),
             (15, ["chromium --profile /var/lib/kiosk/profile2", ""]),
@@ -143,7 +143,7 @@ struct ProcessTreeTests {
         #expect(try marked(place) == [7, 8, 13, 14])
     }
 
-    @Test("what this process descends from is not the command's, whatever words and variables it has")
+    @Test("ancestors of this process do not count as the command's")
     func ancestors() throws {
         let planted = try PlantedProcesses()
         for identifier: pid_t in [7, 8, 9] {
@@ -156,7 +156,7 @@ struct ProcessTreeTests {
         #expect(try ProcessTree(by: mark, user: Self.user, root: planted.directory.path).marked == [9])
     }
 
-    @Test("a process whose number has passed to another is not signalled")
+    @Test("a process that reuses a number is not signalled")
     func passedOn() throws {
         let child = try ChildProcess("sleep", ["1000"])
         let planted = try PlantedProcesses()
@@ -167,7 +167,7 @@ struct ProcessTreeTests {
         #expect(try tree.descriptor(of: child.identifier) == nil)
     }
 
-    @Test("whoever waits for a program's end sees it at once, so that no time has to be left then")
+    @Test("the end of a program is seen even after the deadline")
     func lastLook() async throws {
         let mark = "last-look-\(UUID().uuidString)"
         let child = try ChildProcess("sleep", ["1000"], environment: [ProcessTree.mark: mark])
@@ -183,7 +183,7 @@ struct ProcessTreeTests {
         #expect(isEnded)
     }
 
-    @Test("a process whose first thread has ended, and whose others go on, has not ended")
+    @Test("a process whose first thread has ended, but not the others, is running")
     func firstThread() async throws {
         let program = """
             import ctypes, threading, time
@@ -206,12 +206,12 @@ struct ProcessTreeTests {
     }
 
     @Test(
-        "a program whose first thread has ended is found by its path, and by its arguments, and is stopped",
+        "a program whose first thread has ended is found and stopped",
         arguments: ["executable", "path", "words"]
     )
     func threadedProgram(mark: String) async throws {
         let directory = try TemporaryDirectory("threaded-program")
-        // A program of its own: what is stopped must not be another test's.
+        // Its own copy, so that stopping it spares other tests.
         let program = "\(directory.path)/program"
         try FileManager.default.copyItem(atPath: ChildProcess.built("adapter-probe"), toPath: program)
         let child = try ChildProcess(program, ["threaded-writer", directory.path])
@@ -224,7 +224,7 @@ struct ProcessTreeTests {
             "words": .words(["threaded-writer", directory.path], variable: "\(directory.path)/none"),
         ]
         var patience = StopPatience()
-        // It ignores the request to end.
+        // It ignores SIGTERM.
         patience.asked = .milliseconds(100)
         let processes = AppProcesses(
             name: program,
@@ -238,7 +238,7 @@ struct ProcessTreeTests {
         #expect(await child.exitStatus(within: .seconds(60)) == 128 + SIGKILL)
     }
 
-    @Test("a process whose first thread has ended is seen in its sandbox at another thread")
+    @Test("a process whose first thread has ended is found in its sandbox")
     func threadedSandbox() throws {
         let planted = try PlantedProcesses()
         try planted.plant(7, state: "Z", threads: 2, start: 5)
@@ -254,12 +254,12 @@ struct ProcessTreeTests {
         #expect(try marked("org.example.other").isEmpty)
     }
 
-    @Test("a process that does not answer is an error that names it, and keeps nobody waiting")
+    @Test("an unresponsive process is an error that names it, without a delay")
     func stuck() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeStuck() }
     }
 
-    /// Looks at one process, which answers when `end` is signalled, or at once, and says what came of it.
+    /// Scans one process, which answers at once, or when `end` is signalled, and returns the result.
     private func look(
         at process: pid_t,
         of user: UInt32,
@@ -287,7 +287,8 @@ struct ProcessTreeTests {
         for process in 1...pid_t(ProcessScan.Stuck.mostOfUser) {
             #expect(look(at: process, of: 1, stuck, end).contains("the process \(process):"))
         }
-        // No second thread waits for a process; and whoever starts more of them gets no more threads, and keeps nobody else from being looked at.
+        // Each process blocks at most one thread. A user with too many of them gets no more threads, and other users
+        // are still scanned.
         #expect(look(at: 3, of: 1, stuck, end).contains("the process 3:"))
         #expect(look(at: 99, of: 1, stuck, end).contains("the processes 1, 2, 3"))
         #expect(stuck.processes(of: 1).count == ProcessScan.Stuck.mostOfUser)
@@ -297,7 +298,7 @@ struct ProcessTreeTests {
         #expect(look(at: 3, of: 1, stuck, nil) == "answered")
     }
 
-    @Test("many processes that answer slowly are together an error, too")
+    @Test("many slow processes together are an error")
     func slow() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeSlow() } }
 
     private func judgeSlow() async throws {
@@ -305,7 +306,7 @@ struct ProcessTreeTests {
         let turns = Locked(0)
         let error = #expect(throws: AdapterFailure.self) {
             try ProcessScan.run(of: 1, patience: .milliseconds(150), stuck: stuck) { scan throws(AdapterFailure) in
-                // The look ends by itself when nobody waits for it.
+                // The scan ends by itself when it is abandoned.
                 while true {
                     try scan.reads(ProcessScan.Process(identifier: 7, start: 5)) { _ = usleep(10_000) }
                     turns.withLock { $0 += 1 }
@@ -323,7 +324,7 @@ struct ProcessTreeTests {
     }
 
     @Test(
-        "a process of which no thread says what it runs is an error, unless all are about to end",
+        "a process whose threads are all unreadable is an error unless it is exiting",
         arguments: [.executable("/p"), .flatpak("org.example.notes"), .words(["--p"], variable: "/p"), .path("/p")]
             as [ProcessTree.Mark]
     )
@@ -342,7 +343,7 @@ struct ProcessTreeTests {
     }
 }
 
-/// Where control groups can be made.
+/// The place where control groups can be created.
 private enum Hierarchy {
     static let mount = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].first { mount in
         let path = "\(mount)/notify-center-tests-\(getpid())"
@@ -353,7 +354,7 @@ private enum Hierarchy {
 
 @Suite("A control group", .enabled(if: Hierarchy.mount != nil, "no control group can be made here"))
 struct ControlGroupTests {
-    @Test("is empty when the last process below it has ended, and is killed as a whole")
+    @Test("a control group is empty after its last process, and is killed as a whole")
     func killed() async throws {
         let mount = try #require(Hierarchy.mount)
         let name = "/notify-center-tests-\(getpid())-\(UInt32.random(in: 0 ... .max))"

@@ -5,11 +5,11 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-@Suite("shared-device run: a program that knows nothing of us takes part")
+@Suite("shared-device run: an unmodified program takes part")
 struct RunCommandTests {
     private static let identifier = "org.example.browser"
 
-    /// A device at which `shared-device run` runs this script, with the data in the app's own directory.
+    /// A device on which `shared-device run` runs this script, with its data in the app's own directory.
     private func device(_ script: String, _ options: [String] = [], starts: Bool = true) async throws -> TestDevice {
         let app = TestApp(
             Self.identifier,
@@ -22,10 +22,10 @@ struct RunCommandTests {
         return try await TestDevice(apps: [app], cleanup: .strict)
     }
 
-    @Test("its home and data are below the directory, which is emptied after the session; the program starts anew")
+    @Test("home and data are in the directory, which is emptied after the session")
     func wholeRound() async throws {
         let device = try await device(
-            // Ada is there once.
+            // Writes Ada's markers in the first run only.
             #"""
             who=$(cat {home}/who); rm -f {home}/who
             for place in "$HOME" "$XDG_CONFIG_HOME" "$XDG_CACHE_HOME" "$XDG_DATA_HOME" "$XDG_DOWNLOAD_DIR" "$TMPDIR"; do
@@ -47,7 +47,7 @@ struct RunCommandTests {
         try await eventually("it starts anew", within: .seconds(60)) { app.lines.filter { $0 == "running" }.count == 2 }
     }
 
-    @Test("processes that left the program's group and parents end, too, and what they wrote is gone")
+    @Test("processes outside the program's group and parents end, and their data is gone")
     func daemons() async throws {
         let device = try await device(
             #"echo running; (setsid sh -c 'trap "" HUP; while :; do echo marker-of-ada >>"$HOME/log" 2>/dev/null; sleep 0.01; done' >/dev/null 2>&1 &) ; exec sleep 1000"#,
@@ -64,7 +64,7 @@ struct RunCommandTests {
     }
 
     @Test(
-        "a kill of the command leaves the debt; its next start ends the program and deletes before the program starts"
+        "after a kill, the next start of the command cleans up before the program starts"
     )
     func killed() async throws {
         let device = try await device(
@@ -89,7 +89,7 @@ struct RunCommandTests {
     }
 
     @Test(
-        "a program of a preset that has overwritten its variables is ended, too, by the next start of a command that was killed"
+        "after a kill, the next start ends a program with an overwritten environment"
     )
     func overwrittenVariables() async throws {
         let directory = try TemporaryDirectory("overwritten-variables")
@@ -131,7 +131,7 @@ struct RunCommandTests {
     }
 
     @Test(
-        "a program that ends by itself is not started again; the command ends with its status when nobody is signed in"
+        "a program that exits is not restarted; the command exits with its status"
     )
     func ended() async throws {
         let device = try await device(
@@ -148,7 +148,7 @@ struct RunCommandTests {
         #expect(app.lines.filter { $0 == "running" }.count == 1)
     }
 
-    /// A second start of the command, which asks the first to start its program.
+    /// Starts the command again, which asks the first instance to start its program.
     private func startAgain(_ app: DeviceApp, on device: TestDevice) async throws {
         let second = try ChildProcess(
             ChildProcess.built("shared-device"),
@@ -180,7 +180,7 @@ struct RunCommandTests {
         #expect(!app.lines.contains("early"))
     }
 
-    @Test("a second start of the command asks the first to start its program again")
+    @Test("a second start of the command makes the first restart its program")
     func again() async throws {
         let device = try await device("echo running; exit 0", ["--start", "signed-in"])
         try await device.signIn("ada")
@@ -193,7 +193,7 @@ struct RunCommandTests {
     }
 
     @Test(
-        "what would delete more than the program's data is refused before anything starts",
+        "a path that covers more than the program's data is refused before any start",
         arguments: ["/", "{state}", "/tmp/kiosk-*"]
     )
     func refused(data: String) async throws {
@@ -205,7 +205,7 @@ struct RunCommandTests {
         #expect(process.lines.isEmpty)
     }
 
-    /// The command in this directory, which has its record, too; there is no broker.
+    /// Runs the command in this directory, which also has its record. There is no broker.
     private func start(_ arguments: [String], in directory: TemporaryDirectory) throws -> ChildProcess {
         try ChildProcess(
             "/bin/sh",
@@ -217,7 +217,7 @@ struct RunCommandTests {
         )
     }
 
-    @Test("the working directory, and what is above it, is refused", arguments: [".", "..", "link", "../link/"])
+    @Test("the working directory and its parents are refused", arguments: [".", "..", "link", "../link/"])
     func workingDirectory(data: String) async throws {
         let directory = try TemporaryDirectory("run-here")
         succeed(mkdir("\(directory.path)/inner", 0o700))
@@ -236,7 +236,7 @@ struct RunCommandTests {
         #expect(process.lines.isEmpty)
     }
 
-    @Test("a directory with somebody's files in it is refused until it is adopted; from then on it is the app's")
+    @Test("a directory with existing files is refused until it is adopted")
     func adoption() async throws {
         let directory = try TemporaryDirectory("run-adopts")
         let file = "\(directory.path)/docs/letter"
@@ -259,7 +259,7 @@ struct RunCommandTests {
     }
 
     @Test(
-        "a program that is not there, or that may not be run, ends the command at once, with the status of shells",
+        "a missing or unexecutable program ends the command with the shell's status",
         arguments: [
             ("no-such-program", 127, "there is no program no-such-program in PATH"),
             ("./no-such-program", 127, "there is no program ./no-such-program;"), ("./text", 126, "chmod +x ./text"),

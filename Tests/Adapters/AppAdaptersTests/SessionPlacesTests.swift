@@ -41,7 +41,7 @@ struct SessionPlacesTests {
 
     private var hasSecret: Bool { access(secret, F_OK) == 0 }
 
-    @Test("a parent that was moved away is a failure; it is deleted once it is back")
+    @Test("a parent that was moved away is an error, and is deleted once it is back")
     func movedParent() async throws {
         try record.begin()
         succeed(rename(parent, "\(parent).away"))
@@ -52,14 +52,14 @@ struct SessionPlacesTests {
         #expect(!hasSecret)
     }
 
-    @Test("a parent that was missing when the session began is none")
+    @Test("a parent that was missing when the session began is no error")
     func missingParent() async throws {
         succeed(rename(parent, "\(parent).away"))
         try record.begin()
         _ = try await adapter.cleanUp()
     }
 
-    @Test("a cleanup ends the record: the next session begins with what is there then")
+    @Test("a cleanup ends the record, and the next session begins a new one")
     func nextSession() async throws {
         try record.begin()
         _ = try await adapter.cleanUp()
@@ -69,7 +69,7 @@ struct SessionPlacesTests {
     }
 
     @Test(
-        "a mount over a parent is a failure that names it, and nothing on it is deleted",
+        "a mount over a parent is an error that names it, and its content stays",
         .enabled(if: Mounts.areAllowed)
     )
     func mountedOver() async throws {
@@ -81,7 +81,7 @@ struct SessionPlacesTests {
         let failure = await #expect(throws: AdapterFailure.self) { try await adapter.cleanUp() }
         #expect(failure?.description.contains("umount \(parent)") == true, "\(failure as Any)")
         #expect(hasSecret)
-        // A process that another test starts has this one's directories until it runs its program.
+        // A process that another test starts holds this process's directories until it calls exec.
         try await eventually("it is unmounted") { umount2(parent, 0) == 0 }
         _ = try await adapter.cleanUp()
         #expect(!hasSecret)
@@ -91,14 +91,14 @@ struct SessionPlacesTests {
         SessionPlaces(places: [.init(path: "/run/user/1000/app/data", hasParent: hasParent, mounts: mounts)])
     }
 
-    @Test("an unmounted disk is a failure; file systems in memory take their data with them")
+    @Test("an unmounted disk is an error, but an unmounted tmpfs is not")
     func unmounted() {
         let root = SessionPlaces.Mount(point: "/", type: "ext4")
         let disk = SessionPlaces.Mount(point: "/run/user/1000", type: "ext4")
         let memory = SessionPlaces.Mount(point: "/run/user/1000", type: "tmpfs")
         #expect(places([root, disk]).moved(places([root], hasParent: false)).count == 1)
         #expect(places([root, memory]).moved(places([root], hasParent: false)).isEmpty)
-        // A second one at the same place covers the first.
+        // A second mount at the same point covers the first.
         #expect(places([root, memory]).moved(places([root, memory, memory])).count == 1)
     }
 }

@@ -4,12 +4,12 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// Real clipboards, keyrings and print queues, each of the test's own. A part that the machine does not have is said and left out.
-@Suite("Traces of a session that services keep")
+/// Uses real clipboards, keyrings and print queues that belong to each test. A test is disabled, with the reason, if
+/// the machine lacks the programs.
+@Suite("Traces of a session in services")
 struct SessionServicesTests {
     private static let command = ChildProcess.built("shared-device")
 
-    /// Whether the machine has these programs.
     private static func has(_ programs: String...) -> Bool {
         programs.allSatisfy { program in
             ["/usr/bin", "/bin", "/usr/sbin"].contains { access("\($0)/\(program)", X_OK) == 0 }
@@ -21,7 +21,7 @@ struct SessionServicesTests {
 
     init() throws { directory = try TemporaryDirectory("session") }
 
-    /// Runs the command with this one step.
+    /// Runs the command with this step only.
     private func traces(
         _ step: String,
         mode: String = "--now",
@@ -44,7 +44,7 @@ struct SessionServicesTests {
         return (status, (process.lines + [process.errorText]).joined(separator: "\n"))
     }
 
-    /// Runs a line of the shell, which has to succeed.
+    /// Runs a shell command that must succeed.
     @discardableResult
     private func shell(_ line: String, _ environment: [String: String] = [:]) async throws -> String {
         let process = try ChildProcess("sh", ["-c", line], environment: environment)
@@ -55,7 +55,7 @@ struct SessionServicesTests {
 
     // MARK: The clipboard
 
-    @Test("a session without a display has no clipboard; a display without a program for it is a failure")
+    @Test("a session without a display has no clipboard; a missing tool is an error")
     func noClipboard() async throws {
         let none = try await traces("clipboard", [:])
         #expect(none.status == 0 && none.text.contains("clipboard  not there: the session has no display"), "\(none)")
@@ -78,7 +78,7 @@ struct SessionServicesTests {
         let tools = "\(home)/bin"
         try await shell("mkdir -p '\(tools)' && ln -s /usr/bin/env /bin/sh $(command -v \(tool)) '\(tools)'")
         let environment = ["DISPLAY": display, "PATH": tools]
-        // A text that reads like a tool's complaint is a text.
+        // A text that reads like a tool's error message is still a text.
         for (selection, text) in [("clipboard", "ada-4711"), ("primary", "Error: cannot open display: :0")] {
             let copy = "printf '\(text)' | xclip -selection \(selection) >/dev/null 2>&1"
             try await shell(copy, ["DISPLAY": display])
@@ -140,7 +140,7 @@ struct SessionServicesTests {
     // MARK: The keyring
 
     @Test(
-        "what the Secret Service has is deleted, in an open keyring item by item, and a locked one as a whole",
+        "open keyrings are emptied item by item, and locked ones are deleted",
         .enabled(
             if: has("gnome-keyring-daemon", "secret-tool", "gdbus"),
             "gnome-keyring or secret-tool is not installed"
@@ -177,12 +177,12 @@ struct SessionServicesTests {
         #expect(!left.contains("ada-4711"), "\(left)")
         let files = try FileManager.default.contentsOfDirectory(atPath: "\(home)/data/keyrings")
         #expect(files == (isLocked ? [] : ["login.keyring"]))
-        // The session can store again.
+        // The session can still store secrets.
         if !isLocked { try await shell(store, environment) }
     }
 
     @Test(
-        "a locked keyring without a password is opened, emptied item by item, and stays",
+        "a locked keyring without a password is opened, emptied and kept",
         .enabled(
             if: has("gnome-keyring-daemon", "secret-tool", "gdbus"),
             "gnome-keyring or secret-tool is not installed"
@@ -194,7 +194,7 @@ struct SessionServicesTests {
             "DBUS_SESSION_BUS_ADDRESS": bus.address, "HOME": home, "XDG_DATA_HOME": "\(home)/data",
             "XDG_RUNTIME_DIR": home, "NOTIFY_CENTER_BUS": "session",
         ]
-        // As gnome-keyring writes it where the person gives no password.
+        // As gnome-keyring writes it for an empty password.
         let folder = "\(home)/data/keyrings"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         try "login".write(toFile: "\(folder)/default", atomically: false, encoding: .utf8)
@@ -237,7 +237,7 @@ struct SessionServicesTests {
     // MARK: The print queue
 
     @Test(
-        "the user's waiting jobs are cancelled; finished ones that the service keeps are a failure that says what helps",
+        "pending print jobs are cancelled; kept finished ones are an error",
         .enabled(
             if: has("cupsd", "lpadmin", "lpstat", "cancel") && geteuid() == 0,
             "cups is not installed, or this is not root, as whom cupsd runs"

@@ -8,7 +8,8 @@ import Testing
 
 @testable import AppAdapters
 
-/// A home directory with Ada's traces in it. Every test names its own: those of whoever runs the tests are not to be touched.
+/// A home directory with Ada's traces. Every test names its own environment, so that it does not touch the developer's
+/// traces.
 struct TraceHome {
     static let marker = "trace-of-ada-4711"
     let path: String
@@ -45,7 +46,7 @@ struct TraceHome {
         try ByteSearch([Marker(Self.marker)]).run(under: path).findings
     }
 
-    /// Its traces, as a user whose trashes on other file systems nobody has.
+    /// The traces of this home, for a user number that has no trash on any other file system.
     func traces(_ more: [String: String] = [:]) -> SessionTraces {
         SessionTraces(
             environment: environment.merging(more) { $1 },
@@ -55,11 +56,11 @@ struct TraceHome {
     }
 }
 
-@Suite("Traces of a session that are files")
+@Suite("Traces of a session in files")
 struct SessionTracesTests {
     private static let inFiles: [SessionTrace] = [.recentFiles, .downloads, .trash, .thumbnails, .history, .keyring]
 
-    @Test("each kind is counted, then removed, and the byte search finds nothing; a look changes nothing")
+    @Test("each kind is counted without changes, then removed completely")
     func files() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome(directory.path)
@@ -83,9 +84,9 @@ struct SessionTracesTests {
         #expect(FileManager.default.fileExists(atPath: "/etc/passwd"), "no link is followed")
     }
 
-    @Test("sparse files whose lengths have no sum are counted with the most there is, and deleted")
+    @Test("sparse files whose sizes overflow are counted with the maximum, and deleted")
     func sparseFiles() async throws {
-        // A file system in memory takes files of any length. Where there is none, the others take less, and the sum is checked by itself.
+        // A tmpfs accepts files of any length. Elsewhere the files are shorter, and the sum is checked separately.
         let memory = "/dev/shm/traces-\(UUID().uuidString)"
         let directory = try TemporaryDirectory("traces")
         let place = mkdir(memory, 0o700) == 0 ? memory : "\(directory.path)/Downloads"
@@ -111,7 +112,7 @@ struct SessionTracesTests {
         #expect(sum.bytes == .max)
     }
 
-    @Test("a directory that is a link is a failure, and nothing behind it goes")
+    @Test("a linked directory is an error, and its target stays")
     func refused() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome("\(directory.path)/home")
@@ -123,7 +124,7 @@ struct SessionTracesTests {
     }
 
     @Test(
-        "the home directory as downloads stands for none: the usual directory goes, and the home directory stays",
+        "the home directory as the download directory means the default directory",
         arguments: ["$HOME/", "$HOME", "$HOME//"]
     )
     func noDownloads(named: String) async throws {
@@ -135,7 +136,7 @@ struct SessionTracesTests {
         #expect(FileManager.default.fileExists(atPath: "\(home.path)/Documents/letter.txt"))
     }
 
-    @Test("a home directory behind a link is the home directory; a link below it is the person's")
+    @Test("a linked home directory is followed; a link below it is not")
     func linkedHome() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome("\(directory.path)/var-home")
@@ -147,7 +148,7 @@ struct SessionTracesTests {
         #expect(try home.findings().allSatisfy { $0.path.contains("keyring") || $0.path.contains("kwallet") })
     }
 
-    @Test("a folder of keyrings that cannot be listed is a failure, and one that is not there has nothing")
+    @Test("an unlistable keyring folder is an error, and a missing one is empty")
     func unreadableKeyrings() throws {
         let directory = try TemporaryDirectory("keyrings")
         #expect(try Keyring.others(in: ["\(directory.path)/none"]) == [])
@@ -156,7 +157,7 @@ struct SessionTracesTests {
         #expect(failure?.description.contains("\(directory.path)/file") == true)
     }
 
-    @Test("the places follow the XDG directories, the user's directories and the mounted disks")
+    @Test("the places follow the XDG and user directories and the mounted disks")
     func places() throws {
         let directory = try TemporaryDirectory("mount \(UUID().uuidString)")
         try FileManager.default.createDirectory(
@@ -164,7 +165,7 @@ struct SessionTracesTests {
             withIntermediateDirectories: false
         )
         let mount = directory.path.replacing(" ", with: "\\040")
-        // Whoever mounts this says what device it is on.
+        // A FUSE mount, for which the user chooses the device name.
         let served = try TemporaryDirectory("served")
         succeed(mkdir("\(served.path)/.Trash-1000", 0o700))
         let places = TracePlaces(
@@ -190,7 +191,7 @@ struct SessionTracesTests {
 @Suite("shared-device session-traces")
 struct SessionTracesCommandTests {
     private static let identifier = "org.example.session-traces"
-    /// These would be those of whoever runs the tests.
+    /// The developer's own traces, which the tests must not touch.
     private static let without = "clipboard,keyring,print-queue,trash"
 
     private func command(_ arguments: [String], home: TraceHome) async throws -> (status: Int32, output: String) {
@@ -203,7 +204,7 @@ struct SessionTracesCommandTests {
         return (status, (command.lines + [command.errorText]).joined(separator: "\n"))
     }
 
-    @Test("--dry-run lists what would go, --now removes it; a step that is switched off is left alone")
+    @Test("--dry-run lists traces, --now removes them, and disabled steps are skipped")
     func once() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome(directory.path)
@@ -219,7 +220,7 @@ struct SessionTracesCommandTests {
         #expect(!left.contains { $0.contains("thumbnails") || $0.contains("recently") })
     }
 
-    @Test("a step that fails is status 74, and the others are done; wrong usage is 64")
+    @Test("a failed step exits with 74 after the other steps; wrong usage with 64")
     func failing() async throws {
         let directory = try TemporaryDirectory("traces")
         let home = try TraceHome(directory.path)
@@ -247,7 +248,7 @@ struct SessionTracesCommandTests {
     }
 
     @Test(
-        "it takes part: after the sign-out nothing of Ada is left, and its steps are in the receipt",
+        "no trace of Ada is left after her sign-out, and the receipt lists the steps",
         .timeLimit(.minutes(5))
     )
     func takesPart() async throws {
@@ -269,7 +270,7 @@ struct SessionTracesCommandTests {
         try await eventually("it says so") { app.errorText.contains("session-traces: thumbnails: 2 files") }
     }
 
-    @Test("a failed step is a failed cleanup: no receipt, until it succeeds; killed meanwhile, the next start goes on")
+    @Test("a failed step blocks the receipt; after a kill the next start continues")
     func failedStep() async throws {
         let device = try await TestDevice(apps: [app()], cleanup: .strict)
         let app = try device.app(Self.identifier)

@@ -7,12 +7,13 @@ import Testing
 
 @testable import SharedDevice
 
-/// The deletion runs as the adapter runs it, in a child with the rights of one user: root's would hide what a person can do.
-@Suite("A person cannot keep their data from its deletion, or leave something in its place")
+/// The deletion runs in a child with the rights of one user, as the adapter does it. Root's rights would hide the
+/// effect of what a user can do.
+@Suite("A user cannot prevent the deletion of data or leave something behind")
 struct StubbornDataTests {
     private let user: uid_t = geteuid() == 0 ? 65534 : geteuid()
     private let directory: TemporaryDirectory
-    /// The person's own directory, with the declared one in it.
+    /// The user's own directory, which contains the declared one.
     private var home: String { "\(directory.path)/home" }
     private var data: String { "\(home)/data" }
 
@@ -43,7 +44,7 @@ struct StubbornDataTests {
         return lstat(path, &status) == 0 ? status.st_mode & 0o7777 : 0
     }
 
-    /// Deletes as the user. Returns what was wrong, empty if nothing.
+    /// Deletes as the user. Returns the error, or an empty text.
     private func remove(_ path: String) async throws -> String {
         let child = try ChildProcess(
             ChildProcess.built("shared-device-cleanup"),
@@ -57,7 +58,7 @@ struct StubbornDataTests {
     // MARK: Rights
 
     @Test(
-        "not by taking the owner's rights from it, from what is in it, or from what is above it",
+        "data is deleted although the owner's rights are removed from it or above it",
         arguments: ["data", "data/\(DeclaredPath.tombstones)", "data/profile", "data/profile/deep", ".", "other"]
     )
     func rightsTaken(place: String) async throws {
@@ -65,7 +66,7 @@ struct StubbornDataTests {
         for path in ["secret", "profile/secret", "profile/deep/secret", "\(DeclaredPath.tombstones)/secret"] {
             try write("\(data)/\(path)")
         }
-        // Another directory above it that the person has closed.
+        // Another directory above it that the user has closed.
         let declared = place == "other" ? "\(home)/other/further/data" : data
         if place == "other" {
             for path in ["other", "other/further"] { make("\(home)/\(path)") }
@@ -78,7 +79,7 @@ struct StubbornDataTests {
         #expect(FileManager.default.fileExists(atPath: declared))
     }
 
-    @Test("a declared file goes from a directory that its owner has closed")
+    @Test("a declared file is deleted from a directory that its owner has closed")
     func fileInClosedDirectory() async throws {
         try write("\(data)/recent")
         succeed(chmod(data, 0o500))
@@ -88,7 +89,7 @@ struct StubbornDataTests {
 
     // MARK: What a directory keeps itself
 
-    /// A list for access control, with rights for another user.
+    /// An access control list that grants rights to another user.
     private func list(group: UInt8, mask: UInt8) -> [UInt8] {
         func entry(_ tag: UInt8, _ rights: UInt8, _ number: [UInt8] = [255, 255, 255, 255]) -> [UInt8] {
             [tag, 0, rights, 0] + number
@@ -104,7 +105,7 @@ struct StubbornDataTests {
         return Set(names.map { String(decoding: $0.map(UInt8.init(bitPattern:)), as: UTF8.self) })
     }
 
-    @Test("no lists for access control, attributes or bits are left on the directory")
+    @Test("no ACLs, attributes or mode bits are left on the directory")
     func leftovers() async throws {
         try write("\(data)/secret")
         succeed(chmod(data, 0o7777))
@@ -118,11 +119,11 @@ struct StubbornDataTests {
         #expect(attributes().contains("user.secret") && attributes().contains("system.posix_acl_default"))
         #expect(try await remove(data) == "")
         #expect(attributes() == kept)
-        // What the group's entry allowed, and not what the mask did; nothing for others.
+        // The permissions of the group's entry, not of the mask; none for other users.
         #expect(mode(data) == 0o750)
     }
 
-    @Test("a list does not become rights of the group")
+    @Test("an ACL does not turn into permissions of the group")
     func listOfAnother() async throws {
         let list = self.list(group: 0, mask: 7)
         succeed(setxattr(data, "system.posix_acl_access", list, list.count, 0))
@@ -134,7 +135,7 @@ struct StubbornDataTests {
     // MARK: Where nothing can be moved
 
     @Test(
-        "not by filling the disk, with files or with directories",
+        "data is deleted from a full disk, filled with files or directories",
         .enabled(if: Mounts.areAllowed, "this user may not mount"),
         arguments: ["files", "directories", "of others"]
     )
@@ -160,7 +161,7 @@ struct StubbornDataTests {
         #expect(filler != "of others" || names(disk).count > 100)
     }
 
-    @Test("not in the lower layer of an overlay, where no directory can be moved", .enabled(if: Mounts.areAllowed))
+    @Test("data is deleted from the lower layer of an overlay, which cannot be renamed", .enabled(if: Mounts.areAllowed))
     func overlay() async throws {
         let place = "\(directory.path)/overlay"
         succeed(mkdir(place, 0o755))
@@ -197,7 +198,7 @@ struct StubbornDataTests {
     }
 
     @Test(
-        "not in subvolumes of btrfs, whose device is another one although nothing is mounted",
+        "data is deleted from btrfs subvolumes, which have their own device number",
         .enabled(if: hasBtrfs, "there is no btrfs, or no mkfs.btrfs")
     )
     func subvolume() async throws {
@@ -215,7 +216,7 @@ struct StubbornDataTests {
             make("\(disk)/\(path)/folder")
             try write("\(disk)/\(path)/folder/secret")
         }
-        // Its owner may make it so, and undo it.
+        // Its owner can set and clear this property.
         try await run("btrfs", "property", "set", "\(disk)/data/profile/locked", "ro", "true")
         #expect(try await remove("\(disk)/data") == "")
         #expect(names("\(disk)/data").isEmpty)
@@ -223,7 +224,7 @@ struct StubbornDataTests {
 
     // MARK: In place
 
-    @Test("a deep and a wide tree is emptied in place, with few descriptors and without an end of its depth")
+    @Test("a deep and wide tree is emptied in place with few descriptors")
     func deepInPlace() throws {
         var current = open(data, O_RDONLY | O_DIRECTORY)
         for depth in 0..<5_000 {
@@ -258,7 +259,7 @@ struct StubbornDataTests {
     }
 
     @Test(
-        "in place, no mount is crossed and no link followed",
+        "the deletion in place crosses no mount and follows no link",
         .enabled(if: Mounts.areAllowed, "this user may not mount")
     )
     func mountInPlace() throws {
@@ -278,7 +279,7 @@ struct StubbornDataTests {
         #expect(names("\(data)/profile") == ["bind"] && names(outside) == ["file"])
     }
 
-    @Test("in place, a directory that is moved away meanwhile does not lead out of the tree")
+    @Test("a directory that is moved during the deletion in place does not lead outside")
     func movedInPlace() throws {
         let outside = "\(directory.path)/outside"
         make(outside)
@@ -296,7 +297,7 @@ struct StubbornDataTests {
 
     // MARK: Texts
 
-    @Test("a mark that combines with a slash does not hide where a path leads, and equal text is not an equal path")
+    @Test("paths are compared by bytes, so that combining marks hide nothing")
     func pathsByBytes() {
         #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/etc/\u{301}kiosk", home: nil) }
         #expect(throws: CleanupFlaw.self) { try CleanupPath.checked("/home/e\u{301}/notes", home: "/home/\u{E9}") }
@@ -304,7 +305,7 @@ struct StubbornDataTests {
     }
 
     @Test(
-        "a name does not end a line of the log, or steer the terminal that shows it",
+        "a name cannot break a line of the log or control the terminal",
         .enabled(if: geteuid() == 0, "only root makes files of others")
     )
     func controlCharacters() async throws {
@@ -320,7 +321,7 @@ struct StubbornDataTests {
         #expect(error.description == "could not remove \(data)/a\\u{a}\\u{1b}[2J\\u{d}\\u{202e}b: a\\u{a}b. c\\u{1b}")
     }
 
-    @Test("what takes the place of a closed directory keeps its rights")
+    @Test("a file that replaces a closed directory keeps its mode")
     func exchangedForAFile() throws {
         let directory = try TemporaryDirectory("exchanged")
         let path = "\(directory.path)/closed"
@@ -335,7 +336,7 @@ struct StubbornDataTests {
     }
 }
 
-/// Unchecked: the sweep calls on the test's own thread.
+/// Unchecked: the sweep calls it on the test's own thread.
 private final class Most: @unchecked Sendable {
     var calls = 0
     var open = 0

@@ -6,14 +6,14 @@ import Testing
 
 @testable import AppAdapters
 
-/// A file system that a program serves which does not answer, as FUSE lets every user mount them.
+/// A FUSE file system whose server does not respond. Every user can mount one.
 final class StuckFile {
     private let path: String
     private let server: ChildProcess
 
     static let isAllowed = Mounts.areAllowed && access("/dev/fuse", W_OK) == 0
 
-    /// - Parameter deed: what is not answered: `open` or `read` of a file, or any look (`getattr`) at a directory.
+    /// - Parameter deed: the request without a response: `open` or `read` of a file, or any `getattr` of a directory.
     init(_ path: String, _ deed: String) async throws {
         self.path = path
         let source = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "Programs/stuck-file.py").path
@@ -21,7 +21,7 @@ final class StuckFile {
         try await server.line { $0 == "ready" }
     }
 
-    /// What waits for it goes on, and the file is what it was before.
+    /// Releases the waiting processes and restores the file.
     func end() {
         server.kill()
         server.waitUntilExit()
@@ -33,10 +33,10 @@ final class StuckFile {
 
 @Suite("A file system that does not answer", .enabled(if: StuckFile.isAllowed, "nobody but root can mount here"))
 struct StuckFileTests {
-    @Test("keeps no look at processes waiting: the one whose variables are there is an error")
+    @Test("an unresponsive file delays no scan, and its process is an error")
     func variables() async throws {
         let planted = try PlantedProcesses()
-        // Of another start than the processes of other tests, which look beside this one.
+        // A different start time than the processes of other tests, which run at the same time.
         try planted.plant(7, start: 77)
         let variables = planted.path(7, "environ")
         try "\(ProcessTree.mark)=here\0".write(toFile: variables, atomically: true, encoding: .utf8)
@@ -53,13 +53,13 @@ struct StuckFileTests {
         }
     }
 
-    @Test("keeps nobody waiting for a program that cannot be killed because of it; its end is collected later")
+    @Test("an unkillable program delays no caller and is reaped later")
     func unkillable() async throws {
         let directory = try TemporaryDirectory("unkillable")
         let path = "\(directory.path)/file"
         try "content".write(toFile: path, atomically: true, encoding: .utf8)
         let file = try await StuckFile(path, "open")
-        // It can be killed until the server has read its question.
+        // It can be killed until the server has read its request.
         let (status, _) = try await HelperProcess.output(
             of: "cat",
             [path],
@@ -81,7 +81,7 @@ struct StuckFileTests {
         #expect(again.status == 0 && again.text == "content")
     }
 
-    @Test("makes a deletion fail, which is not begun a second time meanwhile; what the error says helps: umount -fl")
+    @Test("a stuck deletion fails and is not started twice; umount -fl resolves it")
     func deletion() async throws {
         let directory = try TemporaryDirectory("stuck-deletion")
         chmod(directory.path, 0o755)

@@ -2,12 +2,12 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-@Suite("The units of programs that clean up")
+@Suite("The systemd units of programs that clean up")
 struct UnitFileTests {
     private static let directory = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../../../Service").standardizedFileURL
 
-    /// The settings of a unit, by their names.
+    /// The settings of a unit, by name.
     private static func settings(_ unit: String) throws -> [String: [String]] {
         let text = try String(contentsOf: directory.appendingPathComponent(unit), encoding: .utf8)
         var settings: [String: [String]] = [:]
@@ -19,7 +19,7 @@ struct UnitFileTests {
     }
 
     @Test(
-        "an adapter's unit covers no part of /proc, which a Flatpak's sandbox mounts anew, and leaves the devices",
+        "an adapter's unit leaves /proc and the devices visible to Flatpak sandboxes",
         arguments: [
             "ProtectKernelLogs", "ProtectKernelTunables", "ProtectProc", "ProcSubset", "ProtectControlGroups",
             "PrivateDevices", "ProtectClock", "DevicePolicy", "DeviceAllow", "RestrictNamespaces",
@@ -29,7 +29,7 @@ struct UnitFileTests {
         #expect(try Self.settings("systemd-system/shared-device-cleanup@.service")[setting] == nil)
     }
 
-    @Test("the units that run no app's command filter system calls")
+    @Test("units that run no app's command filter system calls")
     func filters() throws {
         for unit in [
             "systemd-system/shared-device-enforcement.service", "systemd-user/shared-device-session-traces.service",

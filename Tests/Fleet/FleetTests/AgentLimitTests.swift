@@ -2,12 +2,12 @@ import Fleet
 import StrictJSON
 import Testing
 
-/// What must hold although clocks, disks and files fail: the limit without contact, and what counts as over.
-@Suite("What an agent decides when clocks, disks and files fail")
+/// Guarantees under failing clocks, disks and files: the time limit without contact, and which sessions count as over.
+@Suite("The agent when clocks, disks and files fail")
 struct AgentLimitTests {
     private static let policy = AgentState.Policy(contactTimeout: 3600)
 
-    /// The machine starts again: the agent knows what its disk has, and hears that this session is open.
+    /// An agent after a reboot, with this memory on its disk and this session open.
     private static func restarted(
         _ memory: AgentMemory,
         at now: Moment,
@@ -26,7 +26,7 @@ struct AgentLimitTests {
         return memory
     }
 
-    /// When the agent signs session 7 out, in seconds since the machine's start, with a tick each minute; and what its disk has then.
+    /// When the agent signs out session 7, in seconds since the boot and with a tick each minute, and its memory then.
     private static func end(
         _ memory: AgentMemory,
         boot: String,
@@ -49,11 +49,11 @@ struct AgentLimitTests {
         return (nil, memory)
     }
 
-    @Test("FL-7: started again with a clock from before the contact, a device signs out after five minutes, not never")
+    @Test("FL-7: after a reboot with a wrong clock a device signs out after five minutes")
     func wrongClock() throws {
         let end = try Self.end(Self.signedIn, boot: "b") { $0 - 1000 }
         #expect(end.at == 300)
-        // A limit that is shorter than that is kept.
+        // A shorter limit is kept.
         var agent = try Self.restarted(
             Self.signedIn,
             at: .at(60, wall: 0, boot: "b"),
@@ -62,7 +62,7 @@ struct AgentLimitTests {
         let effects = agent.handle(.device(.signedIn(7)), now: .at(60, wall: 0, boot: "b"))
         let text = "no contact since the machine was started, with a wrong clock"
         #expect(effects.contains(.signOut(session: 7, reason: text)))
-        // A clock that is put right says how long it was; so does the controller.
+        // A corrected clock tells the elapsed time, and so does the controller.
         let right = try Self.end(Self.signedIn, boot: "b") { $0 < 200 ? 0 : 6000 + $0 }
         #expect(right.at == 3600)
         var heard = try Self.restarted(Self.signedIn, at: .at(20, wall: 0, boot: "b"))
@@ -72,9 +72,9 @@ struct AgentLimitTests {
         #expect(heard.handle(.tick, now: .at(3850, wall: 0, boot: "b")).contains { $0.word == "signOut" })
     }
 
-    @Test("FL-7: all the time that the machine runs counts, however often it is started again with a clock that stands")
+    @Test("FL-7: the uptime counts over any number of reboots with a wrong clock")
     func startedAgainAndAgain() throws {
-        // The clock begins at the same time after each start, later than the contact: nobody sees that it is wrong.
+        // The clock begins at the same time after each boot, later than the contact, so that it does not look wrong.
         var (memory, ran, starts) = (Self.signedIn, 0.0, 0)
         var isOver = false
         while !isOver, starts < 200 {
@@ -82,11 +82,11 @@ struct AgentLimitTests {
             (memory, starts, isOver) = (run.memory, starts + 1, run.at != nil)
             ran += run.at ?? 240
         }
-        // Of each run less than a step is lost.
+        // Each run loses less than one step.
         #expect(isOver && ran < 3600 * 240 / 180, "\(starts) starts, \(ran) s")
     }
 
-    @Test("FL-7: a clock that is put right while the machine runs takes no time from anybody, and gives none")
+    @Test("FL-7: a clock corrected at runtime neither shortens nor extends a session")
     func clockIsStepped() throws {
         for step in [-50_400.0, 50_400] {
             var agent = AgentTests.agent(.signedIn(7), policy: Self.policy)
@@ -97,7 +97,7 @@ struct AgentLimitTests {
         }
     }
 
-    @Test("FL-7: an agent's file with a limit that no configuration may have, or with less than no time, is damaged")
+    @Test("FL-7: an agent's file with an invalid limit or a negative time is damaged")
     func damagedNumbers() throws {
         func read(_ members: String) throws -> AgentMemory {
             let text = #"{"seenAll": 0, "seenOwn": 0, "sequenceLimit": 1, "intents": {}, \#(members)}"#
@@ -113,7 +113,7 @@ struct AgentLimitTests {
         #expect(throws: FleetMessageError.self) { try read(#""session": [7, [1, 2, "a", -1, 3, "a"]]"#) }
     }
 
-    @Test("FL-7: a limit is kept from the last configuration that could be read")
+    @Test("FL-7: the limit of the last readable configuration is kept")
     func lastPolicy() {
         let policy = AgentState.Policy(contactTimeout: 600, requiresContact: true)
         var agent = AgentState(policy: policy, memory: AgentMemory(), now: .at(0))
@@ -127,7 +127,7 @@ struct AgentLimitTests {
 
     // MARK: Orders
 
-    @Test("FL-3: an order that comes while an older one is under way is carried out as well, without a heartbeat")
+    @Test("FL-3: an order that arrives during an older one is carried out as well")
     func newerOrder() throws {
         for scope in OrderScope.allCases {
             var agent = AgentTests.agent(.signedIn(7))
@@ -140,7 +140,7 @@ struct AgentLimitTests {
         }
     }
 
-    @Test("FL-13: a sign-out that the broker's disk does not have is not carried out, and is when the disk has it")
+    @Test("FL-13: a sign-out counts as done only once it is on the broker's disk")
     func unstored() throws {
         for answer in [AgentEvent.SignOutAnswer.endedUnstored, .overAlready] {
             var agent = AgentTests.agent(.signedIn(7))
@@ -161,7 +161,7 @@ struct AgentLimitTests {
         }
     }
 
-    @Test("FL-13: a session that was over, and is open again after a power cut, is ended again")
+    @Test("FL-13: a session that a power cut reopened is ended again")
     func openAgain() throws {
         var memory = AgentMemory.having(seen: 3)
         memory.result = .init(order: 3, outcome: .signedOut, ended: 7)
@@ -170,7 +170,7 @@ struct AgentLimitTests {
         #expect(effects.contains(.signOut(session: 7, reason: "session 7 is open again, which was over")))
         var other = AgentTests.agent(.nobody(8), memory: memory)
         #expect(!other.handle(.device(.signedIn(8)), now: .at(2)).contains { $0.word == "signOut" })
-        // One that ended for want of contact, too.
+        // The same for a session that ended for lack of contact.
         var lost = AgentTests.agent(.signedIn(7), policy: .init(contactTimeout: 60))
         #expect(lost.handle(.tick, now: .at(60)).contains { $0.word == "signOut" })
         _ = lost.handle(.signOutAnswered(.endedUnstored), now: .at(61))
@@ -179,7 +179,7 @@ struct AgentLimitTests {
 
     // MARK: Reports
 
-    @Test("FL-11: names of apps are cut and stay different, and a report with the longest of all fits into a message")
+    @Test("FL-11: truncated app names stay distinct, and the longest report fits")
     func longNames() throws {
         let names = (0..<DeviceReport.mostDebts).map { index in
             DeviceReport.name(String(repeating: "\"\u{1F512}", count: 190) + "\(index)")
@@ -206,7 +206,7 @@ struct AgentLimitTests {
     }
 
     @Test(
-        "a name with invisible characters keeps to its limit, and stays the same when it is read",
+        "a name with invisible characters keeps to its limit and survives parsing",
         arguments: [1, 160, 300]
     )
     func invisibleCharactersInName(count: Int) {

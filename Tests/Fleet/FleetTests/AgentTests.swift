@@ -1,9 +1,9 @@
 import Fleet
 import Testing
 
-@Suite("What an agent decides")
+@Suite("The state machine of the agent")
 struct AgentTests {
-    /// The effects of an agent that is connected, and whose broker has answered so.
+    /// A connected agent whose broker has reported this view.
     static func agent(
         _ view: DeviceView,
         memory: AgentMemory = AgentMemory(),
@@ -15,7 +15,7 @@ struct AgentTests {
         return agent
     }
 
-    @Test("an answer from before the state asked, or before a newer one, counts for nothing, and is asked for at once")
+    @Test("a response to an outdated question is ignored, and the question is repeated")
     func lateAnswer() {
         var questions = QuestionOrder()
         func take(_ number: UInt64, _ revision: UInt64?) -> [UInt64?] {
@@ -29,14 +29,14 @@ struct AgentTests {
         #expect(take(questions.latest, 8) == [1, 8])
         #expect(take(questions.latest, 8) == [1, 8])
         #expect(take(questions.latest, 6) == [0, nil])
-        // A broker that has started again has lower ones.
+        // A restarted broker has lower revisions.
         #expect(take(questions.latest, 6) == [1, 6])
         #expect(take(questions.latest, 9) == [1, 9])
         #expect(take(questions.latest, nil) == [1, nil])
         #expect(take(questions.latest, 1) == [1, 1])
     }
 
-    @Test("FL-3: an order ends the open session, whose number is on the disk before")
+    @Test("FL-3: an order ends the open session, whose number is stored first")
     func signsOut() throws {
         var agent = Self.agent(.signedIn(7))
         #expect(agent.handle(.desired(.all, .init(number: 3, reason: "closing")), now: .at(1)) == [.askDevice])
@@ -52,7 +52,7 @@ struct AgentTests {
         #expect(report.rounds.first?.owing.map(\.app) == ["notes"])
     }
 
-    @Test("FL-3: a repeated, an old and a later order that names the session before do no harm")
+    @Test("FL-3: repeated, old and late orders for an earlier session have no effect")
     func repeated() {
         var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
         for number: UInt64 in [5, 4] {
@@ -65,7 +65,7 @@ struct AgentTests {
         #expect(effects.report?.result == .init(order: 6, outcome: .sessionOver, ended: 10))
     }
 
-    @Test("FL-3: killed between the sign-out and its note, the agent does not end the session of the next person")
+    @Test("FL-3: after a crash during a sign-out the next user's session stays open")
     func crash() {
         var memory = AgentMemory.having(seen: 2)
         memory.intents[.all] = .init(order: 3, session: 7)
@@ -77,7 +77,7 @@ struct AgentTests {
         #expect(effects.report?.result == .init(order: 3, outcome: .signedOut, ended: 8))
     }
 
-    @Test("FL-5: what the server refuses to take of a device is said again, a minute later or with the next connection")
+    @Test("FL-5: a rejected report is repeated after a minute or on the next connection")
     func refusedReport() {
         var agent = Self.agent(.nobody(8))
         #expect(agent.handle(.refused, now: .at(5)).isEmpty && agent.wake(now: .at(5)) == 65)
@@ -92,7 +92,7 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(300)).isEmpty)
     }
 
-    @Test("FL-4: an order for all ends whatever session is open when it arrives")
+    @Test("FL-4: an order for all ends the session that is open when it arrives")
     func anySession() {
         var agent = Self.agent(.nobody(3))
         _ = agent.handle(.disconnected, now: .at(1))
@@ -102,7 +102,7 @@ struct AgentTests {
         #expect(agent.handle(.device(.signedIn(4)), now: .at(900)).contains { $0.word == "signOut" })
     }
 
-    @Test("FL-5: at most one report a second, and the newest counts; one at each connection")
+    @Test("FL-5: at most the newest report a second is sent, and one per connection")
     func reports() {
         var agent = Self.agent(.nobody(3))
         #expect(agent.handle(.device(.signedIn(4)), now: .at(0.1)).report == nil)
@@ -113,11 +113,11 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(9)).isEmpty)
         _ = agent.handle(.disconnected, now: .at(10))
         let effects = agent.handle(.connected, now: .at(20))
-        // The number of the report follows the clock, and is on the disk before.
+        // The report's number follows the clock and is stored first.
         #expect(effects.map(\.word) == ["subscribe", "publishPresence", "store", "publish"])
     }
 
-    @Test("FL-5: each change of the session, of a round and of the mode is reported, and what is the same is not")
+    @Test("FL-5: changes of session, round and mode are reported, and repetitions are not")
     func changes() throws {
         var agent = Self.agent(.nobody(3))
         func owing(_ progress: String) -> DeviceView {
@@ -136,7 +136,7 @@ struct AgentTests {
         }
     }
 
-    @Test("FL-6: a heartbeat above what was seen makes the device subscribe again, and not each time")
+    @Test("FL-6: a heartbeat above the seen order makes the device subscribe, with a limit")
     func heartbeat() {
         var agent = Self.agent(.nobody(3), memory: .having(seen: 5))
         #expect(!agent.handle(.heartbeat(highest: 5), now: .at(20)).contains(.subscribe))
@@ -145,7 +145,7 @@ struct AgentTests {
         #expect(agent.handle(.heartbeat(highest: 6), now: .at(41)).contains(.subscribe))
     }
 
-    @Test("FL-7: without contact the device signs out, by the clock that says more")
+    @Test("FL-7: without contact the device signs out by the clock that ran longer")
     func contact() {
         let policy = AgentState.Policy(contactTimeout: 600)
         var agent = Self.agent(.signedIn(7), policy: policy)
@@ -155,7 +155,7 @@ struct AgentTests {
         #expect(
             agent.handle(.tick, now: .at(600)).contains(.signOut(session: 7, reason: "no contact for 600 s"))
         )
-        // After a restart of the machine the wall clock alone is left.
+        // After a reboot only the wall clock tells the time.
         var memory = AgentMemory()
         memory.contact = .init(begin: .at(0))
         memory.session = .init(epoch: 7, since: .init(begin: .at(0)))
@@ -165,7 +165,7 @@ struct AgentTests {
         )
     }
 
-    @Test("FL-7: with requiresContact nobody stays signed in until the controller is heard of")
+    @Test("FL-7: requiresContact ends a new session that has no contact")
     func requiresContact() {
         var agent = Self.agent(.nobody(7), policy: .init(contactTimeout: 600, requiresContact: true))
         #expect(agent.handle(.device(.signedIn(8)), now: .at(1)).contains { $0.word == "signOut" })
@@ -175,7 +175,7 @@ struct AgentTests {
         #expect(!agent.handle(.device(.signedIn(10)), now: .at(3)).contains { $0.word == "signOut" })
     }
 
-    @Test("FL-11: what means nothing is counted and told, and changes nothing else")
+    @Test("FL-11: invalid messages are counted and reported, and have no other effect")
     func foreign() throws {
         var agent = Self.agent(.signedIn(7))
         _ = agent.handle(.foreign("it is no JSON"), now: .at(2))
@@ -184,7 +184,7 @@ struct AgentTests {
         #expect(report.session == 7)
     }
 
-    @Test("a broker that refuses is told, and asked again; the order does not count as seen")
+    @Test("a broker's refusal is reported and retried, and the order is not seen")
     func refused() {
         var agent = Self.agent(.signedIn(7))
         _ = agent.handle(.desired(.all, .init(number: 3, reason: "")), now: .at(1))
@@ -196,7 +196,7 @@ struct AgentTests {
         #expect(agent.handle(.tick, now: .at(8)).contains { $0.word == "signOut" })
     }
 
-    @Test("while the broker does not answer, the report says that nothing is known")
+    @Test("without a response of the broker the report says that the state is unknown")
     func brokerAway() throws {
         var agent = Self.agent(.nobody(8), memory: .having(seen: 5))
         let report = try #require(agent.handle(.deviceUnknown("no broker"), now: .at(2)).report)
@@ -204,7 +204,7 @@ struct AgentTests {
         #expect(report.problems == ["no broker"])
     }
 
-    @Test("numbers of reports grow over a restart, and where the disk was lost")
+    @Test("report numbers grow after a restart and after a lost disk")
     func sequence() throws {
         var first = Self.agent(.nobody(1))
         let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
@@ -214,19 +214,20 @@ struct AgentTests {
         #expect(after.sequence > before.sequence)
     }
 
-    @Test("FL-15: a device that was set up anew with a clock that was behind is heard as soon as the clock is right")
+    @Test("FL-15: a new device with a slow clock is heard once its clock is right")
     func correctedClock() throws {
         var first = Self.agent(.nobody(1))
         let before = try #require(first.handle(.foreign("x"), now: .at(5)).report)
         var controller = try ControllerTests.controller("a")
         ControllerTests.hear(&controller, before)
-        // The same name, without the old file, and with a clock that begins at 0; it is put right before the agent connects.
+        // A device of the same name without the old file, whose clock starts at 0 and is corrected before the agent
+        // connects.
         var second = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
         _ = second.handle(.device(.nobody(2)), now: .at(1, wall: 1))
         let after = try #require(second.handle(.connected, now: .at(20, wall: 5000)).report)
         ControllerTests.hear(&controller, after)
         #expect(controller.devices["a"]?.report == after && controller.oldCount == 0)
-        // It is put right while the agent is connected.
+        // The clock is corrected while the agent is connected.
         var third = AgentState(policy: .init(), memory: AgentMemory(), now: .at(1, wall: 1))
         _ = third.handle(.connected, now: .at(1, wall: 1))
         let early = try #require(third.handle(.device(.nobody(3)), now: .at(1, wall: 1)).report)
@@ -235,7 +236,7 @@ struct AgentTests {
         let last = try #require(third.handle(.clockSynchronised(true), now: .at(9, wall: 6000)).report)
         ControllerTests.hear(&controller, last)
         #expect(controller.devices["a"]?.report == last)
-        // A clock that is set back takes no number back.
+        // A clock that is set back does not lower the numbers.
         _ = third.handle(.disconnected, now: .at(10, wall: 10))
         let again = try #require(third.handle(.connected, now: .at(20, wall: 20)).report)
         #expect(again.sequence > last.sequence)
@@ -245,7 +246,7 @@ struct AgentTests {
 // MARK: - Values for tests
 
 extension Moment {
-    /// A moment of a machine that began at 1000 of the wall clock.
+    /// A moment of a machine whose wall clock was 1000 at boot.
     static func at(_ uptime: Double, wall: Double? = nil, boot: String = "a") -> Moment {
         Moment(uptime: uptime, wall: wall ?? uptime + 1000, boot: boot)
     }
@@ -256,7 +257,7 @@ extension DeviceView {
         DeviceView(mode: "shared", epoch: epoch, isSignedIn: true, rounds: [])
     }
 
-    /// Nobody is signed in; these apps owe for the session before.
+    /// A device without a session, where these apps have a pending cleanup of the last session.
     static func nobody(_ epoch: UInt64, owing apps: [String] = [], isStored: Bool = true) -> DeviceView {
         let round = DeviceReport.Round(
             session: epoch - 1,
@@ -287,7 +288,7 @@ extension AgentEffect {
 }
 
 extension [AgentEffect] {
-    /// The report that is published.
+    /// The published report.
     var report: DeviceReport? {
         for case .publish(let report) in self { return report }
         return nil

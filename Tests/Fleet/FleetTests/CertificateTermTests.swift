@@ -5,15 +5,15 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-@Suite("When a fleet's certificates end")
+@Suite("The expiry of a fleet's certificates")
 struct CertificateTermTests {
-    /// An event's report, if it causes one.
+    /// The report among the effects, if there is one.
     private static func report(_ effects: [AgentEffect]) -> DeviceReport? {
         for case .publish(let report) in effects { return report }
         return nil
     }
 
-    @Test("a time of a certificate is read with two or four digits of the year, and nothing else is")
+    @Test("only times with two or four digits of the year are parsed")
     func times() {
         func time(_ text: String) -> Double? { CertificateTerm.time(Array(text.utf8)) }
         #expect(time("700101000000Z") == 0 && time("19700101000001Z") == 1)
@@ -24,7 +24,7 @@ struct CertificateTermTests {
         }
     }
 
-    @Test("the end of certificates and lists that openssl made is read, and no damage of them traps")
+    @Test("the end of openssl's certificates and lists is read, and damage never traps")
     func openssl() async throws {
         let stage = try await FleetStage()
         func text(_ name: String) throws -> [UInt8] {
@@ -49,7 +49,7 @@ struct CertificateTermTests {
         )
     }
 
-    @Test("a device that reports an end in the past or in a far future hides no other device's end")
+    @Test("a reported end in the past or far future hides no other device's end")
     func masked() {
         let (now, day) = (1_800_000_000.0, 86400.0)
         var ends = CertificateEnds()
@@ -64,7 +64,7 @@ struct CertificateTermTests {
         #expect(sound.warning(now: now) == nil)
     }
 
-    @Test("an agent warns from 30 days before the end on, until the certificate is renewed")
+    @Test("an agent warns from 30 days before the end until the certificate is renewed")
     func agent() {
         var agent = AgentState(policy: .init(), memory: AgentMemory(), now: .at(0))
         _ = agent.handle(.connected, now: .at(0))
@@ -81,7 +81,7 @@ struct CertificateTermTests {
         #expect(renewed?.problems == [])
     }
 
-    @Test("the operator is warned of short certificates of devices and of the controller, and metrics have their ends")
+    @Test("the operator is warned of certificates that end soon, and metrics have the ends")
     func fleet() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -96,7 +96,7 @@ struct CertificateTermTests {
 
         try await stage.startController()
         _ = try await stage.fleet("device", "add", "a")
-        // Its broker is not there, which it reports.
+        // Its broker is missing, which it reports.
         let agent = try await stage.startAgent("a", bus: stage.bus.address)
         try await eventually("the operator is warned") {
             let devices = try await stage.fleet("devices")

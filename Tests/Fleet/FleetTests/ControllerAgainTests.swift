@@ -1,9 +1,9 @@
 import Fleet
 import Testing
 
-@Suite("What the controller asks for and sends again")
+@Suite("Repeated requests and publications of the controller")
 struct ControllerAgainTests {
-    @Test("FL-6: a report below what is desired has it published again, for all not at each report")
+    @Test("FL-6: a report with a lower order makes the controller publish it again")
     func again() throws {
         var controller = try ControllerTests.controller("a")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -19,7 +19,7 @@ struct ControllerAgainTests {
     }
 
     @Test(
-        "what the server may have dropped is asked for again, while a device that is there has not done what is ordered"
+        "a possibly lost report of a connected pending device is requested again"
     )
     func askingAgain() throws {
         var controller = try ControllerTests.controller("a", "b")
@@ -31,7 +31,7 @@ struct ControllerAgainTests {
         #expect(times == [115, 145, 205, 325, 565, 1045])
         _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 1100)
         #expect(wanted(1114) == nil && wanted(1115) == .devices(["a"]))
-        // Whoever is away, is not in the list, or is done has nothing to say.
+        // An absent, unlisted or finished device has nothing to report.
         var report = ControllerTests.report(seen: controller.highest)
         report.seen.own = controller.highest
         ControllerTests.hear(&controller, report)
@@ -43,7 +43,7 @@ struct ControllerAgainTests {
         #expect(wanted(9000) == nil)
     }
 
-    @Test("of more devices than one asks for singly, all reports come again")
+    @Test("above a number of devices all reports are requested at once")
     func askingForAll() throws {
         var controller = ControllerState(highest: 100)
         let names = (0...MessagesWanted.most).map { "d\($0)" }
@@ -54,7 +54,7 @@ struct ControllerAgainTests {
         #expect(controller.nextReportsWanted(now: 15) == .all)
     }
 
-    @Test("a presence that the server may have dropped is asked for again, where a device has not done what is ordered")
+    @Test("a possibly lost presence of a pending device is requested again")
     func askingForPresence() throws {
         var controller = try ControllerTests.controller("a", "b", "c")
         func wanted(_ time: Double) -> MessagesWanted? { controller.nextPresenceWanted(now: time) }
@@ -64,7 +64,7 @@ struct ControllerAgainTests {
         _ = try controller.order(.all, session: nil, reason: "", now: 100)
         let times = (101...1100).filter { wanted(Double($0)) == .devices(["a", "b"]) }
         #expect(times == [115, 145, 205, 325, 565, 1045])
-        // Whoever is there is asked for reports; whoever is done, for nothing.
+        // A connected device is asked for its report, and a finished one for nothing.
         controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
         #expect(wanted(2000) == .devices(["b"]))
         for name in ["a", "b"] {
@@ -74,7 +74,7 @@ struct ControllerAgainTests {
         #expect(wanted(9000) == nil)
     }
 
-    @Test("whom to ask again is looked for some devices at a time, whoever comes, goes or reports meanwhile")
+    @Test("the search for devices runs in slices, while devices come, go and report")
     func lookingInParts() throws {
         var controller = try ControllerTests.controller("a", "b", "c", "e")
         func isThere(_ names: String...) {
@@ -92,18 +92,18 @@ struct ControllerAgainTests {
         _ = try controller.list(["c"], groups: nil)
         _ = try controller.list(["d"], groups: [])
         isThere("d")
-        // The clock may be set back meanwhile.
+        // The clock may be set back in between.
         #expect(look(1) == [nil])
         #expect(look() == [.devices(["a", "b", "d", "e"])])
         #expect(!controller.isLooking)
-        // Where all are done, it ends as well.
+        // The search also ends when all devices are done.
         for name in ["a", "b", "d", "e"] {
             let report = ControllerTests.report(seen: controller.highest)
             controller.received(.reported(device: name), .reported(report), sent: nil, now: 0)
         }
         #expect(look(1000) + look(1000) + look(1000) + look(1000) == [nil, nil, nil, nil])
         #expect(!controller.isLooking)
-        // A new order begins anew; without a connection nobody looks.
+        // A new order restarts the search; without a connection there is none.
         #expect(look(2000) == [nil])
         #expect(controller.isLooking)
         _ = try controller.order(.all, session: nil, reason: "", now: 2000)
@@ -113,7 +113,7 @@ struct ControllerAgainTests {
         #expect(!controller.isLooking)
     }
 
-    @Test("an order that the server refuses is sent again until it takes it, and whoever asks is told why")
+    @Test("a rejected order is published until it is accepted, and its reason is shown")
     func refused() throws {
         var controller = try ControllerTests.controller("a", "b")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -138,7 +138,7 @@ struct ControllerAgainTests {
         #expect(controller.refusal(of: controller.orders.last) == nil && times(2001...4000).isEmpty)
     }
 
-    @Test("FL-6: what the server has refused for long does not hold up a new order that it refuses once")
+    @Test("FL-6: a long-rejected order does not delay a new one that is rejected once")
     func refusedBeside() throws {
         var controller = try ControllerTests.controller("a", "b")
         let own = FleetTopic.desired(device: "a")
@@ -167,7 +167,7 @@ struct ControllerAgainTests {
         try order(.devices(["a"]), at: 4000)
         #expect(times(4000...4020) == [4000, 4005, 4015])
         #expect(times(4021...6000).last == 5835)
-        // However many others are ordered meanwhile.
+        // However many other orders are issued.
         let again = try (6001...6006).filter { time in
             try order(.devices(["b"]), at: time)
             return sent(time, refusing: own).contains(own)
@@ -175,7 +175,7 @@ struct ControllerAgainTests {
         #expect(again == [6006])
     }
 
-    @Test("the refusal of one device's order is no other's, and ends with the device or with a new connection")
+    @Test("a rejection ends with its device or connection, and concerns no other device")
     func refusedOfOne() throws {
         var controller = try ControllerTests.controller("a", "b")
         _ = try controller.order(.devices(["a"]), session: nil, reason: "", now: 0)
@@ -187,7 +187,7 @@ struct ControllerAgainTests {
         #expect(controller.nextMessage(now: 5)?.0 == .desired(device: "a"))
         _ = try controller.list(["a"], groups: nil)
         #expect(!controller.hasRefusals)
-        // It comes again anyway.
+        // It is published again anyway.
         _ = controller.refused(.heartbeat, "no right", now: 5)
         #expect(!controller.hasRefusals)
         _ = controller.refused(.desired(device: "b"), "no right", now: 5)

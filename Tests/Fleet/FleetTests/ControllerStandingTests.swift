@@ -2,8 +2,8 @@ import Fleet
 import StrictJSON
 import Testing
 
-/// What the controller says of a device: never more than is true.
-@Suite("What the controller says of a device")
+/// The controller never claims more about a device than it knows.
+@Suite("The states of devices at the controller")
 struct ControllerStandingTests {
     private static func given() throws -> (ControllerState, RecordedOrder) {
         var controller = try ControllerTests.controller("a")
@@ -15,7 +15,7 @@ struct ControllerStandingTests {
         try #require(controller.standings(of: order, now: 0).first).standing
     }
 
-    @Test("a device ends its session by itself by the time that it was last connected, and its limit; if at all")
+    @Test("the end of a session counts from the last connection plus the limit")
     func endsBy() throws {
         var (controller, _) = try Self.given()
         func endsBy() -> Double? { controller.devices["a"]?.endsBy }
@@ -29,12 +29,12 @@ struct ControllerStandingTests {
         hear(true, 60)
         #expect(endsBy() == nil, "it is connected, and hears heartbeats")
         hear(false, 5000)
-        // It has heard heartbeats until shortly before, long after its last report.
+        // It received heartbeats until shortly before, long after its last report.
         #expect(endsBy() == 5600)
         hear(true, 6000)
         #expect(endsBy() == nil)
         hear(false, 7000)
-        // A live report: it is connected after all.
+        // A live report shows that it is connected after all.
         (report.sequence) = 2
         ControllerTests.hear(&controller, report, now: 7100)
         #expect(endsBy() == nil)
@@ -53,7 +53,7 @@ struct ControllerStandingTests {
         }
     }
 
-    @Test("what the server said of connections counts until it accepts the controller anew: it may have lost its data")
+    @Test("presences count until the server accepts the controller anew")
     func staleConnections() throws {
         var (controller, _) = try Self.given()
         controller.received(.presence(device: "a"), .presence(isOnline: true), sent: nil, now: 0)
@@ -67,7 +67,7 @@ struct ControllerStandingTests {
         #expect(controller.nextPresenceWanted(now: 30) == .devices(["a"]))
     }
 
-    @Test("FL-14: a device that was taken off the list counts for no order any more, also where the order named it")
+    @Test("FL-14: a device removed from the list counts for no order")
     func removed() throws {
         var controller = try ControllerTests.controller("a", "b")
         for target in [.devices(["a", "b"]), .group("wards"), .all] as [OrderTarget] {
@@ -80,17 +80,17 @@ struct ControllerStandingTests {
         _ = try controller.list(["b"], groups: nil)
         #expect(totals() == [1, 1, 1])
         for order in controller.orders { #expect(controller.standings(of: order, now: 0).map(\.name) == ["a"]) }
-        // It still reports, and is a stranger.
+        // It still reports, as an unlisted device.
         controller.received(.presence(device: "b"), .presence(isOnline: true), sent: nil, now: 0)
         let stranger = try #require(controller.devices["b"])
         #expect(totals() == [1, 1, 1] && controller.orders.allSatisfy { !$0.isFor("b", stranger) })
-        // Nobody is waited for where none is left.
+        // With no listed device no order waits.
         _ = try controller.list(["a"], groups: nil)
         #expect(totals() == [0, 0, 0])
         #expect(controller.orders.allSatisfy { controller.progress(of: $0, now: 0, atMost: 9).counts.undone == 0 })
     }
 
-    @Test("FL-13: a device on which a session is open that was over is not done")
+    @Test("FL-13: a device with a reopened session is not done")
     func openAgain() throws {
         var (controller, order) = try Self.given()
         var report = ControllerTests.report(seen: 101)
@@ -104,7 +104,7 @@ struct ControllerStandingTests {
     }
 
     @Test(
-        "apps that the device has stopped, with their data deleted in their place, are no receipts, and are told apart"
+        "enforced apps do not count as receipts and are counted separately"
     )
     func enforced() throws {
         var (controller, order) = try Self.given()
@@ -119,7 +119,7 @@ struct ControllerStandingTests {
     }
 
     @Test(
-        "FL-11: a report with an entry that cannot be read is taken, and whoever cannot be named owes",
+        "FL-11: an app with an unreadable entry counts as pending",
         arguments: [
             #"{"app":"\#(String(repeating: "a", count: 700))","progress":"told"}"#, #"{"app":1,"progress":"told"}"#,
             #"{"progress":"told"}"#, "7", #"{"app":"a\u0000","progress":"\#(String(repeating: "p", count: 99))"}"#,

@@ -5,7 +5,7 @@ import SQLite
 import Testing
 import shared_device_controller
 
-@Suite("What the controller decides")
+@Suite("The state machine of the controller")
 struct ControllerTests {
     static func controller(_ names: String...) throws -> ControllerState {
         var controller = ControllerState(highest: 100)
@@ -39,7 +39,7 @@ struct ControllerTests {
         return try #require(controller.standings(of: order, now: now).first).standing
     }
 
-    @Test("whoever follows the fleet is told of a device that has changed, of a stranger, and that one was forgotten")
+    @Test("a change, an unlisted device and a forgotten device are news for followers")
     func changes() throws {
         var controller = try Self.controller("c", "a", "b")
         let known = controller.revision
@@ -54,7 +54,7 @@ struct ControllerTests {
         #expect(controller.forgottenAt > known && controller.listedCount == 2)
     }
 
-    @Test("an order's progress counts each device once, and has the worst first")
+    @Test("an order's progress counts each device once and lists the worst first")
     func progress() throws {
         var controller = try Self.controller("b", "a", "c")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -66,7 +66,7 @@ struct ControllerTests {
         #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "c", "a"])
     }
 
-    @Test("the file keeps the last orders, and the last one for everybody, which stands however many came after it")
+    @Test("the file keeps the last orders and the last one for all devices")
     func keptOrders() throws {
         let directory = try TemporaryDirectory("controller-store")
         let begin = UInt64(time(nil))
@@ -92,7 +92,7 @@ struct ControllerTests {
         #expect(try count("order_device") == Int64(ControllerState.mostOrders) * 2)
     }
 
-    @Test("counted some at a time, each device counts once, as it is when its turn comes")
+    @Test("a count in slices counts each device once, as it is at its turn")
     func countedInParts() throws {
         var controller = try Self.controller("a", "b", "c", "e")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -100,7 +100,7 @@ struct ControllerTests {
         var progress = OrderProgress(of: order, atMost: 9)
         let (first, second) = (progress.count(1, in: controller, now: 0), progress.count(1, in: controller, now: 0))
         #expect(first && second && progress.counts.total == 2)
-        // Meanwhile one that was counted reports, another one comes, and one goes that was not counted.
+        // In between a counted device reports, a device is added, and an uncounted one is removed.
         Self.hear(&controller, Self.report(seen: 101, owing: ["notes"]))
         _ = try controller.list(["d"], groups: [])
         _ = try controller.list(["c"], groups: nil)
@@ -109,7 +109,7 @@ struct ControllerTests {
         #expect(controller.progress(of: order, now: 0, atMost: 9).worst.map(\.name) == ["b", "d", "e", "a"])
     }
 
-    @Test("of many orders to many devices names are kept where a device still waits; the others are counted, and stay")
+    @Test("old orders keep the names of pending devices only, and count the other ones")
     func manyNames() throws {
         let directory = try TemporaryDirectory("controller-names")
         let store = try ControllerStore(directory: directory.path)
@@ -135,11 +135,11 @@ struct ControllerTests {
         #expect(count <= controller.mostNames)
         #expect(controller.orders.allSatisfy { $0.number == first.number ? $0.count == 3 : $0.count == 30 })
         let short = try #require(controller.order(first.number))
-        // a has done it, d-7 has later orders, and only b still waits for this one.
+        // a is done, d-7 has later orders, and only b still waits for this one.
         #expect(short.target == .devices(["b"]))
         let progress = controller.progress(of: short, now: 0, atMost: 9)
         #expect(progress.counts.total == 3 && progress.counts.undone == 2 && progress.worst.map(\.name) == ["b"])
-        // The file has the same, and no more.
+        // The file has the same content and no more.
         let read = try store.load()
         #expect(read.orders == controller.orders)
         let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
@@ -148,7 +148,7 @@ struct ControllerTests {
     }
 
     @Test(
-        "FL-13: a file whose counts of an order cannot be read is refused: counted as nothing, nobody would be waited for",
+        "FL-13: a file with unreadable counts is refused instead of counted as zero",
         arguments: [
             "1 2 3", "x 1 0 0 0 0 0 0", "1 1 0 0 0 0 0 9007199254740992", "1 1 0 0 0 0 0 0 0", "-1 0 0 0 0 0 0 0",
         ]
@@ -171,7 +171,7 @@ struct ControllerTests {
         #expect(words.contains(directory.path) && words.contains(text) && words.contains("restore it"), "\(words)")
     }
 
-    @Test("FL-11: what devices claim of their apps adds up to numbers that the controller can read again")
+    @Test("FL-11: devices' claims about apps add up to numbers that can be read again")
     func forgedCounts() throws {
         var counts = OrderCounts()
         let apps = UInt64(DeviceReport.mostRounds) * DeviceReport.mostApps
@@ -186,7 +186,7 @@ struct ControllerTests {
         #expect(counts.total == (1 << 53) - 1 + 303 && counts.undone == (1 << 53) - 1)
     }
 
-    @Test("a server with more topics than a fleet can have does not grow the controller")
+    @Test("excess topics do not make the controller grow")
     func manyTopics() {
         var limiter = ReportLimiter()
         for topic in 0..<(2 * ControllerState.mostDevices) { _ = limiter.admit("\(topic)", now: 0) }
@@ -195,7 +195,7 @@ struct ControllerTests {
         #expect(limiter.admit("one more", now: ReportLimiter.window) == .read)
     }
 
-    @Test("a session that no message can name is refused, and changes nothing")
+    @Test("a session number that JSON cannot hold is refused without a change")
     func impossibleSession() throws {
         var controller = try Self.controller("a")
         for session: UInt64 in [1 << 53, .max] {
@@ -208,7 +208,7 @@ struct ControllerTests {
         #expect(controller.orders.count == 1)
     }
 
-    @Test("FL-2, FL-12: numbers only grow, also above what devices have seen; a heartbeat names the highest")
+    @Test("FL-2, FL-12: numbers only grow, also above those that devices have seen")
     func numbers() throws {
         var controller = try Self.controller("a")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -216,7 +216,7 @@ struct ControllerTests {
         Self.hear(&controller, Self.report(seen: 5000))
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
         #expect(controller.highest == 5001)
-        // A number that leaves no room for others is nobody's order.
+        // An implausible number is ignored, because it leaves no room for later orders.
         Self.hear(&controller, Self.report(seen: (1 << 53) - 1, sequence: 2))
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
         #expect(controller.highest == 5002)
@@ -225,7 +225,7 @@ struct ControllerTests {
         #expect(controller.nextMessage(now: 60).map { $0.1 } == .heartbeat(highest: 5002))
     }
 
-    @Test("FL-12: a new order keeps what an unsettled one asked: no session wins, else the highest")
+    @Test("FL-12: a new order keeps the scope of a pending one: no session, else highest")
     func merging() throws {
         var controller = try Self.controller("a")
         _ = try controller.order(.all, session: 9, reason: "", now: 0)
@@ -239,7 +239,7 @@ struct ControllerTests {
         #expect(controller.desired?.session == 4)
     }
 
-    @Test("FL-12: of each device a new order keeps what that one was asked, and nothing of the others")
+    @Test("FL-12: a new order keeps each device's own pending session")
     func mergingEach() throws {
         let directory = try TemporaryDirectory("controller-merging")
         let store = try ControllerStore(directory: directory.path)
@@ -255,7 +255,7 @@ struct ControllerTests {
         #expect(try store.load().devices.mapValues(\.desired) == controller.devices.mapValues(\.desired))
     }
 
-    @Test("FL-12: a group is the devices that are in it when the order is given")
+    @Test("FL-12: a group means its members when the order is issued")
     func groups() throws {
         var controller = try Self.controller("a", "b")
         _ = try controller.order(.group("wards"), session: nil, reason: "", now: 0)
@@ -286,26 +286,26 @@ struct ControllerTests {
         #expect(try !Self.standing(controller).isDone)
         Self.hear(&controller, Self.report(seen: 101, sequence: 4), now: 3)
         #expect(try Self.standing(controller) == .clean(waived: 0))
-        // A session that began later owes on its own account.
+        // A later session has its own cleanups.
         Self.hear(&controller, Self.report(seen: 101, ended: 6, owing: ["notes"], sequence: 5), now: 4)
         #expect(try Self.standing(controller).isDone)
     }
 
     @Test(
-        "FL-11: of a device that says too much the rest is passed over, and nothing of others; it is heard again later"
+        "FL-11: excess messages of a device are ignored without affecting another"
     )
     func tooMuch() {
         var limiter = ReportLimiter()
         let flood = (0..<1000).map { _ in limiter.admit("a", now: 5) }
         #expect(flood.count { $0 == .read } == ReportLimiter.most && flood.count { $0 == .firstPassedOver } == 1)
         let other = limiter.admit("b", now: 5)
-        // An agent at its fastest is never passed over.
+        // An agent at its fastest is never limited.
         let agent = (0..<100).map { limiter.admit("c", now: 5 + Double($0)) }
         let later = limiter.admit("a", now: 5 + ReportLimiter.window)
         #expect(other == .read && later == .read && agent.allSatisfy { $0 == .read })
     }
 
-    @Test("FL-14: a device that nobody has listed is shown, and counts for no order")
+    @Test("FL-14: an unlisted device is shown and counts for no order")
     func unlisted() throws {
         var controller = try Self.controller("b")
         Self.hear(&controller, Self.report(seen: 5))
@@ -314,7 +314,7 @@ struct ControllerTests {
         #expect(controller.standings(of: try #require(controller.orders.last), now: 0).map(\.name) == ["b"])
     }
 
-    @Test("FL-15: an older report that the server had kept changes nothing; a live one tells a wrong clock")
+    @Test("FL-15: an old retained report is ignored; a live one reveals a wrong clock")
     func oldReports() throws {
         var controller = try Self.controller("a")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -340,7 +340,7 @@ struct ControllerTests {
     }
 
     @Test(
-        "FL-15: a device whose clock was far ahead, and that lost its file, is heard when the clock is right; nothing old is"
+        "FL-15: a device is heard again after its clock was far ahead"
     )
     func clockFarAhead() throws {
         let directory = try TemporaryDirectory("controller-clock")
@@ -363,14 +363,15 @@ struct ControllerTests {
         #expect(!isWrongHeard, "its time is wrong")
         let isHeard = hear(right, sent: 2000, now: 2001)
         #expect(isHeard && controller.devices["a"]?.clockOffset == nil && controller.oldCount == 3)
-        // What the clock had numbered before is old, however it comes, and for a controller that starts again, too.
+        // The abandoned numbers are old, however they arrive, also after a restart of the controller.
         let isHeardAgain = ([nil, 900_000_000] as [Double?]).map { hear(far, sent: $0, now: 2002) }
         #expect(isHeardAgain == [false, false] && controller.oldCount == 5)
         try store.store(controller.takeUnstored(atMost: 9))
         controller = try store.load()
         let isHeardLater = hear(far, sent: nil, now: 2003)
         #expect(!isHeardLater && controller.devices["a"]?.report == right)
-        // Wrong once more, and put right with its file: its numbers stay ahead, below those that were left behind.
+        // The clock is wrong again and then corrected, but the file remains: the numbers stay ahead, below the
+        // abandoned ones.
         let less = try Self.firstReport(of: .nobody(4), at: 800_000_000)
         let isLessHeard = ([nil, 800_000_000, 3000] as [Double?]).map { hear(less, sent: $0, now: 3001) }
         #expect(isLessHeard == [false, false, true])

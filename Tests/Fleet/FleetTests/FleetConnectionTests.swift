@@ -9,7 +9,7 @@ import Synchronization
 import Testing
 import shared_device_agent
 
-/// How agents and controller are connected to the server: when either side counts as gone, which keys are used.
+/// Covers when either side counts as gone, and which keys are used.
 @Suite("A fleet's connections")
 struct FleetConnectionTests {
     static let presence = MQTTMessage(
@@ -18,7 +18,7 @@ struct FleetConnectionTests {
         isRetained: true
     )
 
-    @Test("FL-9: an agent's will is that it is gone, kept")
+    @Test("FL-9: an agent's will is a retained message that it is gone")
     func will() async throws {
         let (directory, bus) = (try TemporaryDirectory("agent"), try PrivateBus())
         let text = """
@@ -35,7 +35,7 @@ struct FleetConnectionTests {
         #expect(options.keepAlive == 60 && options.certificates?.key == "/k")
     }
 
-    @Test("FL-9: a device whose network is cut is told as gone by the server, and one that ends in order is not")
+    @Test("FL-9: a device that loses its network is reported as gone")
     func cutOff() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b", "auditor"] { try await stage.enrol(name) }
@@ -65,11 +65,11 @@ struct FleetConnectionTests {
         withExtendedLifetime(a) {}
     }
 
-    @Test("FL-9: a server that stands still counts as gone, and is found again when it goes on")
+    @Test("FL-9: a suspended server counts as lost and is reconnected")
     func engineStopped() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
-        // The least that the library takes.
+        // The smallest value that the library accepts.
         let (client, heard) = try stage.client("a") { $0.keepAlive = 5 }
         try await eventually("it is connected") { heard.isConnected }
         stage.suspendEngine(true)
@@ -81,7 +81,7 @@ struct FleetConnectionTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-10: new files are taken with the next attempt, and a key that others may read is not used")
+    @Test("FL-10: new files are used at the next attempt, and a readable key is not")
     func files() async throws {
         let stage = try await FleetStage()
         let other = try await FleetStage()
@@ -100,7 +100,7 @@ struct FleetConnectionTests {
                 chmod(to, 0o600)
             }
         }
-        // Those of another fleet.
+        // The files of another fleet.
         try place(other.files("a"))
         var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "a", certificates: copies)
         options.firstDelay = .milliseconds(20)
@@ -120,7 +120,7 @@ struct FleetConnectionTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-10: nobody is offered less than TLS 1.2, also where the system's OpenSSL would offer it")
+    @Test("FL-10: less than TLS 1.2 is never offered, even if OpenSSL would")
     func oldTLS() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -149,7 +149,7 @@ struct FleetConnectionTests {
         agent.kill()
     }
 
-    @Test("FL-10: a credential of systemd's is a key that an access list shows to the unit")
+    @Test("FL-10: a systemd credential is an acceptable key despite its ACL")
     func credential() throws {
         let directory = try TemporaryDirectory("credentials")
         let file = "\(directory.path)/key"
@@ -164,7 +164,7 @@ struct FleetConnectionTests {
     }
 
     @Test(
-        "FL-10: a key of another user's is objected to",
+        "FL-10: a key of another user is refused",
         .enabled(if: geteuid() == 0, "root alone has several users")
     )
     func foreignKey() throws {
@@ -177,7 +177,7 @@ struct FleetConnectionTests {
         #expect(FleetFiles.objection(toKey: file)?.contains("chown \(geteuid())") == true)
     }
 
-    @Test("FL-10: an agent whose key others may read does not start")
+    @Test("FL-10: an agent does not start with a key that other users may read")
     func readableKey() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -191,11 +191,11 @@ struct FleetConnectionTests {
     }
 }
 
-// MARK: - What the tests need
+// MARK: - Helpers
 
 private struct WrongHello: Error {}
 
-/// The versions of TLS that a client offers with its first message, by RFC 8446, 4.1.2 and 4.2.1.
+/// The TLS versions that a client offers in its first message (RFC 8446, 4.1.2 and 4.2.1).
 private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
     var rest = hello[...]
     func take(_ count: Int) throws -> ArraySlice<UInt8> {
@@ -204,7 +204,7 @@ private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
         return rest.prefix(count)
     }
     func number(_ count: Int) throws -> Int { try take(count).reduce(0) { $0 << 8 | Int($1) } }
-    // A record of the handshake, and in it the client's greeting.
+    // A handshake record that contains a ClientHello.
     guard try number(1) == 22, try number(4) & 0xFFFF == rest.count, try number(1) == 1 else { throw WrongHello() }
     _ = try number(3)
     let highest = try number(2)
@@ -220,14 +220,14 @@ private func tlsVersions(of hello: [UInt8]) throws -> [Int] {
     return [highest]
 }
 
-/// A network between a client and the server, which can be cut: neither side says good-bye.
+/// A relay between a client and the server that can be cut without a disconnect from either side.
 private final class Relay: Sendable {
     private let listener: Listener
     private let open = Locked<[CInt]>([])
 
     var port: UInt16 { listener.port }
 
-    /// Passes on one connection.
+    /// Relays one connection.
     init(to server: UInt16) throws {
         listener = try Listener()
         guard
@@ -254,7 +254,7 @@ private final class Relay: Sendable {
         }
     }
 
-    /// Resets both connections, without a word of MQTT.
+    /// Shuts down both connections without an MQTT packet.
     func cut() {
         open.withLock { for descriptor in $0 { shutdown(descriptor, CInt(SHUT_RDWR)) } }
     }

@@ -6,8 +6,8 @@ import NotifyCenterTestKit
 import SQLite
 import Testing
 
-/// The controller, the command and a real mosquitto with TLS; devices are clients of the test, honest and hostile.
-@Suite("A fleet's MQTT server, and who means harm")
+/// Uses the controller, the command and a real mosquitto with TLS. Honest and hostile devices are clients of the test.
+@Suite("A fleet's MQTT server and hostile clients")
 struct FleetEngineTests {
     static func payload(_ message: FleetMessage, id: String = "1") -> [UInt8] {
         FleetEvent(message, source: "/test", identifier: id, time: Date().timeIntervalSince1970).bytes
@@ -24,7 +24,7 @@ struct FleetEngineTests {
         MQTTMessage(topic: "sd/1/clinic/dev/\(device)/reported", payload: payload, isRetained: true)
     }
 
-    /// The orders that a client has heard.
+    /// The orders that a client has received.
     static func orders(_ heard: FleetStage.Heard) -> [FleetOrder] {
         heard.messages.compactMap { message in
             guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else { return nil }
@@ -32,7 +32,7 @@ struct FleetEngineTests {
         }
     }
 
-    /// A client that is connected and has subscribed to what a device does.
+    /// A connected client with the subscriptions of a device.
     static func device(_ name: String, on stage: FleetStage) async throws -> (MQTTClient, FleetStage.Heard) {
         let (client, heard) = try stage.client(name)
         try await eventually("\(name) is connected") { heard.isConnected }
@@ -41,7 +41,7 @@ struct FleetEngineTests {
         return (client, heard)
     }
 
-    @Test("FL-8: a device writes no topic of another, and hears no order for another")
+    @Test("FL-8: a device cannot write another's topics or receive its orders")
     func foreignTopics() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
@@ -57,7 +57,7 @@ struct FleetEngineTests {
         }
         _ = try await stage.fleet("sign-out", "--device", "b", "--reason", "x", "--wait", "0")
         try await eventually("b has its order") { !Self.orders(heardByB).isEmpty }
-        // In the same order at the server: what a would have heard is there by now.
+        // The server keeps the order of messages, so anything for a has arrived by now.
         _ = try await stage.fleet("sign-out", "--device", "a", "--reason", "x", "--wait", "0")
         try await eventually("a has its order") { !Self.orders(heardByA).isEmpty }
         #expect(heardByA.messages.allSatisfy { $0.topic == "sd/1/clinic/dev/a/desired" || $0.topic.contains("/all/") })
@@ -66,7 +66,7 @@ struct FleetEngineTests {
         withExtendedLifetime(b) {}
     }
 
-    @Test("FL-8: an auditor reads what a device says, and writes nothing, also not what a device of its name might")
+    @Test("FL-8: an auditor reads the topics of devices and writes none")
     func auditor() async throws {
         let stage = try await FleetStage()
         for name in ["a", "auditor"] { try await stage.enrol(name) }
@@ -84,7 +84,7 @@ struct FleetEngineTests {
         #expect(heard.messages.map(\.topic) == ["sd/1/clinic/dev/a/reported"])
     }
 
-    @Test("a certificate that claims another's client identifier gets its own, and throws nobody out")
+    @Test("a certificate that claims another's client identifier disconnects no client")
     func foreignIdentifier() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
@@ -98,7 +98,7 @@ struct FleetEngineTests {
     }
 
     @Test(
-        "FL-10: without TLS, with a revoked certificate, and at a server of another authority there is no connection"
+        "FL-10: without TLS or with an untrusted certificate there is no connection"
     )
     func certificates() async throws {
         let stage = try await FleetStage()
@@ -132,7 +132,7 @@ struct FleetEngineTests {
     }
 
     @Test(
-        "FL-8, FL-10: another program does not get in without a certificate, and with a device's writes no topic of another",
+        "FL-8, FL-10: mosquitto_pub needs a certificate and writes only its topics",
         .enabled(if: FleetEngineTests.hasOtherClient, "mosquitto_pub is not there: apt-get install mosquitto-clients")
     )
     func otherProgram() async throws {
@@ -158,14 +158,14 @@ struct FleetEngineTests {
         let certified = ["--cert", files.certificate, "--key", files.key]
         let foreign = try await publish("foreign", for: "b", certified)
         #expect(foreign.errors.lowercased().contains("not authorized"), "\(foreign)")
-        // The same words with the right certificate and topic: what was wrong is nothing else.
+        // The same message with the right certificate and topic shows that nothing else was wrong.
         let own = try await publish("own", for: "a", certified)
         #expect(own.status == 0 && own.errors.isEmpty, "\(own)")
         try await eventually("the auditor hears it") { !heard.messages.isEmpty }
         #expect(heard.messages.map { String(decoding: $0.payload, as: UTF8.self) } == ["own"])
     }
 
-    /// Whether a client is there that is not of this project's making.
+    /// Whether an MQTT client of another project is installed.
     static var hasOtherClient: Bool {
         ["/usr/bin", "/usr/local/bin"].contains {
             FileManager.default.isExecutableFile(atPath: "\($0)/mosquitto_pub")
@@ -173,7 +173,7 @@ struct FleetEngineTests {
     }
 
     @Test(
-        "FL-10: who has a device's certificate, or one for another host, is not taken for the server",
+        "FL-10: a device's certificate or one of another host is not the server's",
         arguments: ["a", "other.example"]
     )
     func falseServer(name: String) async throws {
@@ -196,7 +196,7 @@ struct FleetEngineTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-11: huge and malformed kept messages stop nobody, and are counted")
+    @Test("FL-11: huge and malformed retained messages have no effect and are counted")
     func hostilePayloads() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
@@ -209,7 +209,7 @@ struct FleetEngineTests {
             Self.report(seen: (1 << 53) - 1, sequence: (1 << 53) - 1),
         ]
         for payload in hostile { try a.publish(Self.reported("a", payload)) }
-        // Beyond max_packet_size: the client itself keeps it back.
+        // Above max_packet_size: the client itself does not send it.
         try a.publish(Self.reported("a", Array(repeating: 0x20, count: 70_000)))
         try await eventually("the last one is refused") { !heard.refusals.isEmpty || !heard.losses.isEmpty }
         let (b, _) = try await Self.device("b", on: stage)
@@ -227,14 +227,14 @@ struct FleetEngineTests {
         #expect(status.lines.contains { $0.hasPrefix("a") && $0.contains("refused") }, "\(status)")
     }
 
-    @Test("FL-12: an order that the disk does not take is refused, and nobody hears of it")
+    @Test("FL-12: an order that cannot be stored is refused and not published")
     func fullDisk() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
         try await stage.startController()
         _ = try await stage.fleet("device", "add", "a")
         let (a, heard) = try await Self.device("a", on: stage)
-        // The file takes no order from here on, as on a full disk.
+        // The file now rejects orders, as on a full disk.
         let file = try SQLiteConnection(path: stage.path("controller/fleet.sqlite"), busyTimeout: .seconds(60))
         try file.execute(
             "CREATE TRIGGER full BEFORE INSERT ON fleet_order BEGIN SELECT RAISE(ABORT, 'no space'); END"
@@ -247,12 +247,12 @@ struct FleetEngineTests {
         try file.execute("DROP TRIGGER full")
         _ = try await stage.fleet("sign-out", "--all", "--reason", "kept", "--wait", "0")
         try await eventually("a has the order") { !Self.orders(heard).isEmpty }
-        // The server passes on what it got before in the same order.
+        // The server keeps the order of messages.
         #expect(Set(Self.orders(heard).map(\.reason)) == ["kept"])
         withExtendedLifetime(a) {}
     }
 
-    @Test("FL-12: an order is on the disk before it is published: killed in between, the controller publishes it later")
+    @Test("FL-12: an order is stored first, and published later after a kill in between")
     func killedBeforePublishing() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -272,7 +272,7 @@ struct FleetEngineTests {
     }
 
     @Test(
-        "an order that the server does not get is recorded, and the exit status says so; 77 for strangers is the bus's"
+        "an order without a server is recorded, and the exit status says so"
     )
     func outOfReach() async throws {
         let stage = try await FleetStage()
@@ -288,7 +288,7 @@ struct FleetEngineTests {
         #expect(try await stage.fleet("orders").status == 69)
     }
 
-    @Test("FL-6: an order that the server does not permit is told to whoever gave it, and arrives once it is permitted")
+    @Test("FL-6: an order without permission is reported, and arrives once permitted")
     func notPermitted() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")

@@ -5,7 +5,7 @@ import MQTTClient
 import NotifyCenterTestKit
 import Testing
 
-/// `shared-device fleet enrol` on a device, `fleet certify` and `fleet revoke` on the other side.
+/// `shared-device fleet enrol` on a device, and `fleet certify` and `fleet revoke` at the authority.
 @Suite("Enrolling a device in a fleet")
 struct FleetEnrolTests {
     private static func words(_ name: String, _ stage: FleetStage, _ more: String...) -> [String] {
@@ -25,7 +25,7 @@ struct FleetEnrolTests {
     }
 
     @Test(
-        "FL-10: one command on each side, at once: the request and the answer go from one to the other, and the agent connects"
+        "FL-10: one command on each side enrols a device, and the agent connects"
     )
     func bothAtOnce() async throws {
         let stage = try await FleetStage()
@@ -45,7 +45,7 @@ struct FleetEnrolTests {
         for line in device.lines { try authority.write(line) }
         #expect(await authority.exitStatus() == 0, "\(authority.errorText)")
         for line in authority.lines { try device.write(line) }
-        // Neither side has closed anything yet.
+        // Neither side has closed its output yet.
         #expect(await device.exitStatus() == 0, "\(device.errorText)")
         #expect(device.errorText.contains("systemctl enable --now shared-device-agent"), "\(device.errorText)")
 
@@ -61,7 +61,7 @@ struct FleetEnrolTests {
                 stage.path("state"),
             ]
         )
-        // Its broker is not there, which it reports.
+        // Its broker is missing, which it reports.
         try await eventually("the device has reported") {
             try await stage.fleet("devices").lines.contains {
                 $0.hasPrefix("ward-1") && $0.contains("wards") && !$0.contains("never")
@@ -71,7 +71,7 @@ struct FleetEnrolTests {
     }
 
     @Test(
-        "whatever the umask, keys are their owner's alone, and agents reach theirs",
+        "keys are private whatever the umask, and agents can read theirs",
         arguments: ["000", "777"]
     )
     func umask(_ umask: String) async throws {
@@ -94,7 +94,7 @@ struct FleetEnrolTests {
         #expect(rights == [0o755, 0o755, 0o600])
     }
 
-    @Test("in two steps, with files; done again, it renews the certificate for the same key")
+    @Test("enrolment works in two steps with files, and again to renew the certificate")
     func twoSteps() async throws {
         let stage = try await FleetStage()
         var keys: [Data] = []
@@ -112,7 +112,7 @@ struct FleetEnrolTests {
         #expect(keys[0] == keys[1])
     }
 
-    @Test("the answer has to be for this key and this name, and from the authority of before; what is there stays")
+    @Test("a certificate of another key, name or authority is refused without changes")
     func wrongAnswers() async throws {
         let stage = try await FleetStage()
         let request = try await stage.fleet(Self.words("ward-1", stage, "--request-only"))
@@ -139,7 +139,7 @@ struct FleetEnrolTests {
             let outcome = try await stage.fleet(Self.words("ward-1", stage, "--certificate", file))
             #expect(outcome.status == EX_DATAERR && outcome.errors.contains(reason), "\(reason): \(outcome)")
         }
-        // The right name, and a key of its own.
+        // The right name with another key.
         unlink("\(pki)/ward-1.key")
         _ = try await stage.fleet("certify", pki, "ward-1")
         let same = try ["ward-1", "authority"].map { try String(contentsOfFile: "\(pki)/\($0).pem", encoding: .utf8) }
@@ -150,7 +150,7 @@ struct FleetEnrolTests {
         #expect(try Data(contentsOf: URL(filePath: stage.path("device/fleet/ward-1.pem"))) == before)
     }
 
-    @Test("a key that others could have read is not used, neither the device's nor the authority's")
+    @Test("a key of device or authority that other users could read is not used")
     func rights() async throws {
         let stage = try await FleetStage()
         #expect(try await stage.fleet(Self.words("ward-1", stage, "--request-only")).status == 0)
@@ -167,7 +167,7 @@ struct FleetEnrolTests {
     }
 
     @Test(
-        "FL-10: a folder that others may write into has no authority: the key would be in a file of theirs"
+        "FL-10: an authority in a folder that others can write to is refused"
     )
     func othersFolder() async throws {
         let stage = try await FleetStage()
@@ -178,7 +178,7 @@ struct FleetEnrolTests {
             let made = try await stage.fleet("authority", folder)
             #expect(made.status == EX_NOPERM && made.errors.contains("chmod 700 \(folder)"), "\(made)")
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
-            // One that was made before is not used either.
+            // An existing authority there is not used either.
             for words in [["certify", pki, "x"], ["revoke", pki, "localhost"]] {
                 let outcome = try await stage.fleet(words)
                 #expect(outcome.status == EX_NOPERM && outcome.errors.contains("chmod 700"), "\(outcome)")
@@ -189,7 +189,7 @@ struct FleetEnrolTests {
         #expect(try Self.rights(folder) == 0o755, "it is left as it is")
     }
 
-    @Test("a name that means something elsewhere is refused on both sides")
+    @Test("reserved names are refused on both sides")
     func names() async throws {
         let stage = try await FleetStage()
         let own = URL(filePath: stage.path("pki/authority.pem"))
@@ -199,20 +199,20 @@ struct FleetEnrolTests {
             let words = Self.words("x", stage).map { $0 == "x" ? name : $0 }
             #expect(try await stage.fleet(words).status == EX_DATAERR, "\(name)")
         }
-        // A certificate of this name would take the place of the authority's own.
+        // A certificate of this name would replace the authority's own.
         #expect(try await stage.fleet(Self.words("authority", stage)).status == EX_USAGE)
         for more in [[], ["--server"]] {
             let outcome = try await stage.fleet(["certify", stage.path("pki"), "authority"] + more)
             #expect(outcome.status == EX_DATAERR, "\(outcome)")
         }
         #expect(try Data(contentsOf: own) == before)
-        // An agent of this name could order everybody.
+        // An agent of this name could send orders to all devices.
         let controller = try await stage.fleet(Self.words("controller", stage))
         #expect(controller.status == EX_USAGE && controller.errors.contains("--controller"), "\(controller)")
         #expect(!FileManager.default.fileExists(atPath: stage.path("device")))
     }
 
-    @Test("a revocation is for all certificates of a name, also those that were renewed")
+    @Test("a revocation covers all certificates of a name, including renewed ones")
     func revocation() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -236,14 +236,14 @@ struct FleetEnrolTests {
         withExtendedLifetime(client) {}
     }
 
-    /// By their numbers: whether each certificate is in force (`V`) or revoked (`R`), and whose it is.
+    /// By certificate number: whether each is valid (`V`) or revoked (`R`), and its name.
     private static func certificates(_ folder: String) throws -> [String: String] {
         let lines = try String(contentsOfFile: folder + "/index.txt", encoding: .utf8).split(separator: "\n")
         let fields = lines.map { $0.split(separator: "\t", omittingEmptySubsequences: false) }
         return Dictionary(uniqueKeysWithValues: fields.map { (String($0[3]), "\($0[0]) \($0[5].dropFirst(4))") })
     }
 
-    @Test("a device may be called by the number of a certificate: only the named one is revoked")
+    @Test("a device named like a certificate number does not affect a revocation")
     func digits() async throws {
         let stage = try await FleetStage()
         for isOld in [false, true] {
@@ -253,11 +253,12 @@ struct FleetEnrolTests {
                 #expect(outcome.status == 0, "\(outcome)")
             }
             if isOld {
-                // As older versions have left it.
+                // The layout of older versions.
                 for number in ["1000", "1001"] { rename("\(folder)/issued/\(number).pem", "\(folder)/\(number).pem") }
                 rmdir(folder + "/issued")
             }
-            // The number of ward-9's certificate, the one that the certificate itself gets, and the revocation.
+            // The number of ward-9's certificate, then the number that the new certificate itself gets, then the
+            // revocation.
             for words in [["certify", "1001"], ["certify", "1003"], ["revoke", "ward-9"]] {
                 let outcome = try await stage.fleet([words[0], folder, words[1]])
                 #expect(outcome.status == 0, "\(outcome)")
@@ -267,14 +268,14 @@ struct FleetEnrolTests {
         }
     }
 
-    @Test("where the file of a certificate is another one's, nothing is revoked, and it is said")
+    @Test("a certificate file with other content stops the revocation with an error")
     func lostCertificate() async throws {
         let stage = try await FleetStage()
         let folder = stage.path("pki")
         for name in ["ward-8", "ward-9"] {
             #expect(try await stage.fleet("certify", folder, name).status == 0)
         }
-        // As older versions have left it where a device was called by the number; a copy by name is not there either.
+        // As older versions left it for a device that was named by the number. The copy by name is missing too.
         let (lost, other) = ("\(folder)/issued/1003.pem", "\(folder)/issued/1002.pem")
         let certificate = try Data(contentsOf: URL(filePath: lost))
         try Data(contentsOf: URL(filePath: other)).write(to: URL(filePath: lost))
@@ -283,13 +284,13 @@ struct FleetEnrolTests {
         let outcome = try await stage.fleet("revoke", folder, "ward-8", "ward-9")
         #expect(outcome.status == EX_NOINPUT && outcome.errors.contains(lost), "\(outcome)")
         #expect(try Self.certificates(folder) == before)
-        // What the message says helps.
+        // The remedy in the message works.
         try certificate.write(to: URL(filePath: lost))
         #expect(try await stage.fleet("revoke", folder, "ward-8", "ward-9").status == 0)
         #expect(try Self.certificates(folder).values.filter { $0.hasPrefix("R") }.count == 2)
     }
 
-    @Test("an authority is made once, and many may ask it at the same time")
+    @Test("an authority is created once and can be used concurrently")
     func authority() async throws {
         let stage = try await FleetStage()
         #expect(try await stage.fleet("authority", stage.path("pki")).status == EX_CANTCREAT)

@@ -10,7 +10,7 @@ import SharedDeviceTestKit
 import Synchronization
 import Testing
 
-/// Who means harm, and who merely asks too much: floods, clients that never read, old orders again, kills at every message.
+/// Attacks and overload: floods, clients that never read, replayed orders, and kills at every message.
 @Suite("A fleet under attack", .serialized)
 struct FleetHostileTests {
     private static let app = TestApp(
@@ -37,7 +37,7 @@ struct FleetHostileTests {
         return MQTTMessage(topic: "", payload: event.bytes, isRetained: true)
     }
 
-    /// The last report of a device that was heard.
+    /// The last report received from a device.
     private static func lastReport(_ heard: FleetStage.Heard) -> DeviceReport? {
         heard.messages.lazy.reversed().compactMap { message in
             guard case .reported(let report)? = try? FleetEvent(parsing: message.payload).message else { return nil }
@@ -46,12 +46,12 @@ struct FleetHostileTests {
         .first
     }
 
-    @Test("FL-3: orders that are repeated a hundred times and in the wrong order end nobody's later session")
+    @Test("FL-3: replayed and reordered orders do not end a later session")
     func replayed() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1")
         let device = try await TestDevice()
-        // This test is the controller, or whoever has stolen its certificate or the server.
+        // This test acts as the controller, or as an attacker with its certificate or the server.
         let (controller, heard) = try stage.client("controller")
         try await eventually("the controller is connected") { heard.isConnected }
         try controller.subscribe(to: ["sd/1/clinic/dev/+/reported"])
@@ -68,7 +68,7 @@ struct FleetHostileTests {
         for _ in 0..<100 {
             for number: UInt64 in [100, 99, 1] { try controller.publish(Self.order("all/desired", number)) }
         }
-        // All of one topic and its neighbours come in order: with this one seen, the others were handled.
+        // The server keeps the order of a topic and its neighbours: once this one is seen, the others were handled.
         try controller.publish(Self.order("dev/ward-1/desired", 101, session: first))
         try await eventually("the last order is seen") { Self.lastReport(heard)?.seen.own == 101 }
         #expect(Self.lastReport(heard)?.result == .init(order: 101, outcome: .sessionOver, ended: (second ?? 0) - 1))
@@ -76,13 +76,13 @@ struct FleetHostileTests {
         #expect(agent.isRunning)
     }
 
-    /// What is killed, right after an acknowledged message went by.
+    /// The process that is killed, right after an acknowledged message passed.
     enum Victim: String, CaseIterable {
         case engine, agent, controller, broker
     }
 
     @Test(
-        "FL-1, FL-3: whoever is killed after whichever message, the order is carried out, and nobody counts before",
+        "FL-1, FL-3: after any kill the order is carried out and never counted early",
         arguments: Victim.allCases
     )
     func killedAtEachMessage(victim: Victim) async throws {
@@ -94,7 +94,7 @@ struct FleetHostileTests {
         _ = try await stage.fleet("device", "add", "ward-1")
         try await device.waitUntilRunning()
         let (auditor, heard) = try stage.client("auditor")
-        // The order, and the reports that follow it.
+        // The order and the reports that follow it.
         for message in 1...2 {
             let mark = device.apps[0].lines.count
             try await device.signIn("ada")
@@ -131,7 +131,7 @@ struct FleetHostileTests {
         }
     }
 
-    @Test("a device that never reads costs the server and the others nothing")
+    @Test("a device that never reads costs the server and other devices nothing")
     func neverReads() async throws {
         let stage = try await FleetStage()
         for name in ["a", "b"] { try await stage.enrol(name) }
@@ -175,7 +175,7 @@ struct FleetHostileTests {
         withExtendedLifetime(deaf) {}
     }
 
-    @Test("FL-11: a device that reports without end holds up no order, and does not grow the controller")
+    @Test("FL-11: endless reports delay no order and do not make the controller grow")
     func flood() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeFlood() } }
 
     private func judgeFlood() async throws {
@@ -188,7 +188,7 @@ struct FleetHostileTests {
         try await eventually("both are connected") { heardByA.isConnected && heard.isConnected }
         try b.subscribe(to: try #require(FleetTopics(fleet: "clinic")).forDevice("b"))
         let (isOver, sent) = (Counter(), Counter())
-        // Where the test fails, too.
+        // Also if the test fails.
         defer { isOver.add() }
         let flood = Task { await onThread { Self.reportWithoutEnd(hostile, until: isOver, sent) } }
         try await eventually("the flood is under way") { sent.value > 1000 }
@@ -227,7 +227,7 @@ struct FleetHostileTests {
         }
     }
 
-    @Test("a last report that was lost on the way, among too many others, comes again without the device")
+    @Test("a last report that was lost among too many is fetched from the server")
     func lastReportIsLost() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -240,7 +240,7 @@ struct FleetHostileTests {
         let outcome = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0", "--json")
         let line = outcome.lines.first { $0.contains("\"order\"") } ?? ""
         let number = try #require(UInt64(line.filter(\.isNumber)), "\(outcome)")
-        // Of so many in one window the last one is not read.
+        // The last of so many reports in one window is not read.
         for sequence in 1...100 {
             let message = Self.report(UInt64(sequence), seen: sequence == 100 ? number : 0)
             try device.publish(
@@ -254,14 +254,14 @@ struct FleetHostileTests {
         #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
     }
 
-    /// Counts from many tasks.
+    /// A counter for concurrent tasks.
     private final class Counter: Sendable {
         private let count = Locked(0)
         var value: Int { count.withLock { $0 } }
         func add() { count.withLock { $0 += 1 } }
     }
 
-    /// - Returns: whether the controller has answered, and be it that this is too much.
+    /// - Returns: whether the controller has responded, even with a refusal for overload.
     private static func giveOrder(_ connection: DBusConnection, refused: Counter) async -> Bool {
         let request: [String: DBusValue] = ["all": .boolean(true), "reason": .string("flood")]
         do throws(DBusError) {
@@ -281,7 +281,7 @@ struct FleetHostileTests {
         return true
     }
 
-    @Test("a script that gives orders without end is refused what is too much, and others still give theirs")
+    @Test("a script that floods orders is limited, and other callers are served")
     func floodOfOrders() async throws {
         let stage = try await FleetStage()
         try await stage.startController()
@@ -301,7 +301,7 @@ struct FleetHostileTests {
         var waits: [Duration] = []
         for _ in 0..<5 {
             let begin = ContinuousClock.now
-            // Connections have turns, so that the flood is what is refused, and not this.
+            // Connections take turns, so that the flood is limited and this call is not.
             let outcome = try await stage.fleet("sign-out", "--device", "a", "--reason", "x", "--wait", "0")
             #expect(outcome.status == EX_TEMPFAIL, "it waits for nobody: \(outcome)")
             #expect(outcome.lines.first?.hasPrefix("recorded") == true, "\(outcome)")
@@ -313,7 +313,7 @@ struct FleetHostileTests {
     }
 
     @Test(
-        "exit status 77 for who is neither root nor the controller's user, on a bus that would let them",
+        "a caller other than root and the controller's user gets exit status 77",
         .enabled(if: geteuid() == 0, "root alone has several users")
     )
     func notPermitted() async throws {

@@ -31,7 +31,7 @@ struct FleetMessageTests {
         return report
     }
 
-    @Test("the ways of apps travel with their round, and of more than fit the first do")
+    @Test("the steps of apps are in their round, as far as they fit")
     func steps() throws {
         var report = DeviceReport()
         report.mode = "shared"
@@ -43,7 +43,7 @@ struct FleetMessageTests {
         #expect(try DeviceReport(report.json).rounds.first?.steps.count == DeviceReport.mostSteps)
     }
 
-    @Test("each message comes back as it was sent")
+    @Test("each message survives encoding and parsing")
     func roundTrips() throws {
         let messages: [FleetMessage] = [
             .desired(.init(number: 9, session: 3, reason: "é \u{1F512}")), .desired(.init(number: 9, reason: "")),
@@ -60,7 +60,7 @@ struct FleetMessageTests {
         #expect(try FleetEvent(parsing: event.bytes).message == .reported(wanted))
     }
 
-    @Test("FL-11: no text of a report has a character that D-Bus or a terminal cannot take, and no count breaks a sum")
+    @Test("FL-11: texts of a report are printable, and its counts never overflow")
     func texts() throws {
         let text = "a\0b\u{1B}"
         var report = Self.report
@@ -105,7 +105,7 @@ struct FleetMessageTests {
     }
 
     @Test(
-        "FL-11: what is malformed is refused, and unknown members are passed over",
+        "FL-11: a malformed message is refused, and unknown members are ignored",
         arguments: [
             "", "{}", "[]", "\u{0}", "{\"specversion\":\"1.0\"}", String(repeating: "[", count: 5000),
             String(repeating: " ", count: FleetEvent.largest + 1),
@@ -124,20 +124,20 @@ struct FleetMessageTests {
         #expect(throws: FleetMessageError.self) { try FleetEvent(parsing: bytes) }
     }
 
-    @Test("members that this version does not know are passed over")
+    @Test("members of later versions are ignored")
     func unknownMembers() throws {
         let bytes = Self.event("heartbeat", #"{"order":4,"later":[1]}"#, more: #","extra":{"a":1}"#)
         #expect(try FleetEvent(parsing: bytes).message == .heartbeat(highest: 4))
     }
 
-    @Test("a configuration with a key that means nothing is refused by the key's name")
+    @Test("a configuration with an unknown key is refused by the key's name")
     func unknownKey() {
         let text = #"{"fleet": "clinic", "contacttimeout": 60}"#
         let refusal = #expect(throws: FleetRefusal.self) { try FleetConfiguration(parsing: Array(text.utf8)) }
         #expect(refusal?.description.contains("contacttimeout") == true)
     }
 
-    @Test("topics name fleets and devices of the small alphabet alone")
+    @Test("topics contain only valid names of fleets and devices")
     func topics() throws {
         let topics = try #require(Self.topics)
         for topic: FleetTopic in [
@@ -155,7 +155,7 @@ struct FleetMessageTests {
         #expect(FleetTopics(fleet: "a/b") == nil && FleetTopics(fleet: "") == nil && FleetTopics(fleet: "a+") == nil)
     }
 
-    @Test("what an agent remembers comes back from its file")
+    @Test("an agent's memory survives its file")
     func memory() throws {
         var memory = AgentMemory()
         memory.seen = .init(all: 3, own: 4)
@@ -170,7 +170,7 @@ struct FleetMessageTests {
         #expect(try AgentMemory(JSONValue(parsing: text, limits: JSONLimits(size: 4096))) == memory)
     }
 
-    @Test("FL-9: waits grow with full jitter up to 120 s, and to 300 s after an outage of ten minutes")
+    @Test("FL-9: waits grow with full jitter to 120 s, and to 300 s after ten minutes")
     func backoff() {
         var delay = ReconnectDelay()
         let waits = (0..<14).map { _ in delay.next(fraction: 1) / .seconds(1) }

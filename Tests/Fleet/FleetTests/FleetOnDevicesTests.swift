@@ -8,7 +8,7 @@ import SharedDeviceTestKit
 import StrictJSON
 import Testing
 
-/// Real devices, each with bus, broker and apps, a real mosquitto with TLS, the controller and the command.
+/// Uses real devices, each with bus, broker and apps, a real mosquitto with TLS, the controller and the command.
 @Suite("A fleet of real devices")
 struct FleetOnDevicesTests {
     private static let apps = ["point-of-sale", "flight-briefing"].map { name in
@@ -21,7 +21,7 @@ struct FleetOnDevicesTests {
 
     private static let ada: Marker = "Ada <ada>"
 
-    /// Has each app keep something of Ada's.
+    /// Makes each app store data of Ada.
     private static func work(_ device: TestDevice) async throws {
         for app in device.apps {
             try await app.line { $0.contains("signed in: Ada") }
@@ -30,7 +30,7 @@ struct FleetOnDevicesTests {
         }
     }
 
-    @Test("FL-3, FL-13: an order signs a device out, and it is done when the receipts of its apps have come back")
+    @Test("FL-3, FL-13: an order signs a device out and is done after the apps' receipts")
     func signsOut() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1")
@@ -48,15 +48,15 @@ struct FleetOnDevicesTests {
         #expect(outcome.lines.last == "  1 clean")
         #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
 
-        // The next order finds nobody.
+        // The next order finds no session.
         let again = try await stage.fleet("sign-out", "--group", "wards", "--reason", "again", "--json")
         #expect(again.status == 0)
         #expect(again.lines.joined().contains("\"nobody\" : 1"), "\(again)")
     }
 
-    // MARK: What stands still, and what is out of contact
+    // MARK: Suspended and disconnected
 
-    @Test("an agent that stands still is unreachable, and carries the order out when it goes on")
+    @Test("a suspended agent is unreachable and carries out the order when resumed")
     func agentStopped() async throws {
         let (stage, device, agent) = try await Self.signedIn()
         agent.suspend()
@@ -68,7 +68,7 @@ struct FleetOnDevicesTests {
         #expect(try device.apps.allSatisfy { try $0.findings(of: [Self.ada]).isEmpty })
     }
 
-    @Test("FL-7: a device that has heard nothing of the controller for its time signs out, without a server")
+    @Test("FL-7: a device without contact signs out at its limit, without a server")
     func noContact() async throws {
         let (stage, device, agent) = try await Self.signedIn(more: #", "contactTimeout": 3600"#)
         let file = "\(stage.path("ward-1-state"))/agent.json"
@@ -77,14 +77,14 @@ struct FleetOnDevicesTests {
             return Double(text.prefix { $0 != " " }) ?? 0
         }
         try await eventually("the controller was heard of") {
-            // The file is not there at once.
+            // The file does not exist at once.
             guard let noted = try? stage.memory(of: "ward-1") else { return false }
             return noted.contact != nil && noted.session != nil
         }
         agent.kill()
         _ = await agent.exitStatus()
         try await stage.killEngine()
-        // As if the machine had been off for two hours: the wall clock alone has gone on.
+        // As if the machine had been off for two hours: only the wall clock has advanced.
         let memory = try stage.memory(of: "ward-1")
         var old = memory
         let moment = { (watch: Stopwatch?) in
@@ -99,7 +99,7 @@ struct FleetOnDevicesTests {
         try old.json.text.write(toFile: file, atomically: true, encoding: .utf8)
         let again = try await stage.startAgent("ward-1", bus: device.bus.address)
         try await eventually("ada is signed out") { again.errorText.contains("is signed out") }
-        // Or longer, where this machine has run for longer: it ran after the contact.
+        // Longer if this machine has run for longer, because that time counts too.
         let words = again.errorText.components(separatedBy: "no contact for ").last?.prefix { $0.isNumber } ?? ""
         #expect(Double(words).map { $0 >= 7200 && $0 < 7300 + uptime } == true, "\(again.errorText)")
         try await eventually("her data is gone") {
@@ -107,14 +107,14 @@ struct FleetOnDevicesTests {
         }
     }
 
-    @Test("FL-7: where contact is required, whoever signs in without it is signed out at once")
+    @Test("FL-7: with requiresContact a sign-in without contact is ended at once")
     func contactRequired() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1", more: #", "contactTimeout": 3600, "requiresContact": true"#)
         let device = try await TestDevice()
-        // The server is there, the controller is not.
+        // The server runs, but not the controller.
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
-        // The agent may be quicker than the answer to the sign-in.
+        // The agent may be faster than the response to the sign-in.
         do throws(SharedDeviceError) {
             try await device.signIn("ada")
         } catch {
@@ -123,12 +123,11 @@ struct FleetOnDevicesTests {
         try await eventually("ada is signed out") { agent.errorText.contains("no contact so far") }
         try await stage.startController()
         _ = try await stage.fleet("device", "add", "ward-1")
-        // The heartbeat comes with the controller's connection, and is heard by who has subscribed.
-        // With it the device's problem is gone.
+        // The controller sends a heartbeat when it connects, which clears the device's problem.
         try await eventually("the controller is heard of") {
             try await stage.fleet("devices", "--json").lines.joined().filter { $0 != " " }.contains(#""problems":[]"#)
         }
-        // The report may be one of before the sign-in; the contact is none.
+        // The report may be from before the sign-in, but the stored contact is not.
         try await eventually("the contact is on the disk") { (try? stage.memory(of: "ward-1"))?.contact != nil }
         try await device.signIn("grace")
         try await eventually("grace's session is reported") {
@@ -138,7 +137,7 @@ struct FleetOnDevicesTests {
     }
 
     @Test(
-        "FL-7: an agent whose files cannot be used keeps the limit that it knows, connects to nobody, and says what helps",
+        "FL-7: an agent with unusable files keeps its limit and does not connect",
         arguments: ["key", "no configuration", "memory"]
     )
     func damagedFiles(what: String) async throws {
@@ -149,13 +148,13 @@ struct FleetOnDevicesTests {
         try await device.signIn("ada")
         let (configuration, file) = (stage.path("ward-1.json"), stage.path("ward-1-state/agent.json"))
         try await eventually("the session and the limit are on the disk") {
-            // The file is not there at once.
+            // The file does not exist at once.
             guard let noted = try? stage.memory(of: "ward-1") else { return false }
             return noted.session != nil && noted.policy?.contactTimeout == 60
         }
         begun.kill()
         _ = await begun.exitStatus()
-        // The last contact is long ago.
+        // The last contact was long ago.
         var old = try stage.memory(of: "ward-1")
         let long = Moment(uptime: 0, wall: 1000, boot: "of before")
         old.contact = .init(begin: long)
@@ -169,7 +168,8 @@ struct FleetOnDevicesTests {
         }
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
         if what == "memory" {
-            // When there was contact is not known any more: the session has its time from here on, over restarts of the agent.
+            // The last contact is no longer known: the session gets its full time from now on, across restarts of the
+            // agent.
             try await eventually("the damage is noted") {
                 guard let noted = try? stage.memory(of: "ward-1") else { return false }
                 return noted.damage != nil && noted.session != nil
@@ -178,7 +178,7 @@ struct FleetOnDevicesTests {
             agent.kill()
             _ = await agent.exitStatus()
             let again = try await stage.startAgent("ward-1", bus: device.bus.address)
-            // Standard output and standard error are read apart: “ready” may be here first.
+            // Standard output and standard error are read separately, so “ready” may arrive first.
             try await eventually("it says what helps") {
                 again.errorText.contains("remove it, and start the agent again")
             }
@@ -197,14 +197,14 @@ struct FleetOnDevicesTests {
         }
     }
 
-    /// A device of a fleet on which Ada has worked, and which has reported that.
+    /// A device of a fleet on which Ada has worked, after its report.
     private static func signedIn(more: String = "") async throws -> (FleetStage, TestDevice, ChildProcess) {
         let stage = try await FleetStage()
         try await stage.enrol("ward-1", more: more)
         let device = try await TestDevice(apps: Self.apps)
         let agent = try await stage.startAgent("ward-1", bus: device.bus.address)
         try await eventually("the agent is connected") { stage.hasAdmitted("ward-1") }
-        // Its first heartbeat comes when the device listens.
+        // The controller's first heartbeat arrives when the device already listens.
         try await stage.startController()
         _ = try await stage.fleet("device", "add", "ward-1")
         try await device.signIn("ada")
@@ -218,7 +218,7 @@ struct FleetOnDevicesTests {
 }
 
 extension FleetStage {
-    /// What the device's agent has on its disk.
+    /// The stored memory of the device's agent.
     fileprivate func memory(of device: String) throws -> AgentMemory {
         let bytes = [UInt8](try Data(contentsOf: URL(filePath: path("\(device)-state/agent.json"))))
         return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))

@@ -12,10 +12,10 @@ import shared_device_agent
 
 @testable import shared_device_controller
 
-/// Agent and controller in this process, where a test can have two things happen at the moment that matters.
-@Suite("A fleet's services, between two events")
+/// Runs agent and controller in this process, so that a test can make two events coincide.
+@Suite("A fleet's services between two events")
 struct FleetServicesTests {
-    /// A controller that reaches no server.
+    /// A controller without a server.
     private static func controller(in directory: TemporaryDirectory, on bus: PrivateBus) throws -> ControllerService {
         let text = """
             {"fleet": "clinic", "name": "controller", "host": "mqtt", "authority": "/a", "certificate": "/c", "key": "/k"}
@@ -24,7 +24,7 @@ struct FleetServicesTests {
         return try ControllerService(configuration, stateDirectory: directory.path, bus: bus.bus) { _ in }
     }
 
-    @Test("of orders and their progress whoever only counts the devices gets no names, and everybody else does")
+    @Test("requests that only count devices get no names, and other requests do")
     func countsWithoutNames() async throws {
         let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
         let controller = try Self.controller(in: directory, on: bus)
@@ -46,7 +46,7 @@ struct FleetServicesTests {
         }
     }
 
-    @Test("FL-11: what arrives while an order is written to the disk is counted, and no revision comes twice")
+    @Test("FL-11: messages that arrive during a write are counted with unique revisions")
     func foreignMeanwhile() async throws {
         let (directory, bus) = (try TemporaryDirectory("controller"), try PrivateBus())
         let controller = try Self.controller(in: directory, on: bus)
@@ -64,7 +64,7 @@ struct FleetServicesTests {
                     taken.signal()
                 }
             }
-            // Where they wait for this change, they come after it, however long it takes.
+            // If they have to wait for this change, they are handled after it, however long it takes.
             for _ in 0..<2 { _ = taken.wait(timeout: .now() + .milliseconds(500)) }
             return (record, ())
         }
@@ -72,7 +72,7 @@ struct FleetServicesTests {
         #expect(controller.read { state, _ in state.names } == ["a"])
     }
 
-    @Test("FL-5: an agent whose broker has told a change too late to count asks for it at once, and reports it")
+    @Test("FL-5: an agent repeats a question whose response came too late")
     func lateAnswer() async throws {
         let stage = try await FleetStage()
         for name in ["ward-1", "auditor"] { try await stage.enrol(name) }
@@ -94,10 +94,10 @@ struct FleetServicesTests {
             _ in
         }
         try await agent.start()
-        // The agent follows the broker: its question is open until something changes.
+        // The agent follows the broker: its request stays open until the state changes.
         try await eventually("the agent waits") { broker.questions == [nil, 1] }
 
-        // The state asks, by a question of its own, and has the answer: nobody is signed in.
+        // The state asks with a separate request and gets the response: no session is open.
         let order = FleetEvent(.desired(FleetOrder(number: 5, reason: "x")), source: "/t", identifier: "1", time: nil)
         try controller.publish(
             MQTTMessage(topic: "sd/1/clinic/all/desired", payload: order.bytes, isRetained: true)
@@ -105,7 +105,7 @@ struct FleetServicesTests {
         try await eventually("the order is done") { hasReported { $0.seen.all == 5 } }
         #expect(broker.questions == [nil, 1, nil])
 
-        // Only now is the first question answered: it was asked before the state asked.
+        // Only now the first request gets its response. It was sent before the state asked.
         broker.signIn(session: 9)
         try await eventually("the agent asks again") { broker.questions.count > 3 }
         #expect(broker.questions[3] == nil, "it asks for what is so, and does not wait for the next change")
@@ -115,7 +115,7 @@ struct FleetServicesTests {
     }
 }
 
-/// A service under the broker's name: a device on which somebody signs in when the test says so.
+/// A substitute for the broker: a device on which a user signs in when the test says so.
 private final class StandInBroker: Sendable {
     private struct State {
         var revision: UInt64 = 1
@@ -127,7 +127,7 @@ private final class StandInBroker: Sendable {
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)
 
-    /// The revisions that whoever asked knew; `nil` for one who wanted an answer at once.
+    /// The revision in each request; `nil` in a request for an immediate response.
     var questions: [UInt64?] { state.withLock { $0.questions } }
 
     init(on bus: Bus) async throws {
@@ -139,7 +139,7 @@ private final class StandInBroker: Sendable {
         ) { [weak self] call in
             let known = call.arguments.first?.fieldsValue?["revision"]?.unsignedValue
             self?.state.withLock { $0.questions.append(known) }
-            // As the broker leaves it open; this one for as long as nothing changes.
+            // Holds the request like the broker, but without a time limit.
             while let self, known == self.state.withLock({ $0.revision }) {
                 try await Task.sleep(for: .milliseconds(5))
             }

@@ -6,8 +6,8 @@ import Testing
 
 @Suite("A fleet in memory")
 struct FleetSimulationTests {
-    /// Which devices the controller takes for done although the session that was open is not over, or is owed. Nothing of it is taken on a
-    /// report's word.
+    /// The devices that the controller takes for done although the session is still open or has a pending cleanup. Uses
+    /// the simulated truth and no reports.
     private static func liars(_ fleet: MemoryFleet, _ order: RecordedOrder, _ open: [Int: UInt64]) -> [String] {
         fleet.controller.standings(of: order, now: fleet.now).compactMap { name, standing in
             guard standing.isDone, let index = Int(name.dropFirst(2)), let session = open[index] else { return nil }
@@ -18,7 +18,7 @@ struct FleetSimulationTests {
     }
 
     @Test(
-        "FL-1, FL-13: nobody counts as done who is not, whatever fails; all who are in contact are done soon",
+        "FL-1, FL-13: no device counts as done early; connected ones are done soon",
         arguments: 1...60
     )
     func nobodyCountsTooEarly(seed: Int) throws {
@@ -30,7 +30,7 @@ struct FleetSimulationTests {
         func give() throws {
             let isForAll = fleet.random.chance(70)
             let names = (0..<20).map(MemoryFleet.name)
-            // The sessions that are open now, and have to be over then.
+            // The sessions that are open now and must end.
             let open = fleet.devices.indices.compactMap { index -> (Int, UInt64)? in
                 let isMeant = fleet.devices[index].isSignedIn && (isForAll || index < 20)
                 return isMeant ? (index, fleet.devices[index].epoch) : nil
@@ -52,7 +52,7 @@ struct FleetSimulationTests {
             case 6: fleet.cutPower(index)
             case 7 where second % 3 == 0:
                 try give()
-                // Before it is published: it is on the disk.
+                // Before the publication, because the order is stored first.
                 if fleet.random.chance(20) { fleet.killController() }
             default: break
             }
@@ -62,7 +62,7 @@ struct FleetSimulationTests {
                 #expect(liars.isEmpty, "seed \(seed), second \(second), order \(order.number): \(liars)")
             }
         }
-        // All is repaired: within two heartbeats everybody is done.
+        // After the faults all devices are done within two heartbeats.
         fleet.isFaulty = false
         for index in fleet.devices.indices { fleet.devices[index].isAway = false }
         fleet.loseEngine()
@@ -76,7 +76,7 @@ struct FleetSimulationTests {
     }
 
     @Test(
-        "FL-3: orders that come while older ones are under way are carried out without a heartbeat",
+        "FL-3: an order that arrives during an older one needs no heartbeat",
         arguments: 1...20
     )
     func inARow(seed: Int) throws {
@@ -88,12 +88,12 @@ struct FleetSimulationTests {
             last = fleet.order(.all)
             fleet.step()
         }
-        // Sooner than the controller publishes it again, for whoever has not seen it.
+        // Sooner than the controller's next publication for devices that have not seen the order.
         for _ in 0..<6 { fleet.step() }
         let early = fleet.controller.standings(of: try #require(last), now: fleet.now)
         let unseen = early.filter { $0.standing.word == "unreachable" }
         #expect(unseen.isEmpty, "seed \(seed): \(unseen)")
-        // The apps' time, and less than a heartbeat's.
+        // The apps' time, which is less than a heartbeat.
         for _ in 0..<24 { fleet.step() }
         let standings = fleet.controller.standings(of: try #require(last), now: fleet.now)
         #expect(fleet.now < ControllerState.heartbeatInterval && standings.count == 20)
@@ -101,7 +101,7 @@ struct FleetSimulationTests {
         #expect(undone.isEmpty, "seed \(seed): \(undone)")
     }
 
-    @Test("FL-14: who is listed and away is unknown, and not done; who was done stays done while it is away")
+    @Test("FL-14: an absent device is unknown, or stays done if it was done")
     func away() throws {
         var fleet = MemoryFleet(devices: 3, seed: 1)
         fleet.devices[2].isAway = true
@@ -116,14 +116,15 @@ struct FleetSimulationTests {
     }
 }
 
-/// Many devices with a real mosquitto and the controller. `make test-fleet` has 100,000 of them, and 10,000 with a connection each.
+/// Many devices with a real mosquitto and the controller. `make test-fleet` uses 100,000, and 10,000 with a connection
+/// each.
 @Suite("Many devices")
 struct FleetLoadTests {
     @Test(
-        "FL-1, FL-13, FL-14: with a server that loses its data and a controller that is killed, nobody counts who has not reported"
+        "FL-1, FL-13, FL-14: a lost server and a killed controller miscount no device"
     )
     func states() async throws {
-        // It throws where that does not hold, or where not all are done within two heartbeats.
+        // Throws if a count is wrong, or if not all devices are done within two heartbeats.
         let lines = Locked<[String]>([])
         try await StateLoad(devices: 2000, connections: 10, limit: TimeLimit(seconds: 3600)).run { line in
             lines.withLock { $0.append(line) }
@@ -133,7 +134,7 @@ struct FleetLoadTests {
     }
 
     @Test(
-        "a simulation that takes too long fails, unless other programs have used the processors; if it has used too much, anyway",
+        "a simulation over its time fails unless other programs used the processors",
         arguments: [
             (60, 37, 40, .kept), (59, 37, 400, .kept), (61, 37, 40, .exceeded), (61, 37, 48, .exceeded),
             (61, 37, 50, .notJudged), (300, 119, 600, .notJudged), (300, 121, 600, .exceeded), (61, 40, 37, .exceeded),
@@ -145,7 +146,7 @@ struct FleetLoadTests {
         #expect(machine > 0 && machine.isFinite)
     }
 
-    @Test("FL-13: devices with a connection and a certificate each carry orders out, also when the server lost all")
+    @Test("FL-13: devices with own connections carry out orders after a lost server")
     func connections() async throws {
         try await ConnectionLoad(devices: 20, processes: 2).run { _ in }
     }

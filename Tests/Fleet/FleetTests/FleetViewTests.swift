@@ -6,10 +6,10 @@ import MQTTClient
 import NotifyCenterTestKit
 import Testing
 
-/// The command's answers about a whole fleet, while it changes.
-@Suite("What an operator sees of a fleet")
+/// The command's output about a whole fleet while it changes.
+@Suite("The operator's view of a fleet")
 struct FleetViewTests {
-    @Test("--json names the order at once; --watch shows each change of an order until all are done, or of all orders")
+    @Test("--json prints the order at once, and --watch each change until all are done")
     func watched() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -48,7 +48,7 @@ struct FleetViewTests {
         all.kill()
     }
 
-    @Test("metrics count the devices of the last order, and say when no controller answers")
+    @Test("metrics count the last order's devices and tell if the controller is missing")
     func metrics() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -75,7 +75,7 @@ struct FleetViewTests {
         #expect(away.status == 0 && away.lines.contains("shared_device_fleet_up 0"), "\(away)")
     }
 
-    @Test("FL-12: the session that sign-out --session names is in the order; one that no message can name is refused")
+    @Test("FL-12: sign-out --session names the session, and an impossible one is refused")
     func namedSession() async throws {
         let stage = try await FleetStage()
         try await stage.enrol("a")
@@ -91,9 +91,9 @@ struct FleetViewTests {
         withExtendedLifetime(a) {}
     }
 
-    /// What `fleet devices` prints of devices with these fields, which are called ward-0 and so on.
+    /// The output of `fleet devices` for devices with these fields, named ward-0 and so on.
     ///
-    /// The controller is a stand-in, which answers with them.
+    /// A substitute for the controller returns the fields.
     private static func devices(
         _ devices: [[String: DBusValue]],
         isConnected: Bool = true,
@@ -127,7 +127,7 @@ struct FleetViewTests {
         return process
     }
 
-    @Test("sign-out gives devices the time to answer before it counts them")
+    @Test("sign-out gives devices time to respond before the first count")
     func firstCount() async throws {
         let bus = try PrivateBus()
         let connection = try DBusConnection.open(bus.bus)
@@ -139,7 +139,7 @@ struct FleetViewTests {
                 [.fields(answer($0.arguments.first?.fieldsValue ?? [:]))]
             }
         }
-        // The device's report comes between the first question and the second.
+        // The device's report arrives between the first request and the second.
         let methods = [
             method(.signOut) { _ in ["order": .uint64(7), "isConnected": .boolean(true)] },
             method(.getOrder) { request in
@@ -163,7 +163,7 @@ struct FleetViewTests {
         withExtendedLifetime((bus, object)) {}
     }
 
-    @Test("an answer with times that no clock has is shown without them")
+    @Test("a response with impossible times is shown without them")
     func anyTimes() async throws {
         let times: [Double] = [.nan, .infinity, -.infinity, 1e300]
         let fields = times.map { ["clockOffset": DBusValue.double($0), "reportedAt": .double($0)] }
@@ -175,7 +175,7 @@ struct FleetViewTests {
     }
 
     @Test(
-        "a device is called online only while the controller reaches the MQTT server",
+        "a device is shown as online only while the controller is connected",
         arguments: [true, false]
     )
     func networkUnknown(isConnected: Bool) async throws {
@@ -189,7 +189,7 @@ struct FleetViewTests {
         #expect(table.errorText.contains("does not reach the MQTT server") == !isConnected)
     }
 
-    @Test("who is signed in is said as of the last report, and not of a mute broker")
+    @Test("the session is shown as last reported, unless the broker did not respond")
     func signedIn() async throws {
         let cases: [(mode: String, session: UInt64?, isOnline: Bool, expected: String)] = [
             ("shared", 7, true, "online session 7 0"), ("shared", nil, true, "online nobody 0"),
@@ -213,13 +213,13 @@ struct FleetViewTests {
         #expect(text.components(separatedBy: "\"owes\" : 0").count == 5, "of the four whose broker answers: \(text)")
     }
 
-    @Test("on a terminal --watch shows the counts, as many devices as there is room for, and how many more")
+    @Test("on a terminal --watch shows the counts and as many devices as fit")
     func onTerminal() async throws {
         let stage = try await FleetStage()
         try await stage.startController()
         _ = try await stage.fleet(["device", "add"] + (10..<50).map { "ward-\($0)" })
         _ = try await stage.fleet("sign-out", "--all", "--reason", "x", "--wait", "0")
-        // A terminal of ten rows, which shows what the program writes until there is a whole screen of it.
+        // A terminal of ten rows that shows the program's output once a full screen has arrived.
         let terminal = """
             import fcntl, os, pty, select, struct, subprocess, sys, termios
             controller, terminal = pty.openpty()

@@ -6,11 +6,11 @@ import MQTTClient
 import NotifyCenterTestKit
 import Testing
 
-/// What a client sends byte by byte, and what it takes of a server that keeps to no rule: the tests are the server.
+/// The client's bytes, and its tolerance of a server that breaks every rule. The tests are the server.
 @Suite("A fleet's bytes on the wire")
 struct FleetWireTests {
     @Test(
-        "FL-9, FL-11: on the wire the client asks for MQTT 5, a clean start, a session of 120 s, 20 messages, packets of 64 KiB, and a will after 60 s"
+        "FL-9, FL-11: the client's first packet has the documented limits and will"
     )
     func greeting() async throws {
         let server = try Listener()
@@ -19,7 +19,7 @@ struct FleetWireTests {
         let client = try MQTTClient(options) { _ in }
         let greeting = try await onThread { try Greeting(server.read()) }
         #expect(greeting.version == 5 && greeting.keepAlive == 60)
-        // Will retained, QoS 1, will, clean start.
+        // Will retain, will QoS 1, will flag, clean start.
         #expect(greeting.flags == 0b0010_1110)
         #expect(greeting.properties == [0x11: 120, 0x21: 20, 0x27: 65_536])
         #expect(greeting.willProperties == [0x18: 60])
@@ -33,7 +33,7 @@ struct FleetWireTests {
     }
 
     @Test(
-        "FL-11, FL-8: a server that sends a packet of 256 MB is left when two of them have come",
+        "FL-11, FL-8: the client leaves a server whose packet exceeds the limit",
         arguments: [4096, 1 << 20]
     )
     func hugePacket(atOnce: Int) async throws {
@@ -42,9 +42,9 @@ struct FleetWireTests {
         var options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
         options.firstDelay = .seconds(100)
         let client = try MQTTClient(options) { heard.add($0) }
-        // A message with the longest of all lengths, of which all that is sent would be kept until it is whole.
+        // A message of the largest length, which the library would buffer until it is complete.
         let greeting: [UInt8] = [0x20, 3, 0, 0, 0] + [0x30, 0xFF, 0xFF, 0xFF, 0x7F, 0, 1, 0x61, 0]
-        // Then the server waits: the client reads on as long as there is something to read.
+        // Then the server waits, because the client reads on while there is data.
         let isLeft = await onThread {
             let connection = server.take()
             defer { close(connection) }
@@ -52,7 +52,7 @@ struct FleetWireTests {
             guard Listener.write(greeting, to: connection) else { return false }
             let zeros = [UInt8](repeating: 0, count: atOnce)
             for _ in 0..<(2 << 20) / atOnce where !Listener.write(zeros, to: connection) { return true }
-            // Before the client says that it is still there.
+            // Within less than the keep-alive, after which the client would send a ping.
             var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
             return poll(&watched, 1, 50_000) > 0 && Listener.read(connection).isEmpty
         }
@@ -63,7 +63,7 @@ struct FleetWireTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-9: the server's keep-alive wins: asked for a word each second, the client says one before its own minute")
+    @Test("FL-9: the client follows the server's keep-alive instead of its own")
     func serverKeepAlive() async throws {
         let server = try Listener()
         let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)
@@ -72,7 +72,7 @@ struct FleetWireTests {
             let connection = server.take()
             defer { close(connection) }
             _ = Listener.read(connection)
-            // It accepts, and names its own keep-alive.
+            // The server accepts and sets its own keep-alive.
             guard Listener.write([0x20, 6, 0, 0, 3, 0x13, 0, 1], to: connection) else { return [] }
             var watched = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
             return poll(&watched, 1, 40_000) > 0 ? Listener.read(connection) : []
@@ -81,7 +81,7 @@ struct FleetWireTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-11: a server that refuses a subscription ten thousand times over is told of once")
+    @Test("FL-11: a subscription that is refused ten thousand times is reported once")
     func refusalsWithoutEnd() async throws {
         let server = try Listener()
         let heard = FleetStage.Heard()
@@ -93,15 +93,15 @@ struct FleetWireTests {
         #expect(Listener.write([0x20, 3, 0, 0, 0], to: connection))
         try await eventually("the client is connected") { heard.isConnected }
         try client.subscribe(to: ["x"])
-        // The packet's kind, its length, and the number of the subscription.
+        // The packet type, its length, and the number of the subscription.
         let request = await onThread { Listener.read(connection) }
         #expect(request.first == 0x82)
         let number = Array(request.dropFirst(2).prefix(2))
-        // 10,000 codes, then 10,000 packets about this subscription and about none.
+        // 10,000 codes, then 10,000 packets about this and about an unknown subscription.
         let codes = [UInt8](repeating: 0x87, count: 10_000)
         var flood: [UInt8] = [0x90, 0x93, 0x4E] + number + [0] + codes
         for _ in 0..<5000 { flood += [0x90, 4] + number + [0, 0x87] + [0x90, 4, 0x7F, 0, 0, 0x87] }
-        // The message “b” of the topic “a” comes after all of that.
+        // The message “b” on the topic “a” follows all of that.
         flood += [0x30, 5, 0, 1, 0x61, 0, 0x62]
         let bytes = flood
         #expect(try await onThread { Listener.write(bytes, to: connection) })
@@ -113,7 +113,7 @@ struct FleetWireTests {
 
 // MARK: - A server that only listens
 
-/// What a client says first, by MQTT 5.0, 3.1.
+/// The first packet of a client (MQTT 5.0, 3.1).
 private struct Greeting {
     struct Wrong: Error {}
 
@@ -166,7 +166,7 @@ private struct Greeting {
     }
 }
 
-/// A socket of this machine's that somebody connects to.
+/// A listening socket on this machine.
 final class Listener: Sendable {
     let port: UInt16
     let descriptor: CInt
@@ -183,19 +183,19 @@ final class Listener: Sendable {
 
     deinit { close(descriptor) }
 
-    /// The first to connect. Blocks.
+    /// Accepts the next connection. Blocks.
     func take() -> CInt { accept(descriptor, nil, nil) }
 
-    /// What somebody says next. Blocks.
+    /// Reads the next bytes. Blocks.
     static func read(_ connection: CInt) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 4096)
         let count = Glibc.read(connection, &bytes, bytes.count)
         return Array(bytes.prefix(max(0, count)))
     }
 
-    /// Writes all of it. Blocks.
+    /// Writes all bytes. Blocks.
     ///
-    /// - Returns: `false` where the other side has ended the connection.
+    /// - Returns: `false` if the peer has closed the connection.
     static func write(_ bytes: [UInt8], to connection: CInt) -> Bool {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -206,7 +206,7 @@ final class Listener: Sendable {
         return true
     }
 
-    /// What the first to connect says first. Blocks.
+    /// The first bytes of the next connection. Blocks.
     func read() -> [UInt8] {
         let connection = take()
         defer { close(connection) }

@@ -1,32 +1,32 @@
 import Fleet
 import FleetLoad
 
-/// A fleet in memory: the reducers of agents and controller, a server that repeats and forgets, devices whose apps take their time. One seed
-/// makes one history.
+/// A fleet in memory: the state machines of agents and controller, a server that repeats and loses messages, and
+/// devices with slow apps. Each seed gives one reproducible history.
 struct MemoryFleet {
-    /// A device, with what is true of it, which no report is believed about.
+    /// A device with its true state, which the checks use instead of reports.
     struct Device {
         var agent: AgentState
-        /// What the agent's disk has.
+        /// The agent's stored memory.
         var disk = AgentMemory()
         var epoch: UInt64 = 1
         var isSignedIn = false
-        /// The sessions that are over and owed, and when the apps are done.
+        /// The ended sessions with pending cleanups, and when the apps finish them.
         var debts: [UInt64: Double] = [:]
         var ended: [UInt64] = []
         var isAway = false
         var isConnected = false
-        /// Questions and answers on their way.
+        /// Requests and responses in flight.
         var isAsked = true
         var signingOut: (session: UInt64, run: Int)?
         var knownView: DeviceView?
-        /// How often the agent has been started. Nobody hears answers to an earlier one.
+        /// The number of the agent's starts. Responses to an earlier run are lost.
         var run = 0
-        /// What the broker's disk has, and when it has all of it.
+        /// The broker's stored state, and when the present state is stored.
         var stored = Session()
         var storedAt = 0.0
 
-        /// What the broker's disk has.
+        /// The broker's stored state.
         struct Session {
             var epoch: UInt64 = 1
             var isSignedIn = false
@@ -34,17 +34,17 @@ struct MemoryFleet {
             var ended: [UInt64] = []
         }
 
-        /// The disk has it now, or only then.
+        /// Stores the state now or at a later time.
         mutating func store(at time: Double, now: Double) {
             storedAt = time
             if time <= now { stored = .init(epoch: epoch, isSignedIn: isSignedIn, debts: debts, ended: ended) }
         }
     }
 
-    /// The server.
+    /// The MQTT server.
     struct Engine {
         var kept: [FleetTopic: FleetMessage] = [:]
-        /// Messages on their way to devices and to the controller.
+        /// Messages in flight to devices and to the controller.
         var toDevices: [(device: Int, event: AgentEvent)] = []
         var toController: [(FleetTopic, FleetMessage)] = []
     }
@@ -53,7 +53,7 @@ struct MemoryFleet {
     var controller: ControllerState
     var engine = Engine()
     var isControllerConnected = false
-    /// Whether agents are killed between two effects, and disks stall.
+    /// Whether agents are killed between two effects and disks stall.
     var isFaulty = false
     var now = 0.0
     var random: Seeded
@@ -71,7 +71,7 @@ struct MemoryFleet {
 
     // MARK: Time
 
-    /// A second passes: everybody does what there is to do, in an order by chance.
+    /// Advances the time by a second. Devices, server and controller act in a random order.
     mutating func step() {
         now += 1
         for index in devices.indices { connectOrNot(index) }
@@ -114,7 +114,7 @@ struct MemoryFleet {
             }
         guard let event else { return }
         engine.toDevices.append((index, event))
-        // Now and then twice, as a server may.
+        // Delivers twice now and then, as a server may.
         if random.chance(10) { engine.toDevices.append((index, event)) }
     }
 
@@ -151,7 +151,7 @@ struct MemoryFleet {
         }
     }
 
-    /// The broker answers, and the apps clean up.
+    /// Lets the broker respond and the apps clean up.
     private mutating func answer(_ index: Int) {
         if devices[index].storedAt > 0, devices[index].storedAt <= now { devices[index].store(at: 0, now: now) }
         if let (session, run) = devices[index].signingOut {
@@ -182,7 +182,7 @@ struct MemoryFleet {
         guard !devices[index].isSignedIn else { return }
         devices[index].epoch += 1
         devices[index].isSignedIn = true
-        // An app gets an account when the disk has it.
+        // An app gets an account only after the state is stored.
         devices[index].store(at: 0, now: now)
     }
 
@@ -197,7 +197,7 @@ struct MemoryFleet {
 
     // MARK: Faults
 
-    /// The agent is killed, between any two effects, and starts again.
+    /// Kills the agent between any two effects and starts it again.
     mutating func killAgent(_ index: Int) {
         devices[index].agent = AgentState(policy: .init(), memory: devices[index].disk, now: .at(now))
         devices[index].isConnected = false
@@ -206,7 +206,7 @@ struct MemoryFleet {
         engine.toDevices.removeAll { $0.device == index }
     }
 
-    /// The power is cut: agent and broker know what their disks have.
+    /// Cuts the power: agent and broker keep only their stored state.
     mutating func cutPower(_ index: Int) {
         let stored = devices[index].stored
         (devices[index].epoch, devices[index].isSignedIn) = (stored.epoch, stored.isSignedIn)
@@ -215,7 +215,7 @@ struct MemoryFleet {
         killAgent(index)
     }
 
-    /// The server is killed, and has nothing left.
+    /// Kills the server and loses all its data.
     mutating func loseEngine() {
         engine = Engine()
         isControllerConnected = false
@@ -226,7 +226,7 @@ struct MemoryFleet {
         }
     }
 
-    /// The controller is killed; its disk has orders and the list, and no report.
+    /// Kills the controller: its disk has the orders and the list, but no reports.
     mutating func killController() {
         var listed: [String: FleetDevice] = [:]
         for (name, device) in controller.devices where device.isListed {

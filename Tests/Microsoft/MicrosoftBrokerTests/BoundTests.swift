@@ -9,7 +9,7 @@ import Testing
 
 @testable import MicrosoftBroker
 
-/// A step that takes, the first time, until it is told to end.
+/// A step whose first run waits until it is told to end.
 private final class SlowStep: Sendable {
     private let begun = AsyncStream<Void>.makeStream()
     private let ended = AsyncStream<Void>.makeStream()
@@ -24,15 +24,14 @@ private final class SlowStep: Sendable {
     func end() { ended.continuation.finish() }
 }
 
-/// How long, how many, and whether at all.
-@Suite("What bounds the bridge to Microsoft's clients")
+@Suite("The limits of the bridge to Microsoft's clients")
 struct BoundTests {
-    /// A program in the place of shared-device-sign-in, on a bus that it does not call.
+    /// A substitute for shared-device-sign-in, with a bus that it does not call.
     private func program(_ path: String) -> SignInProgram { SignInProgram(path, bus: .address("unix:path=/nowhere")) }
 
     private static let cancelled = #"echo '{"code": "user_canceled", "message": "no"}'; exit 1"#
 
-    @Test("a prompt that takes too long is ended, and is told from one that ended by itself")
+    @Test("a prompt that takes too long is ended and reported as expired")
     func patience() async throws {
         let directory = try TemporaryDirectory("patience")
         let (ready, mark) = (directory.path + "/ready", directory.path + "/ended")
@@ -49,7 +48,7 @@ struct BoundTests {
         }
         #expect(try await outcome("touch \(mark); exit 1", .seconds(60)) == .expired)
         #expect(FileManager.default.fileExists(atPath: mark))
-        // One that does not end when it is asked to holds up nobody for ever.
+        // A prompt that ignores SIGTERM must not block the bridge.
         try FileManager.default.removeItem(atPath: ready)
         #expect(try await outcome("", .milliseconds(20)) == .expired)
         let start = Prompter.program(program(try directory.writeScript("quick", Self.cancelled)))
@@ -60,7 +59,7 @@ struct BoundTests {
     private struct NotExpected: Error {}
 
     @Test(
-        "a prompt asks for the scopes that the client wants a token for, and once more without them only where these are refused",
+        "a prompt retries without the client's scopes only if they are refused",
         arguments: [
             (code: SharedDeviceError.Code.scopesDeclined, starts: 2), (.providerMisconfigured, 1), (.userCanceled, 1),
         ]
@@ -85,7 +84,7 @@ struct BoundTests {
         )
     }
 
-    @Test("nobody who signs in within the time: the client reads 8, and that it may try again")
+    @Test("an expired sign-in has status 8, and the client may try again")
     func expired() async throws {
         let device = try await Device()
         let asked = Locked<[String]>([])
@@ -108,11 +107,11 @@ struct BoundTests {
         broker.use(rights)
         let answer = await broker.answer(.acquireTokenInteractively, correlation: "c", Device.parameters().text)
         #expect(answer.status == 8 && answer.context.contains("ten minutes"), "\(answer.text)")
-        // In the provider's words, and not in the client's.
+        // The provider's scopes, not the client's.
         #expect(asked.withLock { $0 } == ["openid", "profile"])
     }
 
-    @Test("a client that dies while a person is asked gives its places back, and the last one takes the prompt along")
+    @Test("a dead client frees its places, and the last one ends the prompt")
     func deadClient() async throws {
         let device = try await Device()
         let marks = "\(device.directory.path)/marks"
@@ -121,7 +120,7 @@ struct BoundTests {
         defer { bridge.kill() }
         let client = try DBusConnection.open(device.bus.bus)
         let refused = Locked(0)
-        // One more than there is room for: the one that is refused tells that all the others wait.
+        // One more than the limit: its refusal shows that all others are waiting.
         for number in 0...BrokerContract.interactiveRequests {
             let call = try DBusMessage.methodCall(
                 destination: BrokerContract.busName,
@@ -152,7 +151,7 @@ struct BoundTests {
         #expect(try await next.value == 8)
     }
 
-    /// Calls again where there is no place, a few times: whoever looks whether all are taken has one for a moment.
+    /// Retries a few times if there is no place: the check whether all places are taken briefly takes one itself.
     private func admitted(_ method: String, _ request: JSONValue, on device: Device) async throws -> JSONValue {
         for _ in 0..<20 {
             let answer = try await device.call(method, request)
@@ -161,9 +160,9 @@ struct BoundTests {
         return try await device.call(method, request)
     }
 
-    @Test("32 requests are under way at a time; the next one is told to come again, and does")
+    @Test("at most 32 requests are in flight; a further one is told to retry")
     func requests() async throws {
-        // All have to be under way before the first is over, which the device's broker does not answer.
+        // All requests must be in flight before the first ends, which the suspended broker ensures.
         let own = OwnThread()
         try await withTaskExecutorPreference(own) { try await judgeRequests(on: own) }
     }
@@ -175,7 +174,7 @@ struct BoundTests {
         let version: JSONValue = .object(["msalCppVersion": .string("1")])
         device.broker.suspend()
         defer { device.broker.resume() }
-        // Each waits for the device's broker, which does not answer.
+        // Each waits for the suspended broker.
         let waiting = (1...BrokerContract.requests).map { _ in
             Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device)["accounts"] }
         }
@@ -186,13 +185,13 @@ struct BoundTests {
     }
 
     @Test(
-        "a change of the configuration while the name is taken or given back counts in the end",
+        "the last configuration wins while the name is requested or released",
         arguments: [true, false]
     )
     func name(isWanted: Bool) async throws {
         let isOwned = Locked(isWanted)
         let slow = SlowStep()
-        // The change before is under way when the next one comes, and reaches the bus after it.
+        // The first change is in flight when the second arrives, and reaches the bus after it.
         let name = KeptName { () throws(DBusError) in
             if !isWanted { await slow.pass() }
             isOwned.withLock { $0 = true }
@@ -209,7 +208,7 @@ struct BoundTests {
         #expect(name.isWanted == isWanted)
     }
 
-    @Test("another program that has taken the name keeps nobody's debts; when it is gone, clients are served again")
+    @Test("while another program has the name, cleanups continue; later clients are served")
     func takenName() async throws {
         let device = try await Device()
         let bridge = try await device.bridge(["--retry-pause", "0.2"])
@@ -229,7 +228,7 @@ struct BoundTests {
         #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
     }
 
-    @Test("a program that waits for the name gets it at a cleanup, and keeps no receipt away")
+    @Test("a program that queues for the name gets it at a cleanup without a lost receipt")
     func queuedName() async throws {
         let device = try await Device()
         let bridge = try await device.bridge(["--retry-pause", "0.2"])
@@ -246,7 +245,7 @@ struct BoundTests {
         #expect(try await device.call("getAccounts", .object([:]))["accounts"] == .array([]))
     }
 
-    @Test("who waits for a token while the configuration comes not to want clients any more gets none")
+    @Test("a client that waits while the bridge is disabled gets no token")
     func unwantedMeanwhile() async throws {
         let own = OwnThread()
         try await withTaskExecutorPreference(own) { try await judgeUnwantedMeanwhile(on: own) }
@@ -266,7 +265,7 @@ struct BoundTests {
             Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device) }
         }
         let version: JSONValue = .object(["msalCppVersion": .string("1")])
-        // All are under way.
+        // All requests are in flight.
         #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
         try device.configure(microsoftBroker: false)
         #expect(try await eventually { bridge.errorText.contains("served no more") })
@@ -276,7 +275,7 @@ struct BoundTests {
         #expect(answer.status != nil && answer.context.contains("does not serve"), "\(answer.text)")
     }
 
-    @Test("where the configuration wants it no more it serves nobody, but pays its debts; and then it serves again")
+    @Test("a disabled bridge serves no client but cleans up, and can be enabled again")
     func unwanted() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()

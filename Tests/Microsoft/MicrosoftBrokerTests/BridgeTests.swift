@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Microsoft's clients and the device's account, by real calls")
 struct BridgeTests {
-    @Test("a client finds nobody, then who is signed in, with all members that it needs, then nobody")
+    @Test("a client sees the account, with all required members, only during a session")
     func accounts() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -27,12 +27,12 @@ struct BridgeTests {
             account["name"]?.string == "Ada" && account["givenName"] != nil && account["passwordExpiry"]?.number == 0
         )
         let session = try await device.app.signout(with: ada).session
-        // Nobody has the name for a moment in the cleanup: a client that calls then is told that there is no such service.
+        // During the cleanup the name has no owner for a moment; a client that calls then gets ServiceUnknown.
         #expect(try await device.hasCleanedUp(after: session))
         #expect(try await eventually { try await device.call("getAccounts", request)["accounts"] == .array([]) })
     }
 
-    @Test("the version is told, and introspection and Ping are answered")
+    @Test("the bridge answers version, introspection and Ping")
     func version() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -54,7 +54,7 @@ struct BridgeTests {
         }
     }
 
-    @Test("each reason why there is no token has its number and its words")
+    @Test("each reason for a missing token has its status and text")
     func refusals() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -83,7 +83,7 @@ struct BridgeTests {
         }
     }
 
-    @Test("what is no request is answered with a reason, and never with a D-Bus error")
+    @Test("a malformed request gets a failure with a reason and never a D-Bus error")
     func malformed() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -100,7 +100,7 @@ struct BridgeTests {
         }
     }
 
-    @Test("removing the account signs the device out; another's removes nobody")
+    @Test("removing the account signs the device out; removing another does nothing")
     func removal() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -116,7 +116,7 @@ struct BridgeTests {
         #expect(try await device.app.getCurrentAccount().current == nil)
     }
 
-    @Test("after a sign-out the name goes and comes back, and the device has the bridge's receipt")
+    @Test("after a sign-out the name is released and regained, and the receipt is sent")
     func cleanup() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -152,7 +152,7 @@ struct BridgeTests {
     }
 
     @Test(
-        "what clients have stored in the keyring goes before the receipt, and what others have stored stays",
+        "clients' keyring items are deleted before the receipt, and other items stay",
         .enabled(
             if: Shell.has("gnome-keyring-daemon", "secret-tool", "gdbus"),
             "gnome-keyring or secret-tool is not installed"
@@ -202,7 +202,7 @@ struct BridgeTests {
         #expect(try await Shell.run("secret-tool search --all service mail 2>&1", environment).contains("ada-4711"))
     }
 
-    @Test("it does not start where it is not wanted, where another program is installed for the name, or has it")
+    @Test("the bridge does not start if it is disabled or another program has the name")
     func start() async throws {
         let unwanted = try await Device(microsoftBroker: false)
         let first = try unwanted.startBridge()
@@ -225,12 +225,12 @@ struct BridgeTests {
 
     // MARK: A person is asked
 
-    /// A stand-in for the program that asks.
+    /// A substitute for the program that asks.
     private func prompt(_ device: Device, _ script: String) throws -> [String] {
         ["--sign-in", try device.directory.writeScript("prompt", script)]
     }
 
-    @Test("a person who does not want to is told from a device without a display, and from a failure")
+    @Test("declining, a missing display and a failure have different statuses")
     func outcomes() async throws {
         let device = try await Device()
         let mute = try await device.bridge()
@@ -238,7 +238,7 @@ struct BridgeTests {
         #expect(noDisplay.status == 9 && noDisplay.context.contains("display"))
         mute.kill()
         mute.waitUntilExit()
-        // As shared-device-sign-in says it: by the code, whatever the exit status is.
+        // As shared-device-sign-in reports it: the code decides, whatever the exit status.
         let endings: [(code: SharedDeviceError.Code, exit: Int, status: Double)] = [
             (.userCanceled, 1, 7), (.interactionRequired, 69, 9), (.providerUnavailable, 69, 3),
         ]
@@ -261,7 +261,7 @@ struct BridgeTests {
         #expect(answer.status == 9 && answer.context.contains("/nowhere/prompt"), "\(answer.text)")
     }
 
-    @Test("requests that wait share one prompt; a cancelled one ends alone, and the last one ends the prompt")
+    @Test("waiting requests share one prompt, and the last cancellation ends it")
     func cancellation() async throws {
         let device = try await Device()
         let marks = "\(device.directory.path)/marks"
@@ -275,14 +275,14 @@ struct BridgeTests {
         }
         #expect(try await eventually { FileManager.default.fileExists(atPath: marks) })
         try await withThrowingTaskGroup(of: Double?.self) { group in
-            // One more than there is room for beside the first: the one that is refused tells that all the others wait.
+            // With the first request, one more than the limit: its refusal shows that all others are waiting.
             for _ in 1...BrokerContract.interactiveRequests {
                 group.addTask {
                     try await device.call("acquireTokenInteractively", Device.parameters(), correlation: "two").status
                 }
             }
             #expect(try await group.next() == 15)
-            // Nobody waits under this name.
+            // No request waits under this name.
             #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "three") == .object([:]))
             #expect(try await device.call("cancelInteractiveFlow", .object([:]), correlation: "one") == .object([:]))
             #expect(try await one.value == 8)
@@ -292,7 +292,7 @@ struct BridgeTests {
         #expect(try String(contentsOfFile: marks, encoding: .utf8) == "started\n")
     }
 
-    @Test("whoever has signed in at the prompt is the account that the token is asked for")
+    @Test("the token is requested for the user who signed in at the prompt")
     func promptSignsIn() async throws {
         let device = try await Device()
         let ready = "\(device.directory.path)/ready"
@@ -309,20 +309,20 @@ struct BridgeTests {
         #expect(try await eventually { FileManager.default.fileExists(atPath: ready) })
         try await device.signIn("ada")
         _ = FileManager.default.createFile(atPath: go, contents: nil)
-        // As far as the device's own directory goes: it issues no ID token.
+        // The device's own directory goes no further: it issues no ID token.
         let result = try await answer
         #expect(result.status == 9 && result.context.contains("ID token"))
     }
 }
 
-/// What happened, in order.
+/// Events in their order.
 final class Log: Sendable {
     private let entries = Locked<[String]>([])
     var lines: [String] { entries.withLock { $0 } }
     func add(_ line: String) { entries.withLock { $0.append(line) } }
 }
 
-/// Commands of other packages.
+/// Programs of other packages.
 enum Shell {
     static func has(_ programs: String...) -> Bool {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")

@@ -6,7 +6,7 @@ import Testing
 @testable import MicrosoftBroker
 @testable import SharedDevice
 
-@Suite("What Microsoft's clients are told")
+@Suite("The responses to Microsoft's clients")
 struct ClientAnswerTests {
     private static let account = Account(
         identifier: "11111111-2222-3333-4444-555555555555.aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee",
@@ -35,7 +35,7 @@ struct ClientAnswerTests {
         )
     }
 
-    @Test("a token has what clients need, ends within four minutes, and names the scopes as they were asked for")
+    @Test("a token has the required members, four minutes and the requested scopes")
     func token() throws {
         let idToken = Self.idToken(
             #"{"preferred_username":"ada@example.com","given_name":"Ada","family_name":"Lovelace"}"#
@@ -56,7 +56,7 @@ struct ClientAnswerTests {
         #expect(short?["expiresOn"]?.number == 1_800_000_060_000)
     }
 
-    @Test("without an ID token, or the name in it, there is no token, and the reason is said")
+    @Test("without an ID token or its name there is no token, and the reason is told")
     func noIdentity() {
         for (token, reason) in [
             (nil, "ID token"), (Self.idToken(#"{"sub":"1"}"#), "profile"), (Self.idToken("no"), "read"), ("x", "read"),
@@ -66,7 +66,7 @@ struct ClientAnswerTests {
         }
     }
 
-    @Test("each failure of the device's broker has the client's number for it")
+    @Test("each failure of the device's broker has a client status")
     func numbers() {
         for (code, status) in [
             (SharedDeviceError.Code.noCurrentAccount, 2), (.providerUnavailable, 3), (.userCanceled, 7),
@@ -82,7 +82,7 @@ struct ClientAnswerTests {
         #expect(BrokerFailure(.noNetwork, "x").answer(to: .acquireTokenInteractively).status == 3)
     }
 
-    @Test("a scope that the provider has not granted is named; those of each sign-in are not missed")
+    @Test("a scope that the provider did not grant is named, except those of each sign-in")
     func granted() throws {
         let manifest = try AppManifest(
             json: Data(
@@ -99,7 +99,7 @@ struct ClientAnswerTests {
     }
 
     @Test(
-        "a scope has several names: short ones mean Microsoft Graph, and capitals mean nothing",
+        "short scopes mean Microsoft Graph, and case does not matter",
         arguments: [
             ("User.Read", "https://graph.microsoft.com/User.Read"),
             ("https://graph.microsoft.com/User.Read", "User.Read"),
@@ -113,7 +113,7 @@ struct ClientAnswerTests {
         let manifest = try Self.manifest([asked, "openid"])
         #expect(try manifest.scopes(for: [asked, "OpenID"]) == [asked, "openid"].sorted())
         try manifest.check(granted: [granted, "openid"], for: [asked])
-        // Whatever name the manifest has, the client's is as good.
+        // The client's name is accepted, whichever name the manifest uses.
         let other = try Self.manifest([granted])
         #expect(try other.scopes(for: [asked]) == [granted])
         for stranger in [
@@ -124,7 +124,7 @@ struct ClientAnswerTests {
         }
     }
 
-    @Test("what asks for all that is configured is not missed among what is granted")
+    @Test("a scope for all configured rights does not count as missing")
     func all() throws {
         let all = "https://graph.microsoft.com/.default"
         let rights = try Self.manifest([all, "openid"])
@@ -133,7 +133,7 @@ struct ClientAnswerTests {
     }
 
     @Test(
-        "claims beyond the client's capabilities are a demand",
+        "claims beyond the client's capabilities count as a demand",
         arguments: [
             (#"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#, false), ("{}", false), ("", false),
             (#"{"access_token":{"nbf":{"essential":true}}}"#, true), (#"{"access_token":null}"#, true),
@@ -145,7 +145,7 @@ struct ClientAnswerTests {
         #expect(try ClientRequest(Device.parameters(claims: claims).text).demandsClaims == isDemand)
     }
 
-    @Test("claims that are no JSON object break the contract", arguments: ["x", "[]", #"{"a":1,"a":2}"#])
+    @Test("claims other than a JSON object violate the contract", arguments: ["x", "[]", #"{"a":1,"a":2}"#])
     func malformedClaims(_ claims: String) {
         let error = #expect(throws: BrokerFailure.self) { try ClientRequest(Device.parameters(claims: claims).text) }
         #expect(error?.status == .apiContractViolation)

@@ -9,7 +9,8 @@ import NotifyCenterTestKit
 import SharedDevice
 import StrictJSON
 
-/// A device of the test's own: bus, broker, the users `ada` and `grace`, an app of this process, and the bridge as a process.
+/// A device for one test: bus, broker, the users `ada` and `grace`, an app in this process, and the bridge as a
+/// process.
 final class Device: Sendable {
     static let client = "d7b530a4-7680-4c23-a8bf-c52c121d2e87"
 
@@ -17,7 +18,7 @@ final class Device: Sendable {
     let directory: TemporaryDirectory
     let broker: ChildProcess
     private let policy: String
-    /// An app that people sign in through.
+    /// The app through which users sign in.
     let app: SharedDeviceApplication
 
     init(policy: String = "advisory", microsoftBroker: Bool = true) async throws {
@@ -48,7 +49,6 @@ final class Device: Sendable {
         app = SharedDeviceApplication(identifier: "org.example.desk", bus: bus.bus, stateDirectory: "\(path)/desk")
     }
 
-    /// Writes the configuration anew.
     func configure(microsoftBroker: Bool) throws { try Self.configure(directory.path, policy, microsoftBroker) }
 
     private static func configure(_ path: String, _ policy: String, _ microsoftBroker: Bool) throws {
@@ -77,12 +77,12 @@ final class Device: Sendable {
         ["--configuration", "\(directory.path)/managed.json", "--state", "\(directory.path)/bridge"]
     }
 
-    /// Starts the bridge, without waiting for it.
+    /// Starts the bridge without waiting until it serves.
     func startBridge() throws -> ChildProcess {
         try ChildProcess(Self.program, bridgeArguments, environment: environment)
     }
 
-    /// The bridge, which serves.
+    /// Starts the bridge and waits until it serves.
     func bridge(_ arguments: [String] = [], _ more: [String: String] = [:]) async throws -> ChildProcess {
         try await ChildProcess.service(
             Self.program,
@@ -91,7 +91,7 @@ final class Device: Sendable {
         )
     }
 
-    /// Signs in through the app; the bridge owes nothing then.
+    /// Signs in through the app. The bridge has no pending cleanup then.
     @discardableResult
     func signIn(_ user: String) async throws -> Account {
         let parameters = InteractiveTokenParameters(scopes: [], loginHint: user) { _ in
@@ -108,7 +108,7 @@ final class Device: Sendable {
         }
     }
 
-    /// A call as clients make it.
+    /// Calls a method as clients do.
     func call(_ method: String, _ request: JSONValue, correlation: String = "c-1") async throws -> JSONValue {
         try await call(method, request.text, correlation: correlation)
     }
@@ -149,7 +149,7 @@ final class Device: Sendable {
 }
 
 extension JSONValue {
-    /// The failure in an answer: its number. The members that a client needs are all there, or this is `nil`.
+    /// The status of a failed response; `nil` if a member that clients need is missing.
     var status: Double? {
         guard let error = self["brokerTokenResponse"]?["error"] ?? self["error"],
             error["subStatus"]?.number == 0, error["errorCode"]?.number == 0, error["tag"]?.number == 0
@@ -161,7 +161,7 @@ extension JSONValue {
     var context: String { (self["brokerTokenResponse"]?["error"] ?? self["error"])?["context"]?.string ?? "" }
 }
 
-/// Waits until a condition holds; a minute at most. Where a wait ends late, it is asked once more.
+/// Waits up to a minute until a condition holds. Checks it once more after the deadline.
 func eventually(_ condition: () async throws -> Bool) async throws -> Bool {
     let deadline = ContinuousClock.now + .seconds(60)
     while true {

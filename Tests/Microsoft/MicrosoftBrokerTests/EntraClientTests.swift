@@ -9,7 +9,7 @@ import Testing
 
 @testable import MicrosoftBroker
 
-/// A program of others, unchanged: the host of siemens/linux-entra-sso, where it is there.
+/// Runs an unmodified third-party program: the host of siemens/linux-entra-sso, if it is installed.
 @Suite(
     "linux-entra-sso and the device's account",
     .enabled(if: EntraClient.isThere, "linux-entra-sso.py (LINUX_ENTRA_SSO=path) or python3-pydbus is not there")
@@ -20,7 +20,7 @@ struct EntraClientTests {
         return try JSONValue(parsing: Array(text.utf8), limits: JSONLimits(size: 65_536))
     }
 
-    @Test("it reads the version and the account, and gets a reason where there is no token and no cookie")
+    @Test("the client reads version and account, and a reason for each missing token")
     func interactive() async throws {
         let device = try await Device()
         let bridge = try await device.bridge()
@@ -29,14 +29,15 @@ struct EntraClientTests {
         #expect(try await run("getVersion", device.environment)["linuxBrokerVersion"]?.string == "3.0.1")
         let account = try await run("getAccounts", device.environment)["accounts"]?.array?.first
         #expect(account?["homeAccountId"]?.string == ada.identifier)
-        // Of the device's own directory there is no ID token; the client shows the reason.
+        // The device's own directory issues no ID token; the client shows the reason.
         #expect(try await run("acquireTokenSilently", device.environment).status == 9)
         #expect(try await run("acquirePrtSsoCookie", device.environment).status == 9)
     }
 
-    // MARK: As the browser's extension speaks to it
+    // MARK: Native messaging with the browser's extension
 
-    /// In the browser's place: lines of JSON go to the client, each with its length before it, and its answers come back as lines.
+    /// A substitute for the browser: sends lines of JSON to the client with a length prefix, and prints the responses
+    /// as lines.
     private static let browser = """
         import struct, subprocess, sys, threading
         client = subprocess.Popen(["/usr/bin/python3", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -54,7 +55,7 @@ struct EntraClientTests {
         client.wait()
         """
 
-    /// What the client has said by this command.
+    /// The client's messages for this command.
     private func heard(_ command: String, _ browser: ChildProcess) -> [JSONValue] {
         browser.lines.compactMap { line in
             let answer = try? JSONValue(parsing: Array(line.utf8), limits: JSONLimits(size: 65_536))
@@ -62,7 +63,7 @@ struct EntraClientTests {
         }
     }
 
-    /// Has the client do this, and returns its answer.
+    /// Sends a command to the client and returns its response.
     private func ask(
         _ command: String,
         _ browser: ChildProcess,
@@ -74,7 +75,7 @@ struct EntraClientTests {
         return try #require(heard(command, browser).last)
     }
 
-    @Test("to the browser's extension it tells version, account and token, and that the broker goes and comes back")
+    @Test("the extension receives version, account, token and each broker restart")
     func nativeMessaging() async throws {
         let device = try await ProviderDevice(fault: "bridge.native", scopes: ["openid", "profile"])
         let test = try await FaultyProvider.shared.value.client("bridge.native")
@@ -97,14 +98,14 @@ struct EntraClientTests {
         let states: [JSONValue] = ["online", "offline", "online"].map { .string($0) }
         #expect(try await eventually { heard(state, browser) == states }, "\(heard(state, browser))")
         #expect(try await ask("getAccounts", browser)["accounts"] == .array([]))
-        // The browser's end is the client's.
+        // The client ends with the browser.
         try browser.closeInput()
         #expect(await browser.exitStatus(within: .seconds(60)) == 0)
     }
 }
 
 private enum EntraClient {
-    /// Where it is: as the variable says, beside this package, or where it is installed by itself.
+    /// The path from the variable, next to this package, or in the installed locations.
     static let path: String? = {
         if let path = ProcessInfo.processInfo.environment["LINUX_ENTRA_SSO"] { return path }
         var folder = URL(fileURLWithPath: #filePath)

@@ -10,18 +10,18 @@ import Testing
 
 @testable import MicrosoftBroker
 
-/// A device whose people sign in with a provider, and the bridge on it.
+/// A device whose users sign in with a provider, with the bridge on it.
 final class ProviderDevice: Sendable {
     let bus: PrivateBus
     let directory: TemporaryDirectory
-    /// Of a client in the desktop session.
+    /// The environment of a client in the desktop session.
     let environment: [String: String]
     private let connection: DBusConnection
     private let programs: [ChildProcess]
 
     /// - Parameters:
-    ///   - scopes: of the bridge's manifest.
-    ///   - hasDisplay: whether a person can be asked, by the real prompt. It is Ada, at a browser that draws nothing.
+    ///   - scopes: the scopes of the bridge's manifest.
+    ///   - hasDisplay: whether the real prompt can ask a user, with Ada at a headless browser.
     init(fault: String, scopes: [String], hasDisplay: Bool = false) async throws {
         let faulty = try await FaultyProvider.shared.value
         bus = try PrivateBus()
@@ -82,7 +82,7 @@ final class ProviderDevice: Sendable {
         connection = try DBusConnection.open(bus.bus)
     }
 
-    /// What the prompts were started with, one each.
+    /// The arguments of each started prompt.
     var prompts: [String] {
         let text = try? String(contentsOfFile: "\(directory.path)/prompts", encoding: .utf8)
         return (text ?? "").split(separator: "\n").map(String.init)
@@ -103,7 +103,7 @@ final class ProviderDevice: Sendable {
         return try await connection.call(message).first?.fieldsValue ?? [:]
     }
 
-    /// Signs Ada in as her browser does.
+    /// Signs in Ada as her browser does.
     func signIn(_ test: TestClient) async throws {
         let begun = try await ask(
             .beginSignIn,
@@ -116,13 +116,13 @@ final class ProviderDevice: Sendable {
         _ = try await ask(.completeSignIn, ["request": try #require(begun["request"]), "query": .string(query)])
     }
 
-    /// Signs out whoever is signed in.
+    /// Signs out the current user.
     func signOut() async throws {
         let account = try Account(try await ask(.getCurrentAccount, [:])["account"])
         _ = try await ask(.signOut, ["accountIdentifier": .string(account.identifier)])
     }
 
-    /// What the bridge answers a client that asks for a token.
+    /// The bridge's response to a request for a token.
     func token(
         by method: String = "acquireTokenSilently",
         scopes: [String] = ["https://graph.microsoft.com/.default"],
@@ -145,9 +145,9 @@ final class ProviderDevice: Sendable {
     }
 }
 
-@Suite("Microsoft's clients, with the organisation's provider")
+@Suite("Microsoft's clients with the organisation's provider")
 struct ProviderBridgeTests {
-    @Test("a client gets the provider's token and ID token, for four minutes, under the names that it has asked by")
+    @Test("a client gets the provider's tokens for four minutes, with its scope names")
     func token() async throws {
         let device = try await ProviderDevice(fault: "bridge", scopes: ["openid", "profile"])
         let test = try await FaultyProvider.shared.value.client("bridge")
@@ -155,14 +155,14 @@ struct ProviderBridgeTests {
         let response = try #require(try await device.token()["brokerTokenResponse"])
         #expect(response["error"] == nil, "\(response["error"]?["context"]?.string ?? "")")
         let identity = try #require(response["idToken"]?.string)
-        // It is the provider's own: the provider's keys say so.
+        // The provider's keys verify it.
         let verified = try await test.client.verify(identity)
         #expect(verified.claims["preferred_username"]?.string == "ada@example.com")
         #expect(response["account"]?["username"]?.string == "ada@example.com")
         #expect(response["grantedScopes"]?.string == "https://graph.microsoft.com/.default")
         let left = (response["expiresOn"]?.number ?? 0) / 1000 - Date().timeIntervalSince1970
         #expect(left > 0 && left <= 240)
-        // A client that would have the person asked gets one, too, although there is no display to ask at.
+        // An interactive request gets a token too, although there is no display.
         let asking = try #require(try await device.token(by: "acquireTokenInteractively")["brokerTokenResponse"])
         #expect(asking["error"] == nil, "\(asking["error"]?["context"]?.string ?? "")")
         let token = try #require(asking["accessToken"]?.string)
@@ -170,7 +170,7 @@ struct ProviderBridgeTests {
         #expect(asking["account"]?["username"]?.string == "ada@example.com")
     }
 
-    @Test("a client that renews its token gets another one, and one that needs claims gets none")
+    @Test("a client that renews gets a new token, and one that needs claims gets none")
     func freshness() async throws {
         let device = try await ProviderDevice(fault: "bridge.fresh", scopes: ["openid", "profile"])
         try await device.signIn(try await FaultyProvider.shared.value.client("bridge.fresh"))
@@ -190,9 +190,9 @@ struct ProviderBridgeTests {
         }
     }
 
-    @Test("where nobody is signed in, the person is asked on the provider's page, for the scopes that the client wants")
+    @Test("without a session the user is asked at the provider for the client's scopes")
     func asksAPerson() async throws {
-        // This provider grants later only what the sign-in has asked for.
+        // This provider later grants only the scopes of the sign-in.
         let device = try await ProviderDevice(
             fault: "strict-scopes.bridge",
             scopes: ["openid", "profile", "email", "orders.read"],
@@ -204,17 +204,17 @@ struct ProviderBridgeTests {
         #expect(response["account"]?["username"]?.string == "ada@example.com")
         #expect(response["grantedScopes"]?.string == "orders.read")
         #expect(device.prompts.count == 1 && device.prompts.first?.contains("--scope=orders.read") == true)
-        // Of the sign-in nothing is left in the session: no browser has anything to sign the next person in with.
+        // No browser profile is left that could sign in the next user.
         let leftovers = try FileManager.default.contentsOfDirectory(atPath: device.directory.path + "/sign-in")
         #expect(leftovers.isEmpty, "\(leftovers)")
-        // What the client knows already it gets without another question.
+        // The client gets a token for the same scopes without another prompt.
         let silent = try await device.token(scopes: ["orders.read"])
         #expect(silent["brokerTokenResponse"]?["accessToken"]?.string != nil, "\(silent.context)")
         #expect(device.prompts.count == 1)
     }
 
     @Test(
-        "a sign-in that comes to nothing is asked for once, and the client reads why",
+        "a failed sign-in is attempted once, and the client gets the reason",
         arguments: [
             ("discovery-unavailable.bridge", 3.0, "responds with something unusable: status 503"),
             ("authorize-error-access-denied.bridge", 7, "cancelled"),
@@ -227,7 +227,7 @@ struct ProviderBridgeTests {
         #expect(device.prompts.count == 1)
     }
 
-    @Test("a provider that grants less than was asked for is 9, with the name of what is missing")
+    @Test("a provider that grants too few scopes has status 9 and the missing scope")
     func declined() async throws {
         let fault = "fewer-scopes.bridge"
         let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
@@ -236,16 +236,16 @@ struct ProviderBridgeTests {
         #expect(answer.status == 9 && answer.context.contains("orders.read"), "\(answer.text)")
     }
 
-    @Test("a provider that wants the person again is 13, has an interactive client ask them, and is content then")
+    @Test("a provider that wants a new sign-in has status 13 until the user signs in")
     func personWanted() async throws {
         let fault = "refresh-token-invalid-sub.bridge"
         let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
         let test = try await FaultyProvider.shared.value.client(fault)
         try await device.signIn(test)
-        // The sign-in's own token does not permit this: the provider is asked, and its answer is of another person.
+        // The sign-in's own token lacks this scope. The provider is asked, and its response is about another user.
         let first = try await device.token(scopes: ["orders.read"])
         #expect(first.status == 13 && first.context.contains("sign in again"), "\(first.text)")
-        // From then on nobody gets a token, whatever it permits.
+        // From then on no request gets a token, whatever its scopes.
         #expect(try await device.token().status == 13)
         let asking = try await device.token(by: "acquireTokenInteractively")
         #expect(asking.status == 9 && asking.context.contains("no display"), "\(asking.text)")
@@ -253,7 +253,7 @@ struct ProviderBridgeTests {
         #expect(try await device.token()["brokerTokenResponse"]?["accessToken"]?.string != nil)
     }
 
-    @Test("a provider that is away is 3 for a client that asks anew, interactively too: no person could help")
+    @Test("an unreachable provider has status 3 for new tokens, also interactively")
     func providerAway() async throws {
         let fault = "refresh-html.bridge"
         let device = try await ProviderDevice(fault: fault, scopes: ["openid", "profile", "orders.read"])
@@ -265,11 +265,11 @@ struct ProviderBridgeTests {
                 "\(method): \(answer.text)"
             )
         }
-        // What is there already serves on.
+        // A cached token is still served.
         #expect(try await device.token()["brokerTokenResponse"]?["accessToken"]?.string != nil)
     }
 
-    @Test("a bridge whose manifest lacks what the ID token tells gets none, and says what to write")
+    @Test("a bridge whose manifest lacks the ID token's scopes tells what to add")
     func rights() async throws {
         let device = try await ProviderDevice(fault: "bridge.rights", scopes: ["openid"])
         try await device.signIn(try await FaultyProvider.shared.value.client("bridge.rights"))

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("An app's sign-in at the device's own prompt")
 struct AppSignInTests {
-    /// An app whose prompt is opened by the test, as a person opens a window.
+    /// An app whose prompt is a page that the test opens.
     private func app(
         _ device: PromptDevice,
         _ arguments: String...,
@@ -23,7 +23,7 @@ struct AppSignInTests {
 
     private func state(_ device: PromptDevice) -> String { "\(device.directory.path)/apps/signing-in" }
 
-    /// The program, which says where its page is instead of opening it.
+    /// The prompt program, which prints the address of its page instead of opening it.
     private func withoutBrowser(_ device: PromptDevice) throws -> String {
         try device.directory.writeScript("prompt", #"exec "\#(device.program)" "$@" --browser none"#)
     }
@@ -38,7 +38,7 @@ struct AppSignInTests {
         return address
     }
 
-    @Test("the app gets its token, and no password")
+    @Test("the app gets its token and no password")
     func page() async throws {
         let device = try await PromptDevice()
         let app = try app(device, "ada")
@@ -47,12 +47,12 @@ struct AppSignInTests {
         _ = try await Page.post(address, "ada", "correct horse ada")
         try await app.line { $0 == "signed in ada with a token" }
         #expect(await app.exitStatus() == 0)
-        // The app is one that may hold data of the session.
+        // The app now counts as one that may hold data of the session.
         let record = try String(contentsOfFile: "\(state(device))/shared-device-sessions.json", encoding: .utf8)
         #expect(record.contains("ada"))
     }
 
-    @Test("at the app's terminal the prompt asks there")
+    @Test("the prompt asks at the app's terminal")
     func terminal() async throws {
         let device = try await PromptDevice()
         let terminal = """
@@ -73,7 +73,7 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
-    @Test("a task that is cancelled ends the prompt, and nobody is signed in")
+    @Test("cancelling the task ends the prompt without a sign-in")
     func cancelled() async throws {
         let device = try await PromptDevice()
         let app = try app(device)
@@ -84,7 +84,7 @@ struct AppSignInTests {
         #expect(try await device.user() == nil)
     }
 
-    @Test("a task that is cancelled when the person has just signed in signs that person out again")
+    @Test("cancelling the task right after the sign-in signs the user out")
     func cancelledLate() async throws {
         let device = try await PromptDevice()
         let go = "\(device.directory.path)/go"
@@ -107,7 +107,7 @@ struct AppSignInTests {
         #expect(try await device.user() == nil)
     }
 
-    @Test("a provider that refuses what the app wants tokens for does not keep the person from signing in")
+    @Test("a provider's refusal of the app's scopes does not prevent the sign-in")
     func refusedScopes() async throws {
         let device = try await PromptDevice()
         let strict = try device.directory.writeScript(
@@ -125,7 +125,7 @@ struct AppSignInTests {
         #expect(await app.exitStatus() == 0)
     }
 
-    @Test("a prompt that is missing, says nothing or lies is an error")
+    @Test("a missing, silent or lying prompt is an error")
     func brokenPrograms() async throws {
         let device = try await PromptDevice()
         for (script, code) in [
@@ -143,7 +143,7 @@ struct AppSignInTests {
         try await app.line { $0 == "error interaction_required" }
     }
 
-    @Test("no password is among the arguments and variables of the app or the prompt")
+    @Test("no password is in the arguments or environment of the app or the prompt")
     func secrets() async throws {
         let device = try await PromptDevice()
         let app = try app(device)

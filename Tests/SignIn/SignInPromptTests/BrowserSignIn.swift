@@ -8,9 +8,9 @@ import Testing
 
 @testable import SignInPrompt
 
-/// A browser of the tests, without a screen.
+/// A headless browser for tests.
 struct TestBrowser: Sendable {
-    /// As the prompt's option names it.
+    /// The value of the prompt's option.
     let program: String
     let arguments: [String]
 
@@ -18,7 +18,7 @@ struct TestBrowser: Sendable {
         program: "chromium",
         arguments: ["--headless=new", "--no-sandbox", "--disable-gpu"]
     )
-    /// Debian's has a name of its own.
+    /// Debian's package has another name.
     static let firefox = TestBrowser(
         program: BrowserChoice.isInPath("firefox-esr") ? "firefox-esr" : "firefox",
         arguments: ["--headless"]
@@ -27,13 +27,14 @@ struct TestBrowser: Sendable {
     var isThere: Bool { BrowserChoice.isInPath(program) }
 }
 
-/// How large the core of a process may be, in bytes.
+/// The limits of a process's core dump, in bytes.
 struct CoreLimits: Equatable {
     let soft, hard: String
 
-    /// The one limit by which the kernel neither writes a core nor hands it to a program; 0 where the tests have it and may not raise it.
+    /// The only limit at which the kernel neither writes a core nor pipes it to a program; 0 if the tests have that
+    /// limit and may not raise it.
     static let ofPrompts: CoreLimits = {
-        // In a process of its own, because what is taken from a process does not come back.
+        // Measured in a child process, because a lowered limit cannot be raised again.
         let raised = try? ChildProcess(
             "/bin/sh",
             ["-c", "ulimit -c 0; ulimit -c 1 2>/dev/null && ulimit -c; ulimit -H -c"]
@@ -50,7 +51,7 @@ struct CoreLimits: Equatable {
 }
 
 extension CoreLimits {
-    /// - Returns: `nil` where the process has ended.
+    /// - Returns: `nil` if the process has ended.
     init?(of process: Int32) {
         let limits = try? String(contentsOfFile: "/proc/\(process)/limits", encoding: .utf8)
         let line = limits?.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
@@ -59,17 +60,17 @@ extension CoreLimits {
     }
 }
 
-/// A prompt that signs in by a browser at a provider's page, and what they talk to.
+/// A prompt that signs in with a browser at a provider's page, with a fake broker and provider.
 final class BrowserSignIn {
     let directory: TemporaryDirectory
     let broker: FakeBroker
     let page: ChildProcess
     private let browser: TestBrowser
     private let bus: PrivateBus
-    /// Of this sign-in alone: others go on beside it.
+    /// Unique, because other sign-ins run at the same time.
     let state = "known-state-\(UUID().uuidString)"
 
-    /// - Parameter lifetime: seconds until the sign-in is over; `nil`: as the broker has it.
+    /// - Parameter lifetime: the seconds until the sign-in expires; `nil` for the broker's default.
     init(
         _ browser: TestBrowser = .chromium,
         holds: Bool = false,
@@ -100,7 +101,7 @@ final class BrowserSignIn {
         }
     }
 
-    // What a test that failed has left.
+    // Ends the browsers that a failed test left.
     deinit { for browser in (try? browsers()) ?? [] { kill(browser, SIGKILL) } }
 
     static var folder: String { URL(fileURLWithPath: #filePath).deletingLastPathComponent().path }
@@ -114,7 +115,7 @@ final class BrowserSignIn {
         )
     }
 
-    /// Waits for the browser to be at the provider's page for the time of this number.
+    /// Waits for the browser's visit of this number to the provider's page.
     func visit(_ number: Int) async throws -> String {
         try await eventually("visit \(number)") { visits.count >= number }
         return visits[number - 1]
@@ -126,7 +127,7 @@ final class BrowserSignIn {
         (try? FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/sign-in")) ?? []
     }
 
-    /// All processes that have a text among their arguments or, on demand, their variables.
+    /// All processes with a text in their arguments or, on request, their environment.
     func processes(with text: String, inVariables: Bool = false) throws -> [Int32] {
         try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }
             .filter { process in
@@ -142,7 +143,7 @@ final class BrowserSignIn {
         try processes(with: "\(directory.path)/sign-in/", inVariables: true)
     }
 
-    /// Processes that the prompt has started.
+    /// The child processes of the prompt.
     func children(of prompt: ChildProcess) throws -> [Int32] {
         try FileManager.default.contentsOfDirectory(atPath: "/proc/\(prompt.identifier)/task").flatMap { thread in
             let path = "/proc/\(prompt.identifier)/task/\(thread)/children"
@@ -151,35 +152,35 @@ final class BrowserSignIn {
         }
     }
 
-    /// The first process of the prompt's browser. Processes that the browser leaves behind are the prompt's children, too, and may have smaller numbers:
-    /// the kernel begins anew at some time.
+    /// The first process of the prompt's browser. Orphans of the browser are also children of the prompt and may have
+    /// smaller numbers, because the kernel's numbers wrap around.
     func browser(of prompt: ChildProcess) throws -> Int32 {
         let keeper = try keeper(of: prompt)
         let children = try children(of: prompt).filter { $0 != keeper }
         return try #require(children.min { start(of: $0) < start(of: $1) })
     }
 
-    /// When a process has started, in the kernel's ticks; the largest number where it has ended.
+    /// The start time of a process in clock ticks; the maximum if it has ended.
     private func start(of process: Int32) -> UInt64 {
         let text = (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)) ?? ""
-        // The name may have blanks and parentheses.
+        // The name may contain spaces and parentheses.
         let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
         return fields.count > 19 ? UInt64(fields[19]) ?? .max : .max
     }
 
-    /// The processes that watch over browsers of this user's prompts.
+    /// The guards of this user's prompts.
     func guards() throws -> [Int32] {
         let own = Set(try processes(with: "=\(directory.path)\0", inVariables: true))
         return try processes(with: "--guards-browser").filter(own.contains)
     }
 
-    /// The one that the prompt has started.
+    /// The guard that the prompt has started.
     func keeper(of prompt: ChildProcess) throws -> Int32? {
         let guards = try guards()
         return try children(of: prompt).first(where: guards.contains)
     }
 
-    /// No process has what only the browser and the broker are to know on its command line, or in its environment.
+    /// Checks that no process has the secret of browser and broker in its command line or environment.
     func checkSecrets() throws {
         #expect(try processes(with: state, inVariables: true) == [])
     }

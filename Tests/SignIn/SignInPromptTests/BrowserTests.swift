@@ -11,7 +11,7 @@ import Testing
 
 @Suite("The browser of a sign-in", .enabled(if: TestBrowser.chromium.isThere, "chromium is not installed"))
 struct BrowserTests {
-    @Test("the next person is not signed in as the last one: no cookie of a sign-in is there in the next")
+    @Test("no cookie of a sign-in is present in the next sign-in")
     func cookies() async throws {
         let signIn = try await BrowserSignIn()
         for number in 1...2 {
@@ -25,13 +25,13 @@ struct BrowserTests {
         }
     }
 
-    @Test("while the browser is open, its profile is its user's alone, and no command line has the sign-in's address")
+    @Test("the open browser's profile is private, and no command line has the address")
     func secrets() async throws {
         let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
         _ = try await signIn.visit(1)
         try signIn.checkSecrets()
-        // What is typed at the provider's page is in the browser's memory.
+        // The browser's memory contains what the user types at the provider's page.
         let limits = try signIn.browsers().compactMap(CoreLimits.init(of:))
         #expect(limits.contains(CoreLimits.ofPrompts) && limits.allSatisfy(\.permitNone), "\(limits)")
         let profile = try #require(signIn.profiles.first)
@@ -43,7 +43,7 @@ struct BrowserTests {
         #expect(await prompt.exitStatus() == 0)
     }
 
-    @Test("who closes the browser cancels the sign-in")
+    @Test("closing the browser cancels the sign-in")
     func closed() async throws {
         let signIn = try await BrowserSignIn(holds: true)
         let prompt = try signIn.prompt()
@@ -54,14 +54,14 @@ struct BrowserTests {
         #expect(try signIn.broker.asked(.cancelSignIn).count == 1 && signIn.profiles == [] && signIn.browsers() == [])
     }
 
-    @Test("the browser and the profile of a prompt that is killed go with it, without another prompt")
+    @Test("the browser and profile of a killed prompt are removed without another prompt")
     func guarded() async throws {
         let signIn = try await BrowserSignIn(holds: true)
-        // The other prompt of this user has nothing to do with it.
+        // The other prompt of this user must be unaffected.
         let (prompt, other) = (try signIn.prompt(), try signIn.prompt())
         _ = try await signIn.visit(2)
         let keeper = try #require(try signIn.keeper(of: prompt))
-        // What ends sessions and terminals does not end the guard before the prompt.
+        // Signals that end sessions and terminals must not end the guard before the prompt.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { kill(keeper, signal) }
         let both = Set(signIn.profiles)
         #expect(both.count == 2)
@@ -78,16 +78,16 @@ struct BrowserTests {
         #expect(try signIn.profiles == [] && signIn.browsers() == [] && signIn.guards() == [])
     }
 
-    @Test("who goes on at the provider when the time is over is told so; the window stays open for it")
+    @Test("a user who continues at the provider after the time limit is told so")
     func late() async throws { try await withTaskExecutorPreference(OwnThread()) { try await judgeLate() } }
 
     private func judgeLate() async throws {
-        // On a machine on which no browser has started by then, the sign-in has more time.
+        // On a slow machine no browser has started within two seconds, so the time limit is extended.
         for lifetime in [2.0, 8, 30] where try await isJudgedLate(lifetime) { return }
         Issue.record("no browser is open when the time is over")
     }
 
-    /// - Returns: whether the browser was open when the time was over.
+    /// - Returns: whether the browser was open at the time limit.
     private func isJudgedLate(_ lifetime: Double) async throws -> Bool {
         let signIn = try await BrowserSignIn(holds: true, lifetime: lifetime)
         let prompt = try signIn.prompt()
@@ -97,12 +97,12 @@ struct BrowserTests {
             prompt.kill()
             return false
         }
-        // The provider sends the browser back here.
+        // The provider redirects the browser here.
         let redirect = try #require(signIn.broker.asked(.beginSignIn).last?["redirectURI"]?.stringValue)
         let page = try await Page.get("\(redirect)?state=\(signIn.state)&code=late")
         #expect(page.status == 200 && page.text.contains("begin again"), "\(page.text)")
         #expect(signIn.broker.asked(.completeSignIn).isEmpty)
-        // It would stay for half a minute.
+        // The page would stay open for half a minute.
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == EX_TEMPFAIL)
         #expect(try PromptResult(prompt).code == "login_expired")
@@ -111,7 +111,7 @@ struct BrowserTests {
     }
 
     @Test(
-        "the browser and the profile of a prompt that was killed with its guard are gone before the next browser is open"
+        "the next prompt removes the browser and profile if the guard was killed too"
     )
     func killed() async throws {
         let signIn = try await BrowserSignIn(holds: true)
@@ -126,27 +126,27 @@ struct BrowserTests {
         #expect(try await signIn.visit(2) == "visit -")
         #expect(!signIn.profiles.contains(left), "\(second.errorText)")
         #expect(try signIn.processes(with: "/\(left)/", inVariables: true) == [])
-        // The first line is for the browser that was killed.
+        // The first line is for the killed browser.
         try signIn.page.write("go on")
         try signIn.page.write("go on")
         #expect(await second.exitStatus() == 0)
         #expect(signIn.profiles == [])
     }
 
-    @Test("what the provider or the broker refuses is an error, after the person could read it")
+    @Test("a refusal by provider or broker is an error after the user could read it")
     func refused() async throws {
         let refusal = FakeBroker.refusal(.providerMisconfigured, "register the address with the provider")
         let signIn = try await BrowserSignIn(refusal: refusal)
         let prompt = try signIn.prompt()
         try await eventually("the reason is said") { prompt.errorText.contains("register the address") }
-        // The page stays until the person closes it; here, somebody ends the prompt.
+        // The page stays until the user closes it. Here the prompt is ended instead.
         prompt.send(SIGTERM)
         #expect(await prompt.exitStatus() == EX_CONFIG)
         #expect(try PromptResult(prompt).code == "provider_misconfigured")
         #expect(signIn.profiles == [])
     }
 
-    @Test("a person signs in on the page by the keyboard alone, after one mistake")
+    @Test("a user can sign in on the page with the keyboard alone, after one mistake")
     func keyboard() async throws {
         let device = try await PromptDevice()
         let (prompt, address) = try await device.page()

@@ -18,7 +18,7 @@ struct DeviceCodeTests {
         "interval": .double(5),
     ]
 
-    /// A broker whose provider waits until `isDone`; then the sign-in ends as it is said.
+    /// A broker whose provider waits until `isDone`. The sign-in then has the given result.
     private func broker(
         _ bus: PrivateBus,
         until isDone: @escaping @Sendable () -> Bool,
@@ -40,7 +40,7 @@ struct DeviceCodeTests {
         func turnOn() { state.withLock { $0 = true } }
     }
 
-    @Test("the code, the address, the host and the warning are shown, and the sign-in waits for the person")
+    @Test("the terminal shows code, address, host and warning, and waits for the user")
     func terminal() async throws {
         let bus = try PrivateBus()
         let done = Switch()
@@ -67,7 +67,7 @@ struct DeviceCodeTests {
         #expect(prompt.lines.joined().contains("signed in as ada"))
     }
 
-    @Test("on a page the code is shown, and the prompt goes on by itself")
+    @Test("a page shows the code, and the prompt continues by itself")
     func page() async throws {
         let bus = try PrivateBus()
         let done = Switch()
@@ -83,7 +83,7 @@ struct DeviceCodeTests {
         #expect(page.text.contains("WDJB-MJHT") && page.text.contains("<svg"))
         #expect(page.text.contains(#"http-equiv="refresh""#))
         done.turnOn()
-        // The page that is open learns it, too.
+        // The open page also shows the result.
         try await eventually("the page says that the code has expired") {
             try await Page.get(address).text.contains("begin again")
         }
@@ -92,7 +92,7 @@ struct DeviceCodeTests {
         withExtendedLifetime(broker) {}
     }
 
-    @Test("an answer of a broker that no browser should see is refused")
+    @Test("addresses of the broker that are unsafe for a browser are refused")
     func addresses() throws {
         for address in [
             "javascript:alert(1)", "file:///etc/passwd", "https://", "https://a b", "--help", "https://a/\n",
@@ -113,13 +113,13 @@ struct DeviceCodeTests {
     private static let reader = BrowserChoice.isInPath("zbarimg") ? "zbarimg" : nil
 
     @Test(
-        "the QR code of the terminal, and that of the page, are read as the address",
+        "the QR codes of terminal and page decode to the address",
         .enabled(if: reader != nil, "zbarimg (Debian's zbar-tools) is not installed")
     )
     func readable() async throws {
         let code = try #require(QRCode(Self.address))
         let directory = try TemporaryDirectory("qr")
-        // As the terminal shows it: each letter is two squares, one above the other.
+        // As the terminal shows it: each character is two squares, one above the other.
         let letters: [Substring] = code.lines.map { line in line.split(separator: "m")[1].prefix { $0 != "\u{1B}" } }
         let rows = letters.flatMap { line in
             [line.map { "█▀".contains($0) }, line.map { "█▄".contains($0) }]
@@ -140,14 +140,14 @@ struct DeviceCodeTests {
         #expect(code.svg.split(separator: "h1v1h-1z").count == dark + 1)
     }
 
-    @Test("a text that no QR code can hold has none, and the sign-in goes on without")
+    @Test("the sign-in continues without a QR code if the text is too long for one")
     func tooLong() {
         #expect(QRCode(String(repeating: "a", count: 4000)) == nil)
         let code = DeviceCode(code: "A", address: "https://login.example/" + String(repeating: "a", count: 4000))
         #expect(DeviceCodeText.lines(code, withPicture: true).contains { $0.contains("    A") })
     }
 
-    @Test("what comes from the provider moves no cursor")
+    @Test("text of the provider cannot move the cursor")
     func control() {
         let code = DeviceCode(code: "A\u{1B}[2J", address: "https://login.example/")
         #expect(!DeviceCodeText.lines(code, withPicture: false).joined().contains("\u{1B}"))

@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// A broker with an organisation's provider behind it, as far as a prompt sees it. It notes what it is asked.
+/// A broker with an organisation's provider, as a prompt sees it. Records all calls.
 final class FakeBroker: Sendable {
     typealias Fields = BrokerProtocol.Fields
 
@@ -17,7 +17,7 @@ final class FakeBroker: Sendable {
 
     /// - Parameters:
     ///   - ports: the ports of the configuration.
-    ///   - answers: what each method answers.
+    ///   - answers: the response to each method.
     init(
         _ bus: PrivateBus,
         ports: [UInt32] = [],
@@ -44,12 +44,12 @@ final class FakeBroker: Sendable {
         try await connection.requestName(BrokerProtocol.busName)
     }
 
-    /// What it was asked by this method.
+    /// The recorded calls of this method.
     func asked(_ method: BrokerProtocol.Method) -> [Fields] {
         calls.entries.withLock { $0.filter { $0.method == method.rawValue }.map(\.fields) }
     }
 
-    /// The answer to a completed sign-in.
+    /// The response to a completed sign-in.
     static let signedIn: Fields = ["username": .string("ada"), "epoch": .uint64(7)]
 
     static func refusal(_ code: SharedDeviceError.Code, _ message: String) -> MethodFailure {

@@ -14,13 +14,13 @@ import Testing
     .timeLimit(.minutes(5))
 )
 struct FirefoxTests {
-    @Test("the next person is not signed in as the last one: Firefox has no cookie of a sign-in in the next")
+    @Test("Firefox has no cookie of a sign-in in the next sign-in")
     func cookies() async throws {
         let signIn = try await BrowserSignIn(.firefox)
         for number in 1...2 {
             let prompt = try signIn.prompt()
             #expect(await prompt.exitStatus() == 0, "\(prompt.errorText)")
-            // What Firefox says on its standard output is not in it.
+            // Firefox's standard output is not mixed into it.
             #expect(try PromptResult(prompt) == PromptResult(username: "ada", epoch: 7), "\(prompt.lines)")
             #expect(try await signIn.visit(number) == "visit -")
             let query = try #require(signIn.broker.asked(.completeSignIn).last?["query"]?.stringValue)
@@ -29,7 +29,7 @@ struct FirefoxTests {
         }
     }
 
-    @Test("while Firefox is open, everything that it writes is in the profile, and no command line has the address")
+    @Test("open Firefox writes only to the profile, and no command line has the address")
     func places() async throws {
         let signIn = try await BrowserSignIn(.firefox, holds: true)
         let prompt = try signIn.prompt()
@@ -46,7 +46,7 @@ struct FirefoxTests {
         #expect(signIn.profiles == [])
     }
 
-    @Test("who closes Firefox cancels the sign-in")
+    @Test("closing Firefox cancels the sign-in")
     func closed() async throws {
         let signIn = try await BrowserSignIn(.firefox, holds: true)
         let prompt = try signIn.prompt()
@@ -57,9 +57,9 @@ struct FirefoxTests {
         #expect(try signIn.broker.asked(.cancelSignIn).count == 1 && signIn.profiles == [] && signIn.browsers() == [])
     }
 
-    @Test("Firefox and the profile of a prompt that is killed go with it, and the next person has no cookie")
+    @Test("Firefox and the profile of a killed prompt are removed with the cookies")
     func guarded() async throws {
-        // The provider has sent the browser back, with a cookie; the page with the reason stays open.
+        // The provider has redirected the browser and set a cookie. The page with the reason stays open.
         let reason = "register the address with the provider"
         let signIn = try await BrowserSignIn(.firefox, refusal: FakeBroker.refusal(.providerMisconfigured, reason))
         let prompt = try signIn.prompt()
@@ -79,7 +79,7 @@ struct FirefoxTests {
     }
 }
 
-/// The regular files that a process has open for writing, shared memory left out.
+/// The regular files that a process has open for writing, without shared memory.
 private func filesWritten(by process: Int32) -> [String] {
     let folder = "/proc/\(process)/fd"
     return ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []).compactMap { number in

@@ -8,9 +8,9 @@ import Testing
 
 @testable import SignInPrompt
 
-@Suite("The listener of a sign-in")
+@Suite("The loopback listener of a sign-in")
 struct LoopbackListenerTests {
-    /// A connection that sends what it is told.
+    /// A raw client connection.
     private final class Client {
         private let descriptor: CInt
 
@@ -35,7 +35,7 @@ struct LoopbackListenerTests {
             _ = Glibc.send(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL))
         }
 
-        /// All that comes until the listener hangs up.
+        /// Reads until the listener closes the connection.
         func answer() async -> String {
             let descriptor = descriptor
             return await onSystemThread {
@@ -54,7 +54,7 @@ struct LoopbackListenerTests {
 
     private static let page = LoopbackResponse(.ok, .message("Here", "It is."))
 
-    /// The listener, once there is one: the first visitor may come before.
+    /// Responds with a listener that may be created after the first visitor arrives.
     private final class Answering: Sendable {
         private let listener = Locked<LoopbackListener?>(nil)
 
@@ -66,7 +66,7 @@ struct LoopbackListenerTests {
         }
     }
 
-    /// A listener that answers whoever asks for `/`.
+    /// A listener that responds to requests for `/`.
     private func listener(ports: [UInt16] = [], patience: Duration = .seconds(5)) throws -> LoopbackListener {
         let answering = Answering()
         let listener = try LoopbackListener(ports: ports, patience: patience) { visitor, request in
@@ -80,7 +80,7 @@ struct LoopbackListenerTests {
         "GET \(path) HTTP/1.1\r\nHost: \(listener.place.host)\r\n\r\n"
     }
 
-    @Test("a request is answered once, and the connection ends")
+    @Test("a request gets one response, and the connection ends")
     func answers() async throws {
         let listener = try listener()
         let client = try Client(port: listener.place.port)
@@ -91,7 +91,7 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("a visitor who asks slowly is refused, and holds up no other one")
+    @Test("a slow visitor is refused and does not delay other visitors")
     func slow() async throws {
         let listener = try listener(patience: .milliseconds(500))
         let slow = try Client(port: listener.place.port)
@@ -103,7 +103,7 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("connections that ask for nothing make room for one that does")
+    @Test("idle connections make room for an active one")
     func idle() async throws {
         let listener = try listener()
         let idle = try (0..<40).map { _ in try Client(port: listener.place.port) }
@@ -115,7 +115,7 @@ struct LoopbackListenerTests {
     }
 
     @Test(
-        "another user's connections end at once, take nobody's place, and hold up nobody; what they ask for is not looked at",
+        "other users' connections are closed unread and delay no visitor",
         .enabled(if: geteuid() == 0, "only root can be several users")
     )
     func strangers() async throws {
@@ -126,7 +126,7 @@ struct LoopbackListenerTests {
             Task { try await answering.answer(visitor) }
         }
         answering.begin(listener)
-        // Thirty at a time, each with a whole request; a new one for each that ends.
+        // Thirty connections at a time, each with a complete request. A new one replaces each that ends.
         let attack = #"""
             import selectors, socket, sys
             port, ended = int(sys.argv[1]), 0
@@ -164,7 +164,7 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("a visitor that nobody answers is let go when the listener closes, and then nobody is served")
+    @Test("closing the listener ends visitors without a response and serves no more")
     func closing() async throws {
         let listener = try listener()
         let waiting = try Client(port: listener.place.port)
@@ -177,7 +177,7 @@ struct LoopbackListenerTests {
         #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port) }
     }
 
-    @Test("a response that was given before the listener closes arrives")
+    @Test("a response sent just before the listener closes arrives")
     func lastResponse() async throws {
         for _ in 0..<50 {
             let (visitors, visitor) = AsyncStream.makeStream(of: SignInPrompt.Visitor.self)
@@ -193,7 +193,7 @@ struct LoopbackListenerTests {
         }
     }
 
-    @Test("it is at 127.0.0.1 alone")
+    @Test("the listener accepts connections only at 127.0.0.1")
     func address() async throws {
         let listener = try listener()
         #expect(throws: POSIXError.self) { _ = try Client(port: listener.place.port, address: 0x7F00_0002) }
@@ -201,7 +201,7 @@ struct LoopbackListenerTests {
     }
 
     @Test(
-        "of the ports that are given, the first free one is taken; if there is none, another one is, and the reason is kept"
+        "the first free port of the list is used, else another port with the reason"
     )
     func ports() async throws {
         let first = try listener()
@@ -218,7 +218,7 @@ struct LoopbackListenerTests {
         await second.close()
     }
 
-    @Test("no two pages have the same path, and none is guessed")
+    @Test("every page has a different, unguessable path")
     func paths() async throws {
         var paths: Set<String> = []
         for _ in 0..<20 {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SignInPrompt
 
-@Suite("What the page of a sign-in takes for a request")
+@Suite("Requests for the page of a sign-in")
 struct LoopbackRequestTests {
     private static let host = "127.0.0.1:4711"
     private static let form = "application/x-www-form-urlencoded"
@@ -20,7 +20,7 @@ struct LoopbackRequestTests {
         return try LoopbackRequest(received, host: Self.host)
     }
 
-    @Test("a request for the page, and a form that it sends, are taken as they were sent")
+    @Test("a request for the page and its form are accepted unchanged")
     func requests() throws {
         #expect(try take("GET", query: "code=a%20b") == LoopbackRequest("/page", query: "code=a%20b"))
         let text = "username=ada&password=p%C3%A4ss"
@@ -28,7 +28,7 @@ struct LoopbackRequestTests {
         #expect(try take("POST", type: Self.form + "; charset=utf-8", body: Array(text.utf8)) == form)
     }
 
-    @Test("a request that a browser does not send to the page is refused")
+    @Test("a request that a browser would not send to the page is refused")
     func refusals() {
         let notFound = LoopbackRequest.Refusal(status: .notFound)
         #expect(throws: notFound) { try take("PUT") }

@@ -8,8 +8,8 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-/// A device of the test's own: a private bus, the real broker, the users `ada` and `grace` with the passwords “correct horse NAME”, and prompts as
-/// processes.
+/// A device for one test: a private bus, the real broker, the users `ada` and `grace` with the passwords “correct horse
+/// NAME”, and prompts as processes.
 final class PromptDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
@@ -35,19 +35,18 @@ final class PromptDevice {
         )
     }
 
-    /// Where prompts keep their browsers' profiles.
+    /// The directory of the browsers' profiles.
     var profiles: String { "\(directory.path)/sign-in" }
 
-    /// What is below ``profiles``.
+    /// The content of ``profiles``.
     var profilesLeft: [String] { (try? FileManager.default.contentsOfDirectory(atPath: profiles)) ?? [] }
 
     var program: String { ChildProcess.built("shared-device-sign-in") }
 
     var environment: [String: String] { ["XDG_RUNTIME_DIR": directory.path, "DISPLAY": "", "WAYLAND_DISPLAY": ""] }
 
-    /// A prompt without a terminal.
     func prompt(_ arguments: String..., environment: [String: String] = [:]) throws -> ChildProcess {
-        // A session of its own has no terminal, whatever the test has.
+        // A new session has no controlling terminal, even if the test has one.
         try ChildProcess(
             "setsid",
             ["--wait", program, "--bus", bus.address] + arguments,
@@ -55,7 +54,7 @@ final class PromptDevice {
         )
     }
 
-    /// A prompt on a page that the test opens itself; with the page's address.
+    /// A prompt on a page that the test opens, with the page's address.
     func page(_ arguments: String...) async throws -> (prompt: ChildProcess, address: String) {
         let prompt = try ChildProcess(
             program,
@@ -71,11 +70,11 @@ final class PromptDevice {
         return (prompt, address)
     }
 
-    /// A prompt at a terminal of its own: what the child is given is typed, and its output is the screen.
+    /// A prompt at its own terminal. The child's input is typed there, and its output is the screen.
     func terminal(hint: String? = nil, _ arguments: String...) throws -> ChildProcess {
         var environment = environment
         environment["SHARED_DEVICE_LOGIN_HINT"] = hint
-        // Each question ends a line, so that the test sees it.
+        // Ends each question with a line break, so that the test sees it.
         let terminal = """
             import os, pty, sys
             shown = lambda screen: os.read(screen, 4096).replace(b": ", b": \\n")
@@ -88,7 +87,7 @@ final class PromptDevice {
         )
     }
 
-    /// An app of this device, in the test's process.
+    /// An app on this device, in the test's process.
     func application(_ name: String = "app") -> SharedDeviceApplication {
         SharedDeviceApplication(
             identifier: "org.example.\(name)",
@@ -100,7 +99,7 @@ final class PromptDevice {
     func user() async throws -> String? { try await application().getCurrentAccount().current?.username }
 }
 
-/// What a prompt says with `--json`.
+/// The prompt's output with `--json`.
 struct PromptResult: Decodable, Equatable {
     var username: String?
     var epoch: UInt64?
@@ -116,9 +115,9 @@ struct PromptResult: Decodable, Equatable {
     }
 }
 
-/// A browser that understands what the test needs: one request, one answer.
+/// A minimal browser for tests: one request, one response.
 enum Page {
-    /// Sends a request by curl, which is another program than ours.
+    /// Sends a request with curl, an independent implementation.
     static func get(_ address: String, _ arguments: String...) async throws -> (status: Int, text: String) {
         let curl = try ChildProcess(
             "curl",

@@ -7,11 +7,11 @@ import Testing
 
 @testable import SignInPrompt
 
-@Suite("The prompt, with the broker and the device's own directory")
+@Suite("The prompt with the broker and the device's own directory")
 struct PromptProcessTests {
     // MARK: At a terminal
 
-    @Test("at a terminal the person is asked, what is secret is not shown, and a wrong password is asked for again")
+    @Test("the terminal hides the password and asks again after a wrong one")
     func terminal() async throws {
         let device = try await PromptDevice()
         let prompt = try device.terminal(hint: "ada")
@@ -30,7 +30,7 @@ struct PromptProcessTests {
         #expect(try await device.user() == "grace")
     }
 
-    @Test("Ctrl-C at the password, and the end of the terminal's input, cancel the sign-in")
+    @Test("Ctrl-C at the password and the end of the input cancel the sign-in")
     func interruptedTerminal() async throws {
         let device = try await PromptDevice()
         let prompt = try device.terminal(hint: "ada")
@@ -47,20 +47,20 @@ struct PromptProcessTests {
         #expect(try await device.user() == nil)
     }
 
-    @Test("without a display the prompt asks for no browser, and says the reason")
+    @Test("without a display the prompt opens no browser and tells the reason")
     func nowhere() async throws {
         let device = try await PromptDevice()
         let prompt = try device.prompt("--json")
         #expect(await prompt.exitStatus() == EX_UNAVAILABLE)
         #expect(try PromptResult(prompt).code == "interaction_required")
         #expect(try PromptResult(prompt).message?.contains("neither a terminal nor a display") == true)
-        // The person would open the page's address in a browser of their own, which keeps the provider's cookie.
+        // The user would open the address in their own browser, which keeps the provider's cookie.
         let terminal = try device.terminal("--method", "browser")
         #expect(await terminal.exitStatus() == EX_UNAVAILABLE)
         #expect(terminal.lines.joined().contains("a browser needs a display"))
     }
 
-    @Test("without a browser whose profile goes afterwards, a provider's page is never asked for")
+    @Test("without a browser with a temporary profile no provider's page is requested")
     func ownBrowser() async throws {
         let bus = try PrivateBus()
         let broker = try await FakeBroker(bus) { method, _ in
@@ -81,7 +81,7 @@ struct PromptProcessTests {
 
     // MARK: On a page
 
-    @Test("on the page a wrong password is asked for again, and the right one signs in")
+    @Test("the page asks again after a wrong password and accepts the right one")
     func page() async throws {
         let device = try await PromptDevice()
         let (prompt, address) = try await device.page()
@@ -105,11 +105,11 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == 0)
         #expect(try PromptResult(prompt).username == "ada")
         #expect(try await device.user() == "ada")
-        // The port may be another server's by now, which has no such page.
+        // Another server may own the port by now; it has no such page.
         #expect(try await Page.get(address).status != 200, "the page is still served")
     }
 
-    @Test("somebody who is signed in elsewhere meanwhile stays so, and the page says it")
+    @Test("a user who signs in elsewhere stays signed in, and the page says so")
     func overtaken() async throws {
         let device = try await PromptDevice()
         let (prompt, address) = try await device.page()
@@ -124,7 +124,7 @@ struct PromptProcessTests {
     }
 
     @Test(
-        "a broker that ends takes the sign-in with it: the page says so, and the prompt ends",
+        "the end of the broker ends the sign-in, and the page says so",
         arguments: [true, false]
     )
     func brokerEnds(withBus: Bool) async throws {
@@ -138,7 +138,7 @@ struct PromptProcessTests {
         #expect(try PromptResult(prompt).code == "broker_unavailable")
     }
 
-    @Test("a broker that ends takes the question at the terminal with it")
+    @Test("the end of the broker ends the question at the terminal")
     func brokerEndsBehindTerminal() async throws {
         let device = try await PromptDevice()
         let prompt = try device.terminal()
@@ -148,10 +148,10 @@ struct PromptProcessTests {
         #expect(prompt.lines.joined().contains("begin again"), "\(prompt.lines)")
     }
 
-    @Test("SIGINT cancels the sign-in at the broker; so does SIGKILL", arguments: [SIGINT, SIGKILL])
+    @Test("SIGINT and SIGKILL cancel the sign-in at the broker", arguments: [SIGINT, SIGKILL])
     func ended(_ signal: Int32) async throws {
         let device = try await PromptDevice()
-        // The broker lets one user have two sign-ins at a time: one that was not cancelled would be in the way.
+        // The broker allows a user two sign-ins at a time, so one that was not cancelled would be in the way.
         for _ in 0..<2 {
             let (prompt, _) = try await device.page()
             prompt.send(signal)
@@ -162,17 +162,18 @@ struct PromptProcessTests {
         #expect(await prompt.exitStatus() == 0)
     }
 
-    @Test("what lies in a directory that others may change is nobody's leftover: it stays", arguments: [true, false])
+    @Test("the content of a directory that other users may change is not removed", arguments: [true, false])
     func strangersDirectory(isForeign: Bool) async throws {
         let directory = try TemporaryDirectory("si")
         let (root, file) = ("\(directory.path)/sign-in", "\(directory.path)/sign-in/abcdef/file")
         try FileManager.default.createDirectory(atPath: "\(root)/abcdef", withIntermediateDirectories: true)
         try Data().write(to: URL(filePath: file))
         chmod(root, 0o700)
-        // Only root can give a directory away; for others one that all may write to is the same.
+        // Only root can give away a directory. A directory that all users may write to has the same effect.
         if isForeign, geteuid() == 0 { chown(root, 2, 2) } else { chmod(root, 0o777) }
         func isThere() -> Bool { FileManager.default.fileExists(atPath: file) }
-        // In a process of its own: whatever that has started counts as a browser's. It waits for its parent's end.
+        // Runs in a separate process, because every process that its starter has started counts as a browser. The guard
+        // waits for the end of its parent.
         func remove(until isDone: (ChildProcess) -> Bool) async throws -> String {
             let starter = try ChildProcess(
                 "sh",
@@ -189,7 +190,7 @@ struct PromptProcessTests {
         #expect(try await remove { _ in !isThere() }.isEmpty)
     }
 
-    @Test("who takes the name of a user's directory in a place that all write to keeps nobody from signing in")
+    @Test("another user who takes the directory's name does not prevent the sign-in")
     func takenDirectory() async throws {
         let directory = try TemporaryDirectory("si")
         let root = "\(directory.path)/sign-in"
@@ -207,7 +208,7 @@ struct PromptProcessTests {
     }
 
     @Test(
-        "where the prompt may open nothing more, its page waits without using the processor, and is shown when it may again"
+        "without free descriptors the page waits without using the processor"
     )
     func noDescriptors() async throws {
         let device = try await PromptDevice()
@@ -216,7 +217,7 @@ struct PromptProcessTests {
             let child = try ChildProcess("prlimit", ["--pid", "\(prompt.identifier)", "--nofile=\(count):"])
             #expect(await child.exitStatus() == 0, "\(child.errorText)")
         }
-        // The first four are taken.
+        // The first four descriptors are in use.
         try await permitFiles(4)
         async let visit = Page.get(address)
         try await eventually("the reason is told; it says\n\(prompt.errorText)") {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SignInPrompt
 
-@Suite("What a prompt does next")
+@Suite("The state machine of the prompt")
 struct SignInPromptTests {
     private typealias Prompt = SignInPrompt
 
@@ -13,7 +13,7 @@ struct SignInPromptTests {
     private let visitor = Prompt.Visitor(1)
     private let login = "https://login.example/authorize?client_id=device&state=s1"
 
-    /// A prompt in which the broker has begun a sign-in in this way.
+    /// A prompt for which the broker has begun a sign-in by this method.
     private func begun(
         _ way: OpenRequest.Way,
         _ surface: Prompt.Surface,
@@ -34,7 +34,7 @@ struct SignInPromptTests {
         .visited(visitor, LoopbackRequest(place.path, method: .post, form: "username=\(name)&password=\(password)"))
     }
 
-    @Test("a sign-in at the terminal that may need no browser serves no page")
+    @Test("a sign-in at the terminal that needs no browser serves no page")
     func noListener() {
         var terminal = Prompt(Prompt.Wishes(methods: [.password], surface: .terminal))
         #expect(words(terminal.handle(.started)) == ["begin -"])
@@ -46,7 +46,7 @@ struct SignInPromptTests {
         #expect(words(browser.handle(.listening(place))) == ["begin http://127.0.0.1:4711/callback"])
     }
 
-    @Test("the message for a missing browser says what is missing: programs get it alone")
+    @Test("the error for a missing browser says that it is missing")
     func missingBrowser() {
         let error = #expect(throws: SharedDeviceError.self) {
             try BrowserChoice(nil, arguments: [], exists: { _ in false })
@@ -57,7 +57,7 @@ struct SignInPromptTests {
         )
     }
 
-    @Test("with the provider's ports in use, the prompt goes on without the provider's page, if there is another way")
+    @Test("with the provider's ports in use the prompt uses another method")
     func portsInUse() {
         let problem = SharedDeviceError(.providerMisconfigured, attempted: "serve", message: "no port is free")
         let elsewhere = Prompt.Place(port: 4712, path: "/0123", problem: problem)
@@ -69,7 +69,7 @@ struct SignInPromptTests {
         #expect(words(browser.handle(.listening(elsewhere))).last == "finish provider_misconfigured")
     }
 
-    @Test("at the terminal the person is asked until the password is right")
+    @Test("the terminal asks until the password is right")
     func terminal() {
         var (prompt, effects) = begun(.password, .terminal, hint: "ada")
         #expect(words(effects) == ["timer", "ask ada -"])
@@ -85,7 +85,7 @@ struct SignInPromptTests {
     }
 
     @Test(
-        "what no other password mends ends the sign-in",
+        "an error that another password cannot fix ends the sign-in",
         arguments: [SharedDeviceError.Code.brokerUnavailable, .accountAlreadySignedIn, .loginExpired]
     )
     func hopeless(_ code: SharedDeviceError.Code) {
@@ -94,7 +94,7 @@ struct SignInPromptTests {
         #expect(words(prompt.handle(refusal(code))) == ["cancel", "finish \(code)"])
     }
 
-    @Test("the page has the form, and after a wrong password the form with the reason")
+    @Test("the page shows the form again, with the reason, after a wrong password")
     func page() {
         var (prompt, effects) = begun(.password, .page, hint: "ada")
         #expect(words(effects) == ["timer", "open http://127.0.0.1:4711/0123"])
@@ -111,7 +111,7 @@ struct SignInPromptTests {
         #expect(end.count == 2 && end.first?.contains("ada is signed in") == true && end.last == "finish ada 7")
     }
 
-    @Test("an empty or broken form is asked for again, and not handed to the broker")
+    @Test("an empty or malformed form is shown again and not sent to the broker")
     func emptyForm() {
         var (prompt, _) = begun(.password, .page)
         for text in [
@@ -125,14 +125,14 @@ struct SignInPromptTests {
         }
     }
 
-    @Test("while one answer is checked, a second one has to wait")
+    @Test("a second form has to wait while the first is checked")
     func twoForms() {
         var (prompt, _) = begun(.password, .page)
         _ = prompt.handle(form("ada", "right"))
         #expect(words(prompt.handle(form("grace", "right"))).first?.hasPrefix("409 ") == true)
     }
 
-    @Test("the page is at its own path alone, and a sign-in at the terminal has none")
+    @Test("the page is only at its own path, and a terminal sign-in has none")
     func otherPaths() {
         for path in ["/", "/favicon.ico", "/callback", "/0123/", "/012"] {
             var (prompt, _) = begun(.password, .page)
@@ -142,7 +142,7 @@ struct SignInPromptTests {
         #expect(words(prompt.handle(form("ada", "right"))).first?.hasPrefix("404 ") == true)
     }
 
-    @Test("one answer to this sign-in goes to the broker; others, and second ones, are not found")
+    @Test("only the first redirect of this sign-in is sent to the broker")
     func callback() {
         var (prompt, effects) = begun(.browser(address: login), .terminal)
         #expect(words(effects) == ["timer", "open \(login)"])
@@ -165,7 +165,7 @@ struct SignInPromptTests {
         #expect(prompt.hasShownFailure)
     }
 
-    @Test("a code is shown where the person is, and the broker is asked until they have finished")
+    @Test("a code is shown, and the broker is polled until the user has finished")
     func deviceCode() {
         let code = DeviceCode(code: "ABCD", address: "https://login.example/device")
         var (prompt, effects) = begun(.deviceCode(code), .terminal)
@@ -180,7 +180,7 @@ struct SignInPromptTests {
         }
     }
 
-    @Test("who closes the window, ends the input or presses Ctrl-C cancels the sign-in at the broker")
+    @Test("closing the window, the end of input and Ctrl-C cancel the sign-in")
     func cancelled() {
         for event in [Prompt.Event.browserClosed, .typed(nil), .interrupted] {
             var (prompt, _) = begun(.password, .page)
@@ -195,7 +195,7 @@ struct SignInPromptTests {
         #expect(words(late.handle(.timeOver)) == ["cancel", "finish login_expired"])
     }
 
-    @Test("a page that is open when the time is over learns it when it asks once more; other addresses do not")
+    @Test("an open page shows the end of the time when it reloads")
     func lastPage() {
         for way in [
             OpenRequest.Way.password, .browser(address: login), .deviceCode(DeviceCode(code: "c", address: login)),
@@ -217,7 +217,7 @@ struct SignInPromptTests {
                 #expect(other.first?.hasPrefix("404 ") == true)
             }
         }
-        // At the terminal there is no page; and who has cancelled knows it.
+        // A terminal sign-in has no page, and a user who cancelled needs no message.
         var (terminal, _) = begun(.password, .terminal)
         _ = terminal.handle(.timeOver)
         var (cancelled, _) = begun(.password, .page)
@@ -225,7 +225,7 @@ struct SignInPromptTests {
         #expect(terminal.lastPage == nil && cancelled.lastPage == nil)
     }
 
-    @Test("the form asks for itself again when the time is over, however often it was sent before")
+    @Test("the form reloads at the time limit, however often it was sent before")
     func reload() {
         var (prompt, _) = begun(.password, .page)
         prompt.timeLeft = .milliseconds(540_300)
@@ -239,7 +239,7 @@ struct SignInPromptTests {
 
     // MARK: Helpers
 
-    /// Effects as texts, which compare well.
+    /// Effects as texts, for comparison.
     private func words(_ effects: [Prompt.Effect]) -> [String] {
         effects.map { effect in
             switch effect {

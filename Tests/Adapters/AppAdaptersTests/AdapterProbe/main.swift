@@ -6,9 +6,9 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-// What the tests of adapters run, by the first argument: see each role.
+// The program that adapter tests run. The first argument selects one of the roles below.
 
-/// Writes a line at once, because the process may be killed right after it.
+/// Writes a line unbuffered, because the process may be killed right after it.
 @Sendable func say(_ line: String) {
     _ = Array("\(line)\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
 }
@@ -26,7 +26,7 @@ case "enforce":
         point: arguments[3],
         signal: Int32(arguments[4]) ?? SIGKILL
     )
-// As the enforcement starts it: remove --user N -- PATHS
+// With the arguments that the enforcement passes: remove --user N -- PATHS
 case "remove":
     try UserRights.take(SystemUser(number: UInt32(arguments[2]) ?? .max))
     print(try Deletion(paths: Array(arguments.dropFirst(4)), user: geteuid()).runHere().get().line)
@@ -34,7 +34,7 @@ case "deletion": await delete(arguments[1])
 default: exit(EX_USAGE)
 }
 
-/// An adapter that is killed at a point. Its command writes into the data of whoever is at the device, and never ends by itself.
+/// An adapter that is killed at a point. Its command writes into the user's data and never exits by itself.
 func adapter(bus: String, directory: String, deadlyPoint: String) async throws {
     let data = "\(directory)/data"
     var settings = OwnedCommand.Settings(
@@ -59,7 +59,7 @@ func adapter(bus: String, directory: String, deadlyPoint: String) async throws {
     try await adapter.follow(application)
 }
 
-/// The enforcement, which sends itself a signal when it comes to a point for the first time.
+/// The enforcement, which sends itself a signal when it first reaches a point.
 func enforce(bus: String, apps: String, point: String, signal: Int32) async throws {
     let isPast = Locked(false)
     let enforcer = try Enforcer(
@@ -82,7 +82,7 @@ func enforce(bus: String, apps: String, point: String, signal: Int32) async thro
     _exit(EX_TEMPFAIL)
 }
 
-/// A deletion by a child, which has one second. A line on standard input begins another try.
+/// Deletes in a child with a limit of one second. A line on standard input starts another attempt.
 func delete(_ path: String) async {
     repeat {
         do {
@@ -99,8 +99,8 @@ func delete(_ path: String) async {
     } while readLine() != nil
 }
 
-/// An app that keeps a secret of whoever is signed in, in `DIRECTORY/data`. A line on standard input signs that person in. Its cleanup never ends,
-/// unless it is of the kind “tidy”.
+/// An app that keeps a secret of the signed-in user in `DIRECTORY/data`. A line on standard input signs in that user.
+/// Its cleanup never ends, unless its kind is “tidy”.
 func app(bus: String, directory: String, identifier: String, kind: String) async throws {
     let application = SharedDeviceApplication(
         identifier: identifier,
@@ -139,7 +139,7 @@ func app(bus: String, directory: String, identifier: String, kind: String) async
     }
 }
 
-/// A process that has left the app's group, session and parents.
+/// Starts a process that leaves the app's group, session and parents.
 func startWriter(_ data: String) throws {
     let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
     let process = Process()
@@ -148,7 +148,7 @@ func startWriter(_ data: String) throws {
     try process.run()
 }
 
-/// Never ends by itself, nor when it is asked to.
+/// Ignores requests to exit.
 func keepWriting(to data: String) {
     signal(SIGTERM, SIG_IGN)
     signal(SIGHUP, SIG_IGN)
@@ -158,7 +158,8 @@ func keepWriting(to data: String) {
     }
 }
 
-/// The same, on a thread that goes on when the first one has ended: the kernel then says nothing of the process at its first thread.
+/// Like `keepWriting`, but on a second thread that outlives the first. The kernel then shows nothing about the process
+/// at its first thread.
 func keepWritingWithoutFirstThread(to data: String) {
     Thread.detachNewThread { keepWriting(to: data) }
     pthread_exit(nil)

@@ -4,8 +4,8 @@ import Glibc
 import MQTTClient
 import NotifyCenterTestKit
 
-/// Many devices with a connection, a certificate and a thread each, as agents have, in a few processes: mosquitto with TLS and the access list of
-/// `Examples/Fleet`, and the real controller.
+/// Many devices in a few processes, each device with a connection, a certificate and a thread, like agents. Uses
+/// mosquitto with TLS and the access list of `Examples/Fleet`, and the real controller.
 package struct ConnectionLoad: Sendable {
     private let count: Int
     private let processes: Int
@@ -13,9 +13,10 @@ package struct ConnectionLoad: Sendable {
     /// - Parameter devices: a multiple of `processes`.
     package init(devices: Int, processes: Int) { (count, self.processes) = (devices, processes) }
 
-    /// Plays it, and tells what happens.
+    /// Runs the simulation and reports its steps.
     ///
-    /// - Throws: `StateLoad.Violation` where a device counts as done that is not; `WaitFailure` where not all get done.
+    /// - Throws: `StateLoad.Violation` if a device counts as done before it is; `WaitFailure` if not all devices
+    ///   finish.
     package func run(_ say: @escaping (String) -> Void) async throws {
         let begin = ContinuousClock.now
         let note = { (what: String) in say("\(StateLoad.seconds(begin.duration(to: .now))): \(what)") }
@@ -77,7 +78,7 @@ package struct ConnectionLoad: Sendable {
         note("\(count) are \(what), after \(StateLoad.seconds(begin.duration(to: .now)))")
     }
 
-    /// Orders that nobody stays signed in, and waits until all are done.
+    /// Orders a sign-out of all devices and waits until all are done.
     private func order(
         _ controller: ControllerQuestions,
         _ clients: [ChildProcess],
@@ -94,7 +95,7 @@ package struct ConnectionLoad: Sendable {
             }
             try await Task.sleep(for: .milliseconds(200))
             progress = try await controller.progress()
-            // Counted afterwards: what is done stays done.
+            // Counted afterwards, because a finished device stays finished.
             let done = try await counts(clients).reduce(0) { $0 + $1.done }
             guard progress.done <= done, progress.total == count else {
                 throw StateLoad.Violation(description: "\(progress.done) count as done, \(done) are: \(progress.line)")
@@ -118,7 +119,7 @@ package struct ConnectionLoad: Sendable {
     }
 }
 
-/// How many clients of a process are connected, and done.
+/// The numbers of connected and finished clients in a process.
 struct ClientCount: Sendable {
     let connected: Int
     let done: Int
@@ -132,9 +133,9 @@ struct ClientCount: Sendable {
     }
 }
 
-/// How many files this process and its children may have open.
+/// The limit of open files of this process and its children.
 enum OpenFiles {
-    /// As many as the system allows.
+    /// Raises the soft limit to the hard limit.
     static func raiseLimit() {
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
@@ -143,15 +144,15 @@ enum OpenFiles {
     }
 }
 
-/// The process with the clients: its standard input says what happens to their devices.
+/// The client process. Its standard input controls the devices.
 package struct LoadClients: Sendable {
-    /// How many try to connect at the same time: a server takes up so many connections and no more at once.
+    /// The number of simultaneous connection attempts, because a server accepts only so many at once.
     private static let atOnce = 32
 
     private let devices: [SimulatedDevices]
     private let options: [MQTTOptions]
 
-    /// - Parameter folder: has the authority, and a certificate for each device.
+    /// - Parameter folder: the directory with the authority and a certificate for each device.
     package init(_ range: Range<Int>, folder: String, port: UInt16) {
         let topics = FleetTopics(fleet: FleetStage.fleet)
         devices = range.compactMap { index in
@@ -177,7 +178,7 @@ package struct LoadClients: Sendable {
         }
     }
 
-    /// Serves until its standard input ends: blocks this thread.
+    /// Serves until the end of standard input. Blocks this thread.
     package func serve() throws {
         OpenFiles.raiseLimit()
         var (started, pending) = (0, "")
@@ -193,7 +194,7 @@ package struct LoadClients: Sendable {
                 var bytes = [UInt8](repeating: 0, count: 4096)
                 let count = read(STDIN_FILENO, &bytes, bytes.count)
                 guard count > 0 else { return }
-                // Several lines may have come at once.
+                // Several lines may arrive at once.
                 let lines = (pending + String(decoding: bytes.prefix(count), as: UTF8.self)).split(
                     separator: "\n",
                     omittingEmptySubsequences: false

@@ -4,11 +4,11 @@ import FleetStage
 import FoundationEssentials
 import Glibc
 
-/// The controller as a program on its bus asks it.
+/// A client of the controller's D-Bus interface.
 package struct ControllerQuestions: Sendable {
     private typealias Fields = [String: DBusValue]
 
-    /// How far the devices of an order are.
+    /// The progress of an order's devices.
     package struct Progress: Sendable {
         package let total: Int
         package let undone: Int
@@ -45,14 +45,14 @@ package struct ControllerQuestions: Sendable {
         }
     }
 
-    /// Orders that nobody stays signed in.
+    /// Orders a sign-out of all devices.
     ///
     /// - Returns: the order's number.
     package func signOutAll() async throws -> UInt64 {
         try await call(.signOut, ["all": .boolean(true), "reason": .string("load")])["order"]?.unsignedValue ?? 0
     }
 
-    /// The devices that count as done with an order, by name; of 100,000 of them.
+    /// The names of devices that count as done with an order; there may be 100,000.
     package func done(_ order: UInt64) async throws -> [String] {
         var (done, last): ([String], String?) = ([], nil)
         while true {
@@ -70,7 +70,7 @@ package struct ControllerQuestions: Sendable {
         }
     }
 
-    /// The last order.
+    /// The progress of the last order.
     package func progress() async throws -> Progress {
         let answer = try await call(.getOrder, [:])
         let number = { (name: String) in Int(clamping: answer[name]?.unsignedValue ?? 0) }
@@ -84,12 +84,12 @@ package struct ControllerQuestions: Sendable {
     }
 }
 
-/// What processes have used so far, by name; also those that have been killed.
+/// The resources used by processes, by name, including processes that were killed.
 package struct UsageMeter: Sendable {
     package struct Usage: Sendable {
         /// In seconds.
         package var processor = 0.0
-        /// The most that one of them has taken, in kB.
+        /// The highest peak of one process, in kB.
         package var memory = 0
     }
 
@@ -102,7 +102,7 @@ package struct UsageMeter: Sendable {
 
     package init() {}
 
-    /// Reads what these processes have used; to be called before one of them is killed.
+    /// Reads the usage of these processes. Must be called before one of them is killed.
     package mutating func read(_ running: [(name: String, identifier: Int32)]) {
         for (name, identifier) in running {
             guard let usage = Self.usage(of: identifier) else { continue }
@@ -117,10 +117,10 @@ package struct UsageMeter: Sendable {
         }
     }
 
-    /// How many seconds of processor all of them have used.
+    /// The processor seconds of all processes.
     package var processor: Double { processes.values.reduce(0) { $0 + $1.usage.processor } }
 
-    /// All of them in a line.
+    /// The usage in one line.
     package var line: String {
         Set(processes.values.map(\.name)).sorted().map { name in
             let usage = self[name]
@@ -131,7 +131,7 @@ package struct UsageMeter: Sendable {
     private static func usage(of identifier: Int32) -> Usage? {
         guard let stat = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8),
             let status = try? String(contentsOfFile: "/proc/\(identifier)/status", encoding: .utf8),
-            // The name of the program may have spaces in it.
+            // The name of the program may contain spaces.
             let fields = stat.split(separator: ")").last?.split(separator: " "), fields.count > 13,
             let (own, system) = Double(fields[11]).flatMap({ own in Double(fields[12]).map { (own, $0) } })
         else { return nil }

@@ -4,22 +4,22 @@ import Glibc
 package import MQTTClient
 import Synchronization
 
-/// Some devices behind one connection to the server: real agents' decisions, and brokers and apps that are numbers.
+/// Devices that share one connection to the server, with real agents and simulated brokers and apps.
 package final class SimulatedDevices: Sendable {
     private struct Device {
         var agent: AgentState
         var epoch: UInt64
         var isSignedIn: Bool
-        /// When the apps are done with the session of this number.
+        /// The session whose cleanup is pending, and when the apps finish it.
         var debt: (session: UInt64, until: Double)?
         var isAway = false
-        /// When the agent wants to hear that time has passed, by the uptime.
+        /// The uptime at which the agent wants a tick.
         var wakeAt: Double?
-        /// Whether it has subscribed, and gets what the server has kept.
+        /// Whether it has just subscribed and receives retained messages.
         var isSubscribing = false
-        /// The session that was open when the order was given, as long as it is not over and clean.
+        /// The session that was open when the order was issued, until it is over and clean.
         var open: UInt64?
-        /// The highest order that it has said it has seen.
+        /// The highest order that it has reported as seen.
         var said: UInt64 = 0
     }
 
@@ -36,12 +36,12 @@ package final class SimulatedDevices: Sendable {
     private let state: Locked<State>
     private let client = Locked<MQTTClient?>(nil)
     private let topics: FleetTopics
-    /// What a connection subscribes to: that of a device alone has its own order, too.
+    /// The subscriptions of the connection. Only a single device also subscribes to its own order.
     private let subscriptions: [String]
 
     package static func name(_ index: Int) -> String { "d-\(index)" }
 
-    /// - Parameter away: how many in a hundred have no network at first.
+    /// - Parameter away: the percentage of devices that are offline at first.
     package init(_ range: Range<Int>, topics: FleetTopics, seed: UInt64, away: Int = 10) {
         self.topics = topics
         names = range.map(Self.name)
@@ -64,7 +64,7 @@ package final class SimulatedDevices: Sendable {
     package func connect(_ options: MQTTOptions) throws {
         var options = options
         options.capacity = (1 << 20, 1 << 30)
-        // Under the lock: the first event finds the client in its place.
+        // Inside the lock, so that the first event finds the client.
         try client.withLock { [options] client throws(MQTTError) in
             client = try MQTTClient(options) { [weak self] in self?.take($0) }
         }
@@ -92,7 +92,7 @@ package final class SimulatedDevices: Sendable {
                 let content = try? FleetEvent(parsing: message.payload).message
             else { return }
             switch (topic, content) {
-            // Where many devices share a connection, what the server has kept is for those of them that have just subscribed.
+            // On a shared connection, retained messages go only to devices that have just subscribed.
             case (.allDesired, .desired(let order)): tellAll(.desired(.all, order), isKept: message.isRetained)
             case (.desired, .desired(let order)): tellAll(.desired(.own, order))
             case (.heartbeat, .heartbeat(let highest)): tellAll(.heartbeat(highest: highest))
@@ -124,7 +124,7 @@ package final class SimulatedDevices: Sendable {
         publish(reports)
     }
 
-    /// A device's agent, its broker and its apps, until nothing follows any more.
+    /// Passes an event to a device's agent, and handles its effects until there are no more.
     private static func tell(
         _ index: Int,
         _ event: AgentEvent,
@@ -132,7 +132,7 @@ package final class SimulatedDevices: Sendable {
         _ state: inout State,
         _ reports: inout [(Int, DeviceReport)]
     ) {
-        // What a connection begins with is subscribed to by all at once, and each broker says how its device is.
+        // All devices subscribe together at the beginning of a connection, and each broker reports its view.
         let isConnection = event == .connected
         var events = isConnection ? [.device(view(state.devices[index])), event] : [event]
         defer { state.devices[index].wakeAt = state.devices[index].agent.wake(now: now) }
@@ -179,7 +179,7 @@ package final class SimulatedDevices: Sendable {
 
     // MARK: What the test does
 
-    /// Time passes: apps finish, and where it flaps, one device in a hundred comes or goes.
+    /// Advances the time: apps finish, and with `flapping` one device in a hundred goes online or offline.
     package func tick(flapping: Bool) {
         let (reports, mustSubscribe) = state.withLock { state in
             let now = Self.now
@@ -212,12 +212,12 @@ package final class SimulatedDevices: Sendable {
     ) {
         state.devices[index].isAway.toggle()
         guard state.isConnected else { return }
-        // Its broker goes on while the network is away.
+        // Its broker keeps running while the network is down.
         tell(index, state.devices[index].isAway ? .disconnected : .connected, now, &state, &reports)
         if !state.devices[index].isAway { state.mustSubscribe = true }
     }
 
-    /// All devices have their network back.
+    /// Connects all devices to the network again.
     package func bringBack() {
         let reports = state.withLock { state in
             let now = Self.now
@@ -230,7 +230,7 @@ package final class SimulatedDevices: Sendable {
         publish(reports)
     }
 
-    /// From here on the sessions that are open now have to be over and clean.
+    /// Marks the sessions that are open now as those that must end cleanly.
     package func begin() {
         state.withLock { state in
             for index in state.devices.indices {
@@ -239,7 +239,7 @@ package final class SimulatedDevices: Sendable {
         }
     }
 
-    /// Somebody is signed in on each device again.
+    /// Signs in a user on each device.
     package func signIn() {
         state.withLock { state in
             for index in state.devices.indices where !state.devices[index].isSignedIn {
@@ -250,7 +250,7 @@ package final class SimulatedDevices: Sendable {
         tellDevices()
     }
 
-    /// Each broker says how its device is.
+    /// Passes each broker's view to its agent.
     private func tellDevices() {
         let reports = state.withLock { state in
             let now = Self.now
@@ -263,20 +263,21 @@ package final class SimulatedDevices: Sendable {
         publish(reports)
     }
 
-    /// How many devices have nothing left of what was open then.
+    /// The number of devices whose marked session is over and clean.
     package var done: Int { state.withLock { $0.devices.count { $0.open == nil } } }
-    /// Those that have nothing left of what was open then, and have said that they have seen this order, by their places in the group.
+    /// For each device of the group, whether its marked session is over and clean and it has reported this order as
+    /// seen.
     package func done(_ order: UInt64) -> [Bool] {
         state.withLock { $0.devices.map { $0.open == nil && $0.said >= order } }
     }
     package var isConnected: Bool { state.withLock { $0.isConnected } }
-    /// How many reports have been sent.
+    /// The number of reports sent.
     package var reported: Int { state.withLock { $0.reported } }
-    /// The last reason why there was no connection, or why the server took something not.
+    /// The last connection failure or rejection by the server.
     package var problem: MQTTError? { state.withLock { $0.problem } }
 }
 
-/// Chance from a seed (SplitMix64).
+/// A seeded random number generator (SplitMix64).
 package struct Seeded: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

@@ -4,10 +4,10 @@ import Glibc
 import MQTTClient
 import NotifyCenterTestKit
 
-/// Many devices as states behind few connections, with a real mosquitto and the real controller: some are away, some come and go, the server loses
-/// all it has, the controller is killed.
+/// Many devices as states behind few connections, with a real mosquitto and the real controller. Some devices are
+/// offline or flap, the server loses its data, and the controller is killed.
 package struct StateLoad: Sendable {
-    /// What must not be.
+    /// A violated guarantee.
     package struct Violation: Error, CustomStringConvertible {
         package let description: String
     }
@@ -19,16 +19,17 @@ package struct StateLoad: Sendable {
 
     /// - Parameters:
     ///   - devices: a multiple of `connections`.
-    ///   - seed: decides who is away, who comes and goes, and how long apps take.
-    ///   - limit: how long it may take from the start until all are done.
+    ///   - seed: decides which devices are offline or flap, and how long apps take.
+    ///   - limit: the time limit from the start until all devices are done.
     package init(devices: Int, connections: Int, seed: UInt64 = 1, limit: TimeLimit? = nil) {
         (count, self.connections, self.seed, self.limit) = (devices, connections, seed, limit)
     }
 
-    /// Plays it, and tells what happens.
+    /// Runs the simulation and reports its steps.
     ///
-    /// - Throws: ``Violation`` where a device counts as done that is not, where the states do not add up, or where the devices take longer than two
-    ///   heartbeats after the last fault; or all of it longer than the limit, and no other program is the reason.
+    /// - Throws: ``Violation`` if a device counts as done before it is, if the states do not add up, or if the devices
+    ///   need more than two heartbeats after the last fault. Also if the limit is exceeded and no other program is the
+    ///   cause.
     package func run(_ say: @escaping (String) -> Void) async throws {
         let begin = ContinuousClock.now
         let machine = try TimeLimit.machineTime()
@@ -56,7 +57,7 @@ package struct StateLoad: Sendable {
         let order = try await controller.signOutAll()
         note("ordered")
         for round in 0..<8 {
-            // Time passes: the faults are to come while apps are at work.
+            // Lets time pass, so that the faults happen while apps clean up.
             try await Task.sleep(for: .milliseconds(500))
             for group in groups { group.tick(flapping: true) }
             meter.read(stage.processes)
@@ -95,7 +96,7 @@ package struct StateLoad: Sendable {
         say(try Self.judge(taken, by: limit, own: meter.processor, all: all))
     }
 
-    /// What the time says, in words.
+    /// The verdict about the time, as text.
     private static func judge(_ taken: Double, by limit: TimeLimit, own: Double, all: Double) throws -> String {
         let times = "\(seconds(.seconds(taken))), the limit is \(seconds(.seconds(limit.seconds)))"
         let others = TimeLimit.others(taken: taken, own: own, all: all)
@@ -111,7 +112,7 @@ package struct StateLoad: Sendable {
         }
     }
 
-    /// The states add up to the list (FL-14).
+    /// Checks that the states add up to the list (FL-14).
     @discardableResult
     private func check(_ controller: ControllerQuestions) async throws -> ControllerQuestions.Progress {
         let progress = try await controller.progress()
@@ -121,14 +122,14 @@ package struct StateLoad: Sendable {
         return progress
     }
 
-    /// Each device that counts as done has said so, and is (FL-13).
+    /// Checks that each device that counts as done has reported it and is done (FL-13).
     private func check(
         _ controller: ControllerQuestions,
         _ order: UInt64,
         _ groups: [SimulatedDevices]
     ) async throws {
         let counted = try await controller.done(order)
-        // Looked at afterwards: what is done stays done.
+        // Read afterwards, because a finished device stays finished.
         let done = groups.flatMap { $0.done(order) }
         let wrong = counted.filter { name in
             guard let index = Int(name.dropFirst(SimulatedDevices.name(0).count - 1)), index < done.count else {

@@ -1,41 +1,41 @@
 import FoundationEssentials
 import Glibc
 
-/// How long a simulation may take on two processors that are its own.
+/// The time limit of a simulation, for a machine with two idle processors.
 package struct TimeLimit: Sendable {
     package enum Verdict: Sendable, Hashable {
         case kept
         case exceeded
-        /// It took longer, and other programs have used the processors meanwhile: the time says nothing of the simulation.
+        /// The time was longer while other programs used the processors, so it tells nothing about the simulation.
         case notJudged
     }
 
-    /// So many processors the limit is meant for.
+    /// The number of processors that the limit assumes.
     private static let processors = 2.0
-    /// From so many processors on that others use, a time says nothing.
+    /// The number of processors used by other programs from which on the time is not judged.
     private static let busy = 0.2
 
     package let seconds: Double
 
     package init(seconds: Double) { self.seconds = seconds }
 
-    /// What a time says.
+    /// Judges a time.
     ///
     /// - Parameters:
-    ///   - taken: in seconds.
-    ///   - own: how many seconds of processor the simulation's processes have used.
-    ///   - all: how many all processes of the machine have used meanwhile.
+    ///   - taken: the elapsed seconds.
+    ///   - own: the processor seconds of the simulation's processes.
+    ///   - all: the processor seconds of all processes of the machine in that time.
     package func verdict(taken: Double, own: Double, all: Double) -> Verdict {
         if taken <= seconds { return .kept }
-        // More than these processors had to give: nobody else is the reason.
+        // More than the assumed processors can provide within the limit, so other programs are not the cause.
         if own > seconds * Self.processors { return .exceeded }
         return Self.others(taken: taken, own: own, all: all) < Self.busy ? .exceeded : .notJudged
     }
 
-    /// How many processors others have used.
+    /// The number of processors used by other programs.
     package static func others(taken: Double, own: Double, all: Double) -> Double { max(0, all - own) / taken }
 
-    /// How many seconds all processors of the machine have worked since its start.
+    /// The busy seconds of all processors since the boot.
     package static func machineTime() throws -> Double {
         let line = try String(contentsOfFile: "/proc/stat", encoding: .utf8).prefix { $0 != "\n" }
         let times = line.split(separator: " ").dropFirst().prefix(8).compactMap { Double($0) }

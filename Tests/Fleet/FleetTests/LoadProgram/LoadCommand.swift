@@ -2,7 +2,7 @@ import ArgumentParser
 import FleetLoad
 import Glibc
 
-/// What `make test-fleet` runs.
+/// The program behind `make test-fleet`.
 @main
 struct LoadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -62,7 +62,7 @@ struct LoadCommand: AsyncParsableCommand {
         }
     }
 
-    /// A line at once, also where nobody looks at a terminal.
+    /// Prints a line and flushes it, even without a terminal.
     private static func say(_ line: String) {
         print(line)
         fflush(nil)

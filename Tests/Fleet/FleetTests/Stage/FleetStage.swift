@@ -5,34 +5,33 @@ package import MQTTClient
 package import NotifyCenterTestKit
 import Synchronization
 
-/// A fleet for tests and the demonstration: certificates, a real mosquitto with TLS on this machine, and the controller on a bus of its own.
-/// All of it ends with this object.
+/// A fleet for tests and the demonstration: certificates, a real mosquitto with TLS on this machine, and the controller
+/// on a private bus. All of it ends with this object.
 package final class FleetStage: Sendable {
-    /// What a command said.
+    /// The result of a command.
     package struct Outcome: Sendable {
         package let status: Int32
         package let lines: [String]
         package let errors: String
     }
 
-    /// The fleet's name.
     package static let fleet = "clinic"
 
     package let directory: TemporaryDirectory
-    /// The bus that the controller serves.
+    /// The bus of the controller.
     package let bus: PrivateBus
     package let port: UInt16
     private let engine = Locked<ChildProcess?>(nil)
     private let controller = Locked<ChildProcess?>(nil)
 
-    /// The folder of this project.
+    /// The directory of this project.
     package static let root = "/" + #filePath.split(separator: "/").dropLast(5).joined(separator: "/")
 
-    /// Makes authority and certificates of server and controller, and starts the server.
+    /// Creates the authority and the certificates of server and controller, and starts the server.
     ///
     /// - Parameters:
-    ///   - isSimulation: whether connections with the certificate `simulation` may speak for all devices.
-    ///   - options: the bus that the controller serves.
+    ///   - isSimulation: whether connections with the certificate `simulation` may act for all devices.
+    ///   - options: the bus of the controller.
     package init(isSimulation: Bool = false, bus options: PrivateBus.Options = .init()) async throws {
         directory = try TemporaryDirectory("fleet")
         bus = try PrivateBus(options)
@@ -51,7 +50,7 @@ package final class FleetStage: Sendable {
 
     package func path(_ name: String) -> String { "\(directory.path)/\(name)" }
 
-    /// What the stage could not do.
+    /// A failed operation of the stage.
     package struct StageFailure: Error, CustomStringConvertible {
         package let description: String
 
@@ -60,13 +59,13 @@ package final class FleetStage: Sendable {
 
     // MARK: Certificates and files
 
-    /// The administrator's commands, which have to succeed.
+    /// Runs an administrator's command that must succeed.
     private func authority(_ words: String...) async throws {
         let outcome = try await fleet(words)
         guard outcome.status == 0 else { throw StageFailure("fleet \(words): \(outcome.errors)") }
     }
 
-    /// Makes a certificate, and the configuration of an agent of this name.
+    /// Creates a certificate and the configuration of an agent with this name.
     ///
     /// - Parameter more: further members of the configuration.
     package func enrol(_ name: String, more: String = "") async throws {
@@ -75,7 +74,7 @@ package final class FleetStage: Sendable {
         try FileManager.default.createDirectory(atPath: path("\(name)-state"), withIntermediateDirectories: true)
     }
 
-    /// Certifies a client's key once more, for so many days.
+    /// Certifies a client's key again for this number of days.
     package func certify(_ name: String, days: Int) async throws {
         let script = """
             cd "$0"; export FLEET_FOLDER="$0" FLEET_NAMES=DNS:localhost
@@ -87,7 +86,7 @@ package final class FleetStage: Sendable {
         guard await process.exitStatus() == 0 else { throw StageFailure("openssl: \(process.errorText)") }
     }
 
-    /// Revokes a certificate; the server reads the list at its next start.
+    /// Revokes a certificate. The server reads the list at its next start.
     package func revoke(_ name: String) async throws { try await authority("revoke", path("pki"), name) }
 
     package func files(_ name: String) -> MQTTOptions.Certificates {
@@ -108,7 +107,7 @@ package final class FleetStage: Sendable {
         ).write(to: URL(filePath: path("\(name).json")))
     }
 
-    /// The files that administrators are shown, for this port and this folder.
+    /// Writes the example files for administrators, adapted to this port and directory.
     private func writeEngineFiles(isSimulation: Bool) throws {
         let read = { (name: String) in
             String(decoding: try Data(contentsOf: URL(filePath: "\(Self.root)/Examples/Fleet/\(name)")), as: UTF8.self)
@@ -121,11 +120,11 @@ package final class FleetStage: Sendable {
             .replacing("/etc/mosquitto/fleet/acl", with: path("acl"))
             .replacing("/etc/mosquitto/fleet/", with: path("pki/"))
         if isSimulation {
-            // Many connections of one certificate.
+            // The simulation has many connections with one certificate.
             text = text.replacing("use_username_as_clientid true", with: "use_username_as_clientid false")
         }
         text += "\npersistence_location \(path("store/"))\n"
-        // Started by root it would become its own user, who may not read the keys.
+        // If root starts mosquitto, it switches to its own user, who may not read the keys.
         if geteuid() == 0 { text += "\nuser root\n" }
         try Data(text.utf8).write(to: URL(filePath: path("mosquitto.conf")))
     }
@@ -143,7 +142,7 @@ package final class FleetStage: Sendable {
 
     /// Kills the server.
     ///
-    /// - Parameter losesData: whether what it had saved is gone, too.
+    /// - Parameter losesData: whether its saved data is deleted too.
     package func killEngine(losesData: Bool = false) async throws {
         if let process = engine.withLock({ $0 }) {
             process.kill()
@@ -153,16 +152,16 @@ package final class FleetStage: Sendable {
         try? FileManager.default.removeItem(atPath: path("store/mosquitto.db"))
     }
 
-    /// Has the server read its access list again.
+    /// Makes the server read its access list again.
     package func reloadEngine() { if let process = engine.withLock({ $0 }) { kill(process.identifier, SIGHUP) } }
 
-    /// Stops the server where it stands, or lets it go on.
+    /// Suspends the server or resumes it.
     package func suspendEngine(_ isSuspended: Bool) {
         let process = engine.withLock { $0 }
         if isSuspended { process?.suspend() } else { process?.resume() }
     }
 
-    /// What is resident, in bytes.
+    /// The resident memory, in bytes.
     package var engineMemory: Int { get throws { try engine.withLock { $0 }?.memory().resident ?? 0 } }
     package var controllerMemory: Int { get throws { try controller.withLock { $0 }?.memory().resident ?? 0 } }
 
@@ -180,7 +179,7 @@ package final class FleetStage: Sendable {
         _ = await process.exitStatus()
     }
 
-    /// Server and controller, as they run.
+    /// The running server and controller.
     package var processes: [(name: String, identifier: Int32)] {
         [("mosquitto", engine.withLock { $0 }), ("controller", controller.withLock { $0 })].compactMap {
             name,
@@ -189,7 +188,7 @@ package final class FleetStage: Sendable {
         }
     }
 
-    /// Whether the server has let this client in.
+    /// Whether the server has accepted this client.
     package func hasAdmitted(_ name: String) -> Bool {
         engine.withLock { $0 }?.errorText.contains(" as \(name) (") ?? false
     }
@@ -217,16 +216,16 @@ package final class FleetStage: Sendable {
         return Outcome(status: status, lines: process.lines, errors: process.errorText)
     }
 
-    // MARK: A client of the test's own
+    // MARK: Clients of a test
 
-    /// How a client with this certificate connects.
+    /// The connection options of a client with this certificate.
     package func options(identifier: String, certificate: String) -> MQTTOptions {
         MQTTOptions(host: "localhost", port: port, clientIdentifier: identifier, certificates: files(certificate))
     }
 
-    /// A client with this certificate, and what it hears.
+    /// A client with this certificate, and its recorded events.
     ///
-    /// - Parameter change: of the options.
+    /// - Parameter change: modifies the options.
     package func client(
         _ certificate: String,
         identifier: String? = nil,
@@ -239,7 +238,7 @@ package final class FleetStage: Sendable {
         return (try MQTTClient(options) { heard.add($0) }, heard)
     }
 
-    /// Collects events.
+    /// Records events.
     package final class Heard: Sendable {
         private let events = Locked<[MQTTEvent]>([])
 

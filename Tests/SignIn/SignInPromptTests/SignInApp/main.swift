@@ -3,11 +3,11 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-// An app that signs somebody in at the device's own prompt, and prints what came of it. The line `cancel` of its standard input cancels the sign-in,
-// which it says.
-// Arguments: the bus's address, the state directory, and the name to offer if there is one.
+// An app that signs in a user at the device's own prompt and prints the result. The line `cancel` on standard input
+// cancels the sign-in, and the app prints that it did.
+// Arguments: the bus address, the state directory, and optionally the login hint.
 
-/// Not on the main actor, which reads the standard input.
+/// Not on the main actor, which reads standard input.
 func signIn(_ arguments: [String]) -> Task<Void, Never> {
     Task.detached {
         let application = SharedDeviceApplication(
@@ -29,14 +29,14 @@ func signIn(_ arguments: [String]) -> Task<Void, Never> {
         }
         result += "\n"
         write(STDOUT_FILENO, result, result.utf8.count)
-        // `exit` would wait for the lock of the standard input, which is being read.
+        // `exit` would wait for the lock of standard input, which is being read.
         _exit(0)
     }
 }
 
 guard CommandLine.arguments.count >= 3 else { fatalError("wrong arguments") }
 let task = signIn(CommandLine.arguments)
-// At a terminal, what is typed is for the prompt.
+// At a terminal, the input is for the prompt.
 if isatty(STDIN_FILENO) == 0 {
     while let line = readLine() {
         guard line == "cancel" else { continue }
