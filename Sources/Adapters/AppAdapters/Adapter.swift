@@ -5,8 +5,8 @@ package import SharedDevice
 import Synchronization
 
 /// Takes part in shared device mode for a program that does not support it. After a session it stops the program,
-/// deletes its data, verifies that nothing is left and that the program has not restarted, sends the receipt, and lets
-/// the program run again.
+/// deletes its data, and verifies that no data is left and the program has not restarted. Then it sends the receipt and
+/// lets the program run again.
 ///
 /// All of it is one step of the cleanup, and each part is idempotent: after a crash the whole step runs again.
 /// ``SharedDeviceApplication`` keeps the record of pending cleanups, and the broker counts the app from each sign-in
@@ -18,6 +18,7 @@ package final class Adapter: Sendable {
         case stopped
         case deleting(DeclaredPath.Checkpoint)
         case deleted
+        /// Right before the receipt.
         case verified
     }
 
@@ -37,8 +38,8 @@ package final class Adapter: Sendable {
 
     /// - Parameters:
     ///   - start: when the program runs; with `nil` the adapter never starts it.
-    ///   - stateDirectory: the directory of the adapter's record of the app. The adapter saves there what was above the
-    ///     paths when the session began. With `nil` it does not detect paths that lead elsewhere since.
+    ///   - stateDirectory: the directory of the adapter's record of the app. There the adapter saves the mounts above
+    ///     the paths at the session's beginning. With `nil` it does not detect that paths lead elsewhere since.
     ///   - log: takes a line for the administrator.
     ///   - shown: receives each state of the device: a sign-in before the program is started for it, other states
     ///     afterwards.
@@ -124,7 +125,7 @@ package final class Adapter: Sendable {
         )
     }
 
-    /// Deletes at all paths except those that lead elsewhere since the session began.
+    /// Deletes at all paths, but skips paths that lead elsewhere since the session began.
     ///
     /// - Throws: ``AdapterFailure`` of the first path that could not be deleted.
     private func delete() async throws(AdapterFailure) -> UserDataDirectory.Removed {

@@ -2,8 +2,8 @@ package import DeviceConfiguration
 import Glibc
 package import SharedDevice
 
-/// Deletes the paths of an adapter's manifest as the user who owns the data: in this process if it runs as that user,
-/// else in a child that drops all rights of root before it opens a path.
+/// Deletes the paths of an adapter's manifest as the user who owns the data. It deletes in this process if that runs as
+/// the user, else in a child that drops all rights of root before it opens a path.
 package struct Deletion: Sendable {
     package let paths: [String]
     package let user: UInt32

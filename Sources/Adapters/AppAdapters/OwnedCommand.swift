@@ -7,8 +7,8 @@ import Synchronization
 /// A command that the adapter starts and ends with all its processes: its process group, its descendants, and processes
 /// with its mark from an earlier adapter that was killed.
 ///
-/// A process outside all of these is not found: one that a system service started for the command, or one that changed
-/// its environment and lost its parents before the adapter was killed. Run such programs as a unit.
+/// A process outside all of these is not found. A system service may have started it for the command, or it changed its
+/// environment and lost its parents before the adapter was killed. Run such programs as a unit.
 package final class OwnedCommand: ProgramControl {
     package struct Settings: Sendable {
         /// Marks the processes: the directory of the app's record. It keeps another device's adapter of the same app
@@ -182,7 +182,7 @@ package final class OwnedCommand: ProgramControl {
     /// Whether no start is in flight and the last process is reaped.
     private var isIdle: Bool { state.withLock { $0.process == nil && !$0.isStarting } }
 
-    /// Signals all processes of the command, including those that are started during the call.
+    /// Signals all processes of the command, including processes that are started during the call.
     ///
     /// - Returns: whether all ended in time.
     private func end(by signal: Int32, within patience: Duration) async throws(AdapterFailure) -> Bool {

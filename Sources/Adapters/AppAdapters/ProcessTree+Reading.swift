@@ -100,9 +100,9 @@ extension ProcessTree {
     }
 
     /// - Throws: ``AdapterFailure`` if a root adapter cannot read another user's process, because its sandbox is too
-    ///   narrow. An adapter that runs as the user cannot read processes that are not dumpable, such as key agents.
-    ///   Those count as unmarked, or the user of an agent could never be cleaned up; those that the command started are
-    ///   found as its descendants.
+    ///   narrow. An adapter that runs as the user cannot read processes that are not dumpable, such as key agents. Such
+    ///   processes count as unmarked, or the user of an agent could never be cleaned up. The command's own are found as
+    ///   its descendants.
     static func bears(
         _ mark: Mark,
         _ identifier: pid_t,

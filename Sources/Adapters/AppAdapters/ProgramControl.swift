@@ -15,7 +15,7 @@ package protocol ProgramControl: Sendable {
     func start() async throws(AdapterFailure)
 }
 
-/// The failure of an adapter's task: what was attempted, on what, the cause and the remedy.
+/// The failure of an adapter's task, with the attempt, its object, the cause and the remedy.
 package struct AdapterFailure: Error, Sendable, Hashable, CustomStringConvertible {
     package let description: String
 

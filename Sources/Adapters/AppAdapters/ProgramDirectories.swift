@@ -6,7 +6,7 @@ import Glibc
 package enum ProgramDirectories {
     /// Creates the missing directories with access for the user of this process only.
     ///
-    /// - Parameter paths: the first contains the others, and is the one that the error's remedy names.
+    /// - Parameter paths: the first contains the others, and the error's remedy names it.
     /// - Throws: ``AdapterFailure``.
     package static func make(_ paths: [String]) throws(AdapterFailure) {
         for path in paths where !isDirectory(path) {

@@ -28,6 +28,7 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     let places: [Place]
 
+    /// Reads the file system.
     init(paths: [String]) throws(AdapterFailure) {
         let first = try Self.mounts()
         // Looking at a directory triggers automounters, so this precedes the list of mounts that counts.

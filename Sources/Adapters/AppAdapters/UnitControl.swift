@@ -48,7 +48,7 @@ package struct UnitControl: ProgramControl {
             // Does not block: a unit's own stop timeout may be long, and the next user is waiting.
             try await command("stop", ["--no-block"], remedy: "See systemctl status \(name)")
         } catch {
-            // The kill below reports what is left.
+            // The kill below reports the remaining processes.
         }
         if try await ends(group, within: patience.asked) { return }
         _ = try? await command("kill", ["--signal=SIGKILL"], remedy: "")

@@ -186,7 +186,7 @@ struct AdapterService {
         let adapter = adapter(cleanup, program, application.stateDirectory)
         do {
             try await adapter.follow(application)
-            // Runs in a task of its own, because a cancelled task must still stop the command that it started.
+            // Runs in a separate task, because a cancelled task must still stop the command that it started.
             if let command = program as? OwnedCommand { try await Task { try await command.stop() }.value }
         } catch {
             log("\(error)")

@@ -47,7 +47,8 @@ struct EnforceCommand: AsyncParsableCommand {
         }
         Task {
             await enforcer.run(updates)
-            // Exits with deletions in flight: they would delete the data of a user who signs in from now on.
+            // Exits at once, without waiting for deletions in flight: those could delete the data of a user who signs
+            // in later.
             _exit(EX_TEMPFAIL)
         }
         await end.first()

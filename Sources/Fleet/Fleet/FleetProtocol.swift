@@ -20,8 +20,8 @@ package enum FleetProtocol {
         /// `order` (default: the last), `revision`, `wait` → `order`, `revision`, `counts`, `undone`: the pending
         /// devices, the worst first; `refusal`: why the MQTT server rejects the order. `names`: as in `GetOrders`.
         case getOrder = "GetOrder"
-        /// `limit` → `orders`, the newest first: `count` of the devices, and in `devices` those that the order still
-        /// names; without `devices` if `names` is false.
+        /// `limit` → `orders`, the newest first: `count` of the devices, and in `devices` the devices that the order
+        /// still names; without `devices` if `names` is false.
         case getOrders = "GetOrders"
         /// `after`: a name; `limit` → `devices` in the order of their names, and the state of the controller. With
         /// `order`, each device that it targets has a `state`. With `changedAfter`, a revision, only devices that have

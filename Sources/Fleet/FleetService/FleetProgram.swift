@@ -6,7 +6,7 @@ import Logging
 package import MQTTClient
 package import ServiceSupport
 
-/// The agent or the controller of a fleet, each in a process of its own.
+/// The agent or the controller of a fleet. Each runs in a separate process.
 package protocol FleetService: Sendable {
     /// - Parameters:
     ///   - configuration: the content of the file, or the reason why it is unusable.

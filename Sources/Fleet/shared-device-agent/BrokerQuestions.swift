@@ -42,7 +42,7 @@ struct BrokerQuestions: Sendable {
         var sessions = Set(owed.joined().compactMap(\.unsignedValue))
         if let newest = status["rounds"]?.elementsValue?.compactMap(\.unsignedValue).max() { sessions.insert(newest) }
         let sorted = sessions.sorted()
-        // The newest session is the one that an order has just ended.
+        // An order has just ended the newest session.
         return sorted.prefix(DeviceReport.mostRounds - 1) + sorted.dropFirst(DeviceReport.mostRounds - 1).suffix(1)
     }
 

@@ -62,7 +62,7 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    /// Waits for a change, at most as long as the request says.
+    /// Waits for a change, up to the request's time.
     private func waitForChange(after known: UInt64?, _ request: Fields) async {
         guard let known, case .double(let seconds)? = request["wait"], seconds.isFinite else { return }
         let deadline = ControllerService.uptime + min(max(seconds, 0), FleetProtocol.longestWait)

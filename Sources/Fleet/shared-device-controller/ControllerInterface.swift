@@ -16,7 +16,7 @@ final class ControllerInterface: Sendable {
     /// The calls in flight by connection, without connections that have none.
     private let underWay = Locked<[String: UnderWay]>([:])
 
-    /// The calls in flight of one connection: those that write to the disk, and those that count all devices.
+    /// The calls in flight of one connection: calls that write to the disk, and calls that count all devices.
     private struct UnderWay {
         var writing = 0
         var counting = 0
@@ -37,7 +37,7 @@ final class ControllerInterface: Sendable {
     }
 
     /// The most orders and list changes of one connection that wait for the disk, and its most open requests about
-    /// orders. Low, so that a script in an endless loop delays other callers by only a few writes.
+    /// orders. Low, so that a script in an endless loop delays other callers by only a few writes per connection.
     private static let most = (writing: 2, counting: 16)
     /// The most open requests about orders in all, because each change answers every one of them.
     private static let mostCounting = 64

@@ -181,7 +181,7 @@ package final class MicrosoftBroker: Sendable {
         if case .hidden(.changing) = shown.withLock({ $0 }) { return nil }
         if case .hidden(.cleanupFailed) = shown.withLock({ $0 }) { return nil }
         do throws(SharedDeviceError) {
-            // After this call the broker counts this app as one that holds data.
+            // After this call the broker counts this app as holding data.
             return try await parts.application.currentAccount()
         } catch {
             throw BrokerFailure(error)

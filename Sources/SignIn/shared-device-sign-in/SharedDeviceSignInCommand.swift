@@ -238,6 +238,7 @@ struct SharedDeviceSignInCommand: AsyncParsableCommand {
 
     private static func warn(_ text: String) {
         let line = Array("shared-device-sign-in: \(text)\n".utf8)
+        // The line is lost if standard error is closed.
         _ = write(STDERR_FILENO, line, line.count)
     }
 }

@@ -69,7 +69,7 @@ struct EnforcedCleanupTests {
     }
 
     @Test(
-        "a killed enforcer is finished by the next one before a user signs in",
+        "the next enforcer finishes for a killed one before a user can sign in",
         arguments: [
             .handedOver, .cleaning(.stopping), .cleaning(.stopped), .cleaning(.deleted), .cleaning(.verified),
             .reported,

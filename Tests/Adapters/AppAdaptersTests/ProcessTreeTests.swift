@@ -287,7 +287,7 @@ struct ProcessTreeTests {
         for process in 1...pid_t(ProcessScan.Stuck.mostOfUser) {
             #expect(look(at: process, of: 1, stuck, end).contains("the process \(process):"))
         }
-        // Each process blocks at most one thread. A user with too many of them gets no more threads, and other users
+        // Each process blocks at most one thread. After too many of them a user gets no further thread, and other users
         // are still scanned.
         #expect(look(at: 3, of: 1, stuck, end).contains("the process 3:"))
         #expect(look(at: 99, of: 1, stuck, end).contains("the processes 1, 2, 3"))

@@ -161,7 +161,7 @@ struct StubbornDataTests {
         #expect(filler != "of others" || names(disk).count > 100)
     }
 
-    @Test("data is deleted from the lower layer of an overlay, which cannot be renamed", .enabled(if: Mounts.areAllowed))
+    @Test("data is deleted from an overlay's lower layer, where no move is possible", .enabled(if: Mounts.areAllowed))
     func overlay() async throws {
         let place = "\(directory.path)/overlay"
         succeed(mkdir(place, 0o755))

@@ -138,7 +138,7 @@ struct ControllerAgainTests {
         #expect(controller.refusal(of: controller.orders.last) == nil && times(2001...4000).isEmpty)
     }
 
-    @Test("FL-6: a long-rejected order does not delay a new one that is rejected once")
+    @Test("FL-6: a long-rejected order does not delay a newly rejected one")
     func refusedBeside() throws {
         var controller = try ControllerTests.controller("a", "b")
         let own = FleetTopic.desired(device: "a")

@@ -139,7 +139,7 @@ struct ControllerTests {
         #expect(short.target == .devices(["b"]))
         let progress = controller.progress(of: short, now: 0, atMost: 9)
         #expect(progress.counts.total == 3 && progress.counts.undone == 2 && progress.worst.map(\.name) == ["b"])
-        // The file has the same content and no more.
+        // The file has exactly the same content.
         let read = try store.load()
         #expect(read.orders == controller.orders)
         let file = try SQLiteConnection(path: directory.path + "/fleet.sqlite")
@@ -208,7 +208,7 @@ struct ControllerTests {
         #expect(controller.orders.count == 1)
     }
 
-    @Test("FL-2, FL-12: numbers only grow, also above those that devices have seen")
+    @Test("FL-2, FL-12: numbers only grow, also above the numbers seen by devices")
     func numbers() throws {
         var controller = try Self.controller("a")
         _ = try controller.order(.all, session: nil, reason: "", now: 0)
@@ -340,7 +340,7 @@ struct ControllerTests {
     }
 
     @Test(
-        "FL-15: a device is heard again after its clock was far ahead"
+        "FL-15: after a far-ahead clock and a lost file a device is heard again"
     )
     func clockFarAhead() throws {
         let directory = try TemporaryDirectory("controller-clock")

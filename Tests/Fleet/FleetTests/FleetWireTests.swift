@@ -63,7 +63,7 @@ struct FleetWireTests {
         withExtendedLifetime(client) {}
     }
 
-    @Test("FL-9: the client follows the server's keep-alive instead of its own")
+    @Test("FL-9: the server's keep-alive replaces the client's")
     func serverKeepAlive() async throws {
         let server = try Listener()
         let options = MQTTOptions(host: "127.0.0.1", port: server.port, clientIdentifier: "a", certificates: nil)

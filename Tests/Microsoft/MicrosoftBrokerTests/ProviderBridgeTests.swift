@@ -170,7 +170,7 @@ struct ProviderBridgeTests {
         #expect(asking["account"]?["username"]?.string == "ada@example.com")
     }
 
-    @Test("a client that renews gets a new token, and one that needs claims gets none")
+    @Test("a renewing client gets a new token, and a client that needs claims gets none")
     func freshness() async throws {
         let device = try await ProviderDevice(fault: "bridge.fresh", scopes: ["openid", "profile"])
         try await device.signIn(try await FaultyProvider.shared.value.client("bridge.fresh"))

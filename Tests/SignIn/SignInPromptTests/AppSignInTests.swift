@@ -47,7 +47,7 @@ struct AppSignInTests {
         _ = try await Page.post(address, "ada", "correct horse ada")
         try await app.line { $0 == "signed in ada with a token" }
         #expect(await app.exitStatus() == 0)
-        // The app now counts as one that may hold data of the session.
+        // The app now counts as holding data of the session.
         let record = try String(contentsOfFile: "\(state(device))/shared-device-sessions.json", encoding: .utf8)
         #expect(record.contains("ada"))
     }

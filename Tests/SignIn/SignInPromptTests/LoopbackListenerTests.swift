@@ -164,7 +164,7 @@ struct LoopbackListenerTests {
         await listener.close()
     }
 
-    @Test("closing the listener ends visitors without a response and serves no more")
+    @Test("closing the listener ends visitors without a response and accepts no other")
     func closing() async throws {
         let listener = try listener()
         let waiting = try Client(port: listener.place.port)

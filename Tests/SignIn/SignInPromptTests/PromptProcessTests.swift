@@ -151,7 +151,7 @@ struct PromptProcessTests {
     @Test("SIGINT and SIGKILL cancel the sign-in at the broker", arguments: [SIGINT, SIGKILL])
     func ended(_ signal: Int32) async throws {
         let device = try await PromptDevice()
-        // The broker allows a user two sign-ins at a time, so one that was not cancelled would be in the way.
+        // The broker allows a user two sign-ins at a time, so a sign-in that was not cancelled would be in the way.
         for _ in 0..<2 {
             let (prompt, _) = try await device.page()
             prompt.send(signal)

@@ -72,7 +72,7 @@ struct PrintQueue: Sendable {
     /// The names of the user's jobs, such as `printer-7`.
     private func jobs(_ which: String) async throws(AdapterFailure) -> [String] {
         let (status, text) = try await tools.output(of: "lpstat", ["-W", which, "-u", user])
-        // The command may fail for a user without any jobs.
+        // A user without any jobs gets an empty list with status 0.
         guard status == 0 else {
             let reason = text.split(separator: "\n").first.map(String.init)
             throw AdapterFailure(

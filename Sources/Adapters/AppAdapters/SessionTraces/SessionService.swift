@@ -1,6 +1,6 @@
 import DBusTransport
 
-/// A service on the session bus. Calls never start a service: one that is not running holds nothing in memory.
+/// A service on the session bus. Calls never start a service: without a process it holds nothing in memory.
 struct SessionService: Sendable {
     static let klipper = SessionService("org.kde.klipper")
     static let secrets = SessionService("org.freedesktop.secrets")

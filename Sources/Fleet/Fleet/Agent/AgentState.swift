@@ -192,8 +192,8 @@ package struct AgentState: Sendable {
 
     // MARK: Reports
 
-    /// The agent may have started with a slow clock and without its old file. Numbers below those that the controller
-    /// knows would not count.
+    /// The agent may have started with a slow clock and without its old file. The controller would ignore numbers below
+    /// the known ones.
     private mutating func followClock(_ now: Moment) { sequence = max(sequence, Self.sequence(by: now.wall)) }
 
     /// Warns early, because the server accepts no report after the certificate's end.

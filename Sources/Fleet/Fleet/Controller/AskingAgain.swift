@@ -23,7 +23,7 @@ struct AskingAgain: Sendable {
         found = nil
     }
 
-    /// Schedules a new item within the first wait, without delaying what was due earlier.
+    /// Schedules a new item within the first wait, without delaying an earlier item.
     mutating func hasten(_ now: Double) {
         // The bounds cover a clock that was set back.
         let left = at.map { min(max($0 + wait - now, 0), first) } ?? first
@@ -68,8 +68,8 @@ extension ControllerState {
         nextWanted(\.askingForReports, now, most) { $0.isOnline == true }
     }
 
-    /// The devices to ask for their presence: pending ones that are not known to be connected. Their presence message
-    /// may have been lost.
+    /// The devices to ask for their presence: pending devices that are not known to be connected. Their presence
+    /// message may have been lost.
     ///
     /// - Parameter most: as in ``nextReportsWanted(now:lookingAt:)``.
     /// - Returns: `nil` if there is no device to ask now, or while the search goes on (``isLooking``).

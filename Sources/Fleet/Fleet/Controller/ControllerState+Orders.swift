@@ -2,7 +2,7 @@
 package struct RecordedOrder: Sendable, Hashable {
     package enum Target: Sendable, Hashable {
         case all
-        /// The target devices, sorted and unique, without those that are only counted.
+        /// The target devices, sorted and unique, without devices that are only counted.
         case devices([String])
     }
 
@@ -117,7 +117,7 @@ extension ControllerState {
     /// The most orders that the controller keeps.
     package static let mostOrders = 1000
     /// The most names in these orders together. The last order may name all devices. So may the earlier orders
-    /// together, because a device waits only for the newest of its own.
+    /// together, because a device waits only for its newest order.
     package static let mostNames = 2 * mostDevices
 
     /// Removes names from the oldest orders until few enough are left. Devices that are done or have a later order
@@ -132,7 +132,7 @@ extension ControllerState {
             let number = orders[index].number
             var kept: [String] = []
             for name in names {
-                // A device that was removed from the list counts no more, not even as a number.
+                // A device that was removed from the list is not counted at all.
                 guard let device = devices[name], device.isListed else { continue }
                 let standing = device.standing(number, .own, highest: highest, now: now)
                 if device.desired?.number == number, !standing.isDone {

@@ -46,7 +46,7 @@ package final class BrowserProfile: Sendable {
     }
 
     /// Removes the remains of earlier sign-ins, whose browsers may still show a user's pages. Every prompt does so,
-    /// even without a browser of its own.
+    /// even if it opens no browser.
     package static func removeLeftovers(of root: String, warn: @Sendable (String) -> Void) async {
         await removeLeftovers(ofOne: root, warn)
         for substitute in substitutes(of: root) {

@@ -16,7 +16,7 @@ package struct SignInPrompt: Sendable {
         /// The methods that this prompt supports; the broker chooses.
         package var methods: [BrokerProtocol.SignInMethod]
         package var loginHint: String?
-        /// The scopes that the calling app wants tokens for. The broker drops those that no manifest has.
+        /// The scopes that the calling app wants tokens for. The broker drops scopes that no manifest has.
         package var scopes: [String]
         package var surface: Surface
 

@@ -39,8 +39,9 @@ package final class TerminalForm: Sendable {
 
     package func say(_ line: String) { try? QuietTerminal.write(line + "\n", to: descriptor) }
 
-    /// Asks for name and password on a separate thread, and calls `typed` there; with `nil` at the end of input or
-    /// after ``stop()``. Calls it with `nil` on this thread if no thread can be started.
+    /// Asks for name and password on a separate thread, and calls `typed` there. The value is `nil` at the end of
+    /// input, for an empty name, after ``stop()`` and after a failure. If no thread can be started, `typed` is called
+    /// with `nil` on this thread.
     package func ask(
         username: String?,
         notice: String?,

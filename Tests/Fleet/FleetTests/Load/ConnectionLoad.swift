@@ -20,7 +20,7 @@ package struct ConnectionLoad: Sendable {
     package func run(_ say: @escaping (String) -> Void) async throws {
         let begin = ContinuousClock.now
         let note = { (what: String) in say("\(StateLoad.seconds(begin.duration(to: .now))): \(what)") }
-        // A connection takes four descriptors on the devices' side, and one of the server's, which inherits the limit.
+        // A connection takes four descriptors in the client process and one in the server, which inherits the limit.
         OpenFiles.raiseLimit()
         let stage = try await FleetStage()
         let certificates = try ChildProcess(

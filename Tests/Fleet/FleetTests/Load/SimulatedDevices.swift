@@ -124,7 +124,7 @@ package final class SimulatedDevices: Sendable {
         publish(reports)
     }
 
-    /// Passes an event to a device's agent, and handles its effects until there are no more.
+    /// Passes an event to a device's agent, and handles its effects until none is left.
     private static func tell(
         _ index: Int,
         _ event: AgentEvent,
@@ -230,7 +230,7 @@ package final class SimulatedDevices: Sendable {
         publish(reports)
     }
 
-    /// Marks the sessions that are open now as those that must end cleanly.
+    /// Marks the sessions that are open now: they must end cleanly.
     package func begin() {
         state.withLock { state in
             for index in state.devices.indices {
