@@ -12,14 +12,12 @@ import Synchronization
 package final class Enforcer: Sendable {
     /// A point at which tests intervene.
     package enum Checkpoint: Sendable, Equatable {
-        /// The broker has handed over an app.
         case handedOver
         case cleaning(Adapter.Checkpoint)
         /// The broker has received the report.
         case reported
     }
 
-    /// An app whose cleanup is overdue.
     private struct Overdue: Sendable {
         struct Key: Hashable {
             let app: String

@@ -19,7 +19,6 @@ package final class OwnedCommand: ProgramControl {
         /// Consecutive words of the command that mark its processes in addition to the variable; none if the variable
         /// suffices.
         package var markingWords: [String] = []
-        /// The program and its arguments.
         package var command: [String]
         /// Variables in addition to those of this process.
         package var environment: [String: String] = [:]
@@ -145,7 +144,7 @@ package final class OwnedCommand: ProgramControl {
         ended(status, time)
         guard settings.restarts else { return }
         try? await Task.sleep(for: pause)
-        // A failure recurs, and is reported, at the device's next state change.
+        // A failure recurs at the device's next state change.
         try? launch(again: true)
     }
 

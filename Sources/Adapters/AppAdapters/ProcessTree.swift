@@ -199,7 +199,6 @@ struct ProcessTree {
         }
     }
 
-    /// A printable form.
     static func describe(_ process: pid_t) -> String {
         let name = (try? read("/proc/\(process)/comm"))?.prefix { $0 != UInt8(ascii: "\n") } ?? []
         return "\(process) (\(String(decoding: name, as: UTF8.self)))"

@@ -20,7 +20,6 @@ struct SessionPlaces: Codable, Sendable, Equatable {
 
     struct Place: Codable, Sendable, Equatable {
         let path: String
-        /// Whether the path's parent directory exists.
         let hasParent: Bool
         /// The mounts at the parent directory and above. Stacked mounts of one point are listed bottom first.
         let mounts: [Mount]

@@ -5,7 +5,6 @@ package enum FleetProtocol {
     package static let path = "/org/notifycenter/SharedDeviceFleet"
     package static let interface = "org.notifycenter.SharedDeviceFleet1"
 
-    /// The error names.
     package enum Failure: String, Sendable {
         case notPermitted = "not_permitted"
         case invalidRequest = "invalid_request"

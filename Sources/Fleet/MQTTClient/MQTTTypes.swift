@@ -1,4 +1,3 @@
-/// A message on a topic.
 package struct MQTTMessage: Sendable, Hashable {
     package let topic: String
     package let payload: [UInt8]
@@ -107,7 +106,6 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         case lost(String)
         /// The capacity for unacknowledged messages is used up.
         case full
-        /// There is currently no connection.
         case notConnected
         /// The system provides no thread or memory.
         case noResources(String)

@@ -162,7 +162,6 @@ final class ControllerAnswers: Sendable {
         return fields
     }
 
-    /// The devices that the order still names.
     private static func names(of recorded: RecordedOrder) -> Fields {
         guard case .devices(let names) = recorded.target else { return [:] }
         return ["devices": .array(names.prefix(FleetProtocol.mostDevices).map { .string($0) }, of: "s")]

@@ -77,7 +77,6 @@ package final class ControllerStore {
         }
     }
 
-    /// Loads the stored state.
     package func load() throws(FleetRefusal) -> ControllerState {
         do {
             return try connection.read { db in

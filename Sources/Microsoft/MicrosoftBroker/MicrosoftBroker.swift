@@ -188,7 +188,6 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// The account that a request refers to.
     private func account(of request: ClientRequest) async throws(BrokerFailure) -> Account {
         switch shown.withLock({ $0 }) {
         case .hidden(.changing), .hidden(.cleanupFailed):

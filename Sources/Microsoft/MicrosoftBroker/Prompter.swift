@@ -5,13 +5,10 @@ import Synchronization
 /// Runs a program that asks the user to sign in. All waiting requests share one run.
 final class Prompter: Sendable {
     enum Outcome: Sendable, Equatable {
-        /// A user has signed in.
         case signedIn
         /// The sign-in failed with the program's error.
         case failed(SharedDeviceError)
-        /// The request was cancelled.
         case cancelled
-        /// The time limit has passed.
         case expired
     }
 

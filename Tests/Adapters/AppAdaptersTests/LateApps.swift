@@ -22,7 +22,6 @@ final class LateApps {
 
     var apps: String { "\(directory.path)/apps" }
     var state: String { "\(directory.path)/broker" }
-    /// The data of the late app.
     var data: String { data(of: "late") }
 
     init() async throws {

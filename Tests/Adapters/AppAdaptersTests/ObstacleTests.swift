@@ -10,7 +10,6 @@ import Testing
 struct ObstacleTests {
     private static let user: UInt32 = 65534
 
-    /// An obstacle to the kiosk's cleanup.
     enum Obstacle: String, CaseIterable, Sendable {
         case dataOfAnotherUser, missingUnit
     }
@@ -19,7 +18,6 @@ struct ObstacleTests {
         var cleanup: String
         /// The words that status and log must contain.
         var words: [String]
-        /// Removes the obstacle.
         var clear: () throws -> Void
     }
 

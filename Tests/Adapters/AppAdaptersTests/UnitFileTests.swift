@@ -7,7 +7,6 @@ struct UnitFileTests {
     private static let directory = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appendingPathComponent("../../../Service").standardizedFileURL
 
-    /// The settings of a unit, by name.
     private static func settings(_ unit: String) throws -> [String: [String]] {
         let text = try String(contentsOf: directory.appendingPathComponent(unit), encoding: .utf8)
         var settings: [String: [String]] = [:]

@@ -288,7 +288,6 @@ extension AgentEffect {
 }
 
 extension [AgentEffect] {
-    /// The published report.
     var report: DeviceReport? {
         for case .publish(let report) in self { return report }
         return nil

@@ -41,7 +41,6 @@ struct MemoryFleet {
         }
     }
 
-    /// The MQTT server.
     struct Engine {
         var kept: [FleetTopic: FleetMessage] = [:]
         /// Messages in flight to devices and to the controller.

@@ -322,7 +322,6 @@ final class Log: Sendable {
     func add(_ line: String) { entries.withLock { $0.append(line) } }
 }
 
-/// Programs of other packages.
 enum Shell {
     static func has(_ programs: String...) -> Bool {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")

@@ -128,7 +128,6 @@ final class Device: Sendable {
         )
     }
 
-    /// The parameters of a request for a token.
     static func parameters(
         account: JSONValue = .null,
         client: String = Device.client,

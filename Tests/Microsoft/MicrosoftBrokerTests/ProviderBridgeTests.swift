@@ -116,7 +116,6 @@ final class ProviderDevice: Sendable {
         _ = try await ask(.completeSignIn, ["request": try #require(begun["request"]), "query": .string(query)])
     }
 
-    /// Signs out the current user.
     func signOut() async throws {
         let account = try Account(try await ask(.getCurrentAccount, [:])["account"])
         _ = try await ask(.signOut, ["accountIdentifier": .string(account.identifier)])

@@ -20,7 +20,6 @@ struct Clipboard: Sendable {
         (self.environment, self.tools) = (environment, tools)
     }
 
-    /// Finds which selections have content.
     func look() async throws(AdapterFailure) -> TraceFinding {
         let display = try display()
         if case .none = display {
@@ -33,7 +32,6 @@ struct Clipboard: Sendable {
         return full.isEmpty ? .nothing : .traces(full.joined(separator: " and "))
     }
 
-    /// Empties both selections.
     func clear() async throws(AdapterFailure) -> TraceFinding {
         // Must precede the selections: Klipper replaces an empty selection with the last entry of its history.
         try await SessionService.klipper.call("/klipper", "org.kde.klipper.klipper", "clearClipboardHistory")

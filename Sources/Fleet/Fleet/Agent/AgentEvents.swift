@@ -24,7 +24,6 @@ package struct DeviceView: Sendable, Hashable {
     }
 }
 
-/// An event of the agent.
 package enum AgentEvent: Sendable, Hashable {
     /// The server has accepted the agent.
     case connected

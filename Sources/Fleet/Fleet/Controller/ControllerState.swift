@@ -22,7 +22,6 @@ package struct ControllerState: Sendable {
     package internal(set) var devices: [String: FleetDevice] = [:]
     /// The names in ``devices``, sorted.
     package private(set) var names: [String] = []
-    /// The number of listed devices.
     package private(set) var listedCount: Int
     /// The newest last, including those from before a restart.
     package internal(set) var orders: [RecordedOrder] = []

@@ -15,7 +15,6 @@ package struct DeviceReport: Sendable, Hashable {
         }
     }
 
-    /// The outcome of an order.
     package enum Outcome: String, Sendable, Hashable {
         case signedOut = "signed-out"
         case nobody

@@ -12,7 +12,6 @@ package enum FleetTopic: Sendable, Hashable {
     case presence(device: String)
 }
 
-/// The topics of one fleet.
 package struct FleetTopics: Sendable, Hashable {
     package let fleet: String
 
@@ -32,7 +31,6 @@ package struct FleetTopics: Sendable, Hashable {
             && bytes.allSatisfy { (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == UInt8(ascii: "-") }
     }
 
-    /// The topic as text.
     package func text(_ topic: FleetTopic) -> String {
         switch topic {
         case .allDesired: root + "all/desired"

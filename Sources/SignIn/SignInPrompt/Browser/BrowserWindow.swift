@@ -47,7 +47,6 @@ package struct BrowserChoice: Sendable, Hashable {
         preset = name.hasPrefix("firefox") ? .firefox : .chromium
     }
 
-    /// Whether a program of this name is in `PATH`.
     @Sendable package static func isInPath(_ name: String) -> Bool {
         let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
         return path.split(separator: ":").contains { access("\($0)/\(name)", X_OK) == 0 }

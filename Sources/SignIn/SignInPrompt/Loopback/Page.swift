@@ -56,7 +56,6 @@ package struct Page: Sendable, Hashable {
         )
     }
 
-    /// A headline and a sentence.
     package static func message(_ headline: String, _ text: String) -> Page {
         Page(title: headline, "<h1>\(escaped(headline))</h1>\n<p role=\"status\">\(escaped(text))</p>")
     }

@@ -9,11 +9,9 @@ package struct PromptRunner: Sendable {
     package var browser: BrowserChoice?
     /// The directory of all browser profiles.
     package var profiles: String
-    /// The user's terminal.
     package var terminal: TerminalForm?
     /// How long to wait for the cleanups of earlier sessions.
     package var patience: Duration
-    /// Shows the user a message.
     package var say: @Sendable (String) -> Void
     /// Called after the broker has begun the sign-in and identified this program, and before a secret is in memory.
     package var hasBegun: @Sendable () -> Void

@@ -75,7 +75,6 @@ package struct SignInPrompt: Sendable {
         case pending
         /// The broker or this program failed to perform the last effect.
         case failed(SharedDeviceError)
-        /// The user has closed the browser.
         case browserClosed
         case timeOver
         /// The broker or its bus has ended, and the sign-in is lost.
@@ -138,7 +137,6 @@ package struct SignInPrompt: Sendable {
     private var username: String
     /// The reason why the user is asked again.
     private var notice: String?
-    /// Whether a page has shown the failure.
     package private(set) var hasShownFailure = false
     /// The response for a page that reloads after the end: the time was over, or the broker has ended. `nil` if there
     /// is no page, or the sign-in ended otherwise.

@@ -63,7 +63,6 @@ package struct QRCode: Sendable, Hashable {
         }
     }
 
-    /// The image for a page.
     package var svg: String {
         let width = rows.count + 2 * Self.margin
         let path = rows.indices.map { row in

@@ -50,7 +50,6 @@ package final class FleetStage: Sendable {
 
     package func path(_ name: String) -> String { "\(directory.path)/\(name)" }
 
-    /// A failed operation of the stage.
     package struct StageFailure: Error, CustomStringConvertible {
         package let description: String
 
@@ -203,7 +202,6 @@ package final class FleetStage: Sendable {
         )
     }
 
-    /// Runs `shared-device fleet`.
     package func fleet(_ words: String...) async throws -> Outcome { try await fleet(words) }
 
     package func fleet(_ words: [String]) async throws -> Outcome {
@@ -238,7 +236,6 @@ package final class FleetStage: Sendable {
         return (try MQTTClient(options) { heard.add($0) }, heard)
     }
 
-    /// Records events.
     package final class Heard: Sendable {
         private let events = Locked<[MQTTEvent]>([])
 
