@@ -187,7 +187,7 @@ struct ControllerAgainTests {
         #expect(controller.nextMessage(now: 5)?.0 == .desired(device: "a"))
         _ = try controller.list(["a"], groups: nil)
         #expect(!controller.hasRefusals)
-        // It is published again anyway.
+        // The heartbeat is published again anyway.
         _ = controller.refused(.heartbeat, "no right", now: 5)
         #expect(!controller.hasRefusals)
         _ = controller.refused(.desired(device: "b"), "no right", now: 5)
