@@ -6,7 +6,6 @@ import Glibc
 /// exit: they have already ignored the broker.
 struct ConnectedProcesses: ProgramControl {
     let connection: DBusConnection
-    /// The unique names of the connections.
     let names: [String]
     /// The user whose processes may be killed. The broker names connections, and must not be able to have any process
     /// killed.

@@ -14,7 +14,6 @@ package final class Enforcer: Sendable {
     package enum Checkpoint: Sendable, Equatable {
         case handedOver
         case cleaning(Adapter.Checkpoint)
-        /// The broker has received the report.
         case reported
     }
 
@@ -73,7 +72,6 @@ package final class Enforcer: Sendable {
     /// How long the broker may hold a request, in seconds. Shorter while apps are in flight, because the broker does
     /// not hand those over again.
     private static let (wait, waitUnderWay) = (60.0, 5.0)
-    /// The timeout of a request.
     private static let answerPatience = Duration.seconds(90)
     private static let pause = Duration.seconds(1)
     /// The number of attempts to stop an app that leaves a process behind.
@@ -160,7 +158,6 @@ package final class Enforcer: Sendable {
         }
     }
 
-    /// - Returns: the overdue apps that are not in flight.
     private func askOverdue(waiting seconds: Double) async throws(SharedDeviceError) -> [DBusValue] {
         let answer = try await broker.call(
             .getOverdue,

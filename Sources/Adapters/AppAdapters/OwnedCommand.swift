@@ -22,7 +22,6 @@ package final class OwnedCommand: ProgramControl {
         package var command: [String]
         /// Variables in addition to those of this process.
         package var environment: [String: String] = [:]
-        /// The target of its standard output.
         package var output = ProgramStart.Descriptor.inherited
         /// Directories to create before each start.
         package var directories: [String] = []
@@ -50,7 +49,6 @@ package final class OwnedCommand: ProgramControl {
         var isWanted = false
         /// Whether it exited by itself and is not restarted.
         var isOver = false
-        /// The pause before the next restart.
         var pause = OwnedCommand.firstPause
     }
 

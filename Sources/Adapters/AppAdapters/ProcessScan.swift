@@ -9,7 +9,6 @@ import Synchronization
 /// below the process's root directory. Both may be on a FUSE file system of the user or on a server that is gone. A
 /// thread that reads there is stuck in the kernel, and no signal wakes it.
 final class ProcessScan: Sendable {
-    /// A process, identified by number and start time.
     struct Process: Hashable {
         let identifier: pid_t
         let start: UInt64

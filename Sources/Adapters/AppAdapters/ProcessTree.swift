@@ -173,7 +173,6 @@ struct ProcessTree {
         return try look().processes.isEmpty
     }
 
-    /// Signals the processes and continues them.
     private func end(
         _ processes: Set<pid_t>,
         by signal: Int32,
@@ -190,7 +189,6 @@ struct ProcessTree {
         for descriptor in watched where !descriptor.hasEnded(by: deadline) { break }
     }
 
-    /// Reaps adopted children that have ended.
     func collectAdopted() {
         let own = HelperProcess.own
         for entry in entries.values where entry.hasEnded && entry.parent == getpid() && !own.contains(entry.identifier)

@@ -9,9 +9,7 @@ package struct UnitControl: ProgramControl {
     private let patience: StopPatience
     private let systemctl: String
 
-    /// The timeout of one call of `systemctl`.
     private static let answerPatience = Duration.seconds(20)
-    /// The pause between two calls.
     private static let pause = Duration.milliseconds(50)
 
     /// - Parameters:

@@ -128,13 +128,11 @@ package struct CertificateEnds: Sendable {
     private static func devices(_ count: UInt64) -> String { count == 1 ? "1 device" : "\(count) devices" }
 }
 
-/// Reads consecutive elements of DER.
 private struct DERReader {
     private var bytes: ArraySlice<UInt8>
 
     init(_ bytes: ArraySlice<UInt8>) { self.bytes = bytes }
 
-    /// The tag of the next element.
     var tag: UInt8? { bytes.first }
 
     /// The content of the next element; `nil` if it has another tag or is incomplete.

@@ -5,7 +5,6 @@ package struct FleetConfiguration: Sendable, Hashable {
     package let topics: FleetTopics
     /// The name in the certificate of the device or controller.
     package let name: String
-    /// The MQTT server.
     package let host: String
     package let port: UInt16
     /// Paths of the authority's certificate, and of the program's certificate and key, in PEM.

@@ -82,7 +82,6 @@ final class MQTTLoop: Sendable {
         var wasFull = false
     }
 
-    /// The timeout for the server's acceptance.
     private static let connectTimeout = Duration.seconds(30)
 
     private let options: MQTTOptions

@@ -5,7 +5,6 @@ package struct MQTTMessage: Sendable, Hashable {
     package let isRetained: Bool
     /// Whether the server must acknowledge it (QoS 1).
     package let isAcknowledged: Bool
-    /// The media type of the payload.
     package let contentType: String?
 
     package init(
@@ -107,7 +106,6 @@ package struct MQTTError: Error, Sendable, Hashable, CustomStringConvertible {
         /// The capacity for unacknowledged messages is used up.
         case full
         case notConnected
-        /// The system provides no thread or memory.
         case noResources(String)
     }
 

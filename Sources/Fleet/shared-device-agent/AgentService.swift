@@ -250,7 +250,6 @@ package final class AgentService: FleetService {
 
     // MARK: The broker
 
-    /// Follows the changes of the device.
     private func poll() async {
         var known: UInt64?
         while !Task.isCancelled { known = await askOnce(after: known) }

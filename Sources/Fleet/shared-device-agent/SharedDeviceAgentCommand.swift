@@ -125,7 +125,6 @@ struct AgentRules {
     }
 }
 
-/// The machine's clocks.
 enum SystemClock {
     /// The ID of this boot.
     static let boot: String = {

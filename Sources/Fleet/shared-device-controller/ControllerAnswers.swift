@@ -15,7 +15,6 @@ final class ControllerAnswers: Sendable {
 
     private let service: ControllerService
     private let queue = DispatchQueue(label: "answers")
-    /// The last count.
     private let latest = Locked<Count?>(nil)
 
     private struct Count {

@@ -128,7 +128,6 @@ package final class ControllerService: FleetService {
         return "the controller's certificate \(CertificateTerm.words(end, now: wall)); enrol the controller again"
     }
 
-    /// When the controller's own certificate ends, in seconds since 1970.
     var certificateEnd: Double? { core.withLock { $0.certificateEnd } }
 
     package var isAlive: Bool { queue.sync { true } }

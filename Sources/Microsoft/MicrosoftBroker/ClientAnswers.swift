@@ -2,7 +2,6 @@ import FoundationEssentials
 import SharedDevice
 import StrictJSON
 
-/// The responses to clients about accounts and tokens.
 enum ClientAnswers {
     /// - Parameter account: `nil` if no user is signed in.
     static func accounts(_ account: Account?) -> JSONValue {

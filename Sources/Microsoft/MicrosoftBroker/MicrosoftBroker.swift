@@ -60,7 +60,6 @@ package final class MicrosoftBroker: Sendable {
         }
     }
 
-    /// Replaces the rights of clients.
     package func use(_ rights: TokenRights) { self.rights.withLock { $0 = rights } }
 
     /// Exports the interface and requests the name.
@@ -97,7 +96,6 @@ package final class MicrosoftBroker: Sendable {
     /// - Throws: `DBusError`; `nameTaken` while another program has it.
     package func regainName() async throws(DBusError) { try await name.regain() }
 
-    /// Whether clients are to be served.
     package var serves: Bool { name.isWanted }
 
     /// Takes part in shared device mode until the task is cancelled.

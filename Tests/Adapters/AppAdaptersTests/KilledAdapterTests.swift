@@ -46,7 +46,6 @@ struct KilledAdapterTests {
         }
         let left = try ByteSearch(["ada's secret"]).run(under: data)
         #expect(left.findings.isEmpty)
-        // The first adapter's command has ended, and the second one's runs.
         let lines = second.lines
         #expect(lines.filter { $0 == "started" }.count == 1)
         let cleaned = try #require(lines.firstIndex { $0.hasPrefix("log stopped") })
@@ -63,7 +62,6 @@ struct KilledAdapterTests {
 }
 
 extension SharedDeviceApplication {
-    /// Whether an app's cleanup after the last session is pending.
     func currentRoundOwes() async throws -> Bool {
         try await cleanupReport()?.isComplete == false
     }

@@ -56,12 +56,10 @@ struct Kiosk {
         }
     }
 
-    /// The output of `shared-device status`.
     func status() async throws -> String {
         try await administration(["status", "--state", state, "--bus", device.bus.address])
     }
 
-    /// The output of `shared-device log`.
     func log() async throws -> String { try await administration(["log", "--state", state]) }
 
     private func administration(_ arguments: [String]) async throws -> String {

@@ -152,7 +152,6 @@ final class LateApps {
         }
     }
 
-    /// The output of `shared-device status`.
     func status() async throws -> [String: Any] {
         let command = try ChildProcess(
             ChildProcess.built("shared-device"),
@@ -163,14 +162,12 @@ final class LateApps {
         return try JSONSerialization.jsonObject(with: output) as? [String: Any] ?? [:]
     }
 
-    /// An app's progress in the last round.
     func progress(of name: String = "late") async throws -> String? {
         let round = try await status()["round"] as? [String: Any]
         let apps = round?["apps"] as? [[String: Any]]
         return apps?.first { $0["identifier"] as? String == "org.example.\(name)" }?["progress"] as? String
     }
 
-    /// Whether the late app's data contains no secret of Ada.
     func isClean() throws -> Bool {
         try ByteSearch(["secret of ada", "secret of somebody"]).run(under: data).findings.isEmpty
     }

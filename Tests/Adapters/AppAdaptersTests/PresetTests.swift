@@ -117,7 +117,6 @@ struct PresetTests {
         }
     }
 
-    /// The processes with this directory on their command line.
     private static func processes(of directory: String) throws -> [Int32] {
         try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }.filter { process in
             guard process != getpid(), let words = FileManager.default.contents(atPath: "/proc/\(process)/cmdline")
@@ -134,10 +133,8 @@ struct UnchangedProgram: Sendable {
     private let candidates: [String]
     /// The places in its data directory where the program itself stores the marker.
     let places: [String]
-    /// The arguments that open a page and a document.
     let arguments: @Sendable (_ page: String, _ document: String) -> [String]
 
-    /// The program; `nil` if it is not installed.
     var path: String? { candidates.first { access($0, X_OK) == 0 } }
 
     static let chromium = UnchangedProgram(

@@ -20,7 +20,6 @@ struct PlantedProcesses {
 
     func path(_ identifier: pid_t, _ name: String) -> String { "\(directory.path)/\(identifier)/\(name)" }
 
-    /// Adds a second thread.
     func plant(thread: pid_t, of identifier: pid_t, flags: Int) throws {
         mkdir(path(identifier, "task"), 0o755)
         try write("S", thread, 1, 2, 5, flags: flags, to: path(identifier, "task/\(thread)"))
@@ -343,7 +342,6 @@ struct ProcessTreeTests {
     }
 }
 
-/// The place where control groups can be created.
 private enum Hierarchy {
     static let mount = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].first { mount in
         let path = "\(mount)/notify-center-tests-\(getpid())"

@@ -21,7 +21,6 @@ struct SessionServicesTests {
 
     init() throws { directory = try TemporaryDirectory("session") }
 
-    /// Runs the command with this step only.
     private func traces(
         _ step: String,
         mode: String = "--now",

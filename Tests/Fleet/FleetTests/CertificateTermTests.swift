@@ -7,7 +7,6 @@ import Testing
 
 @Suite("The expiry of a fleet's certificates")
 struct CertificateTermTests {
-    /// The report among the effects, if there is one.
     private static func report(_ effects: [AgentEffect]) -> DeviceReport? {
         for case .publish(let report) in effects { return report }
         return nil

@@ -100,7 +100,6 @@ struct FleetConnectionTests {
                 chmod(to, 0o600)
             }
         }
-        // The files of another fleet.
         try place(other.files("a"))
         var options = MQTTOptions(host: "localhost", port: stage.port, clientIdentifier: "a", certificates: copies)
         options.firstDelay = .milliseconds(20)
@@ -227,7 +226,6 @@ private final class Relay: Sendable {
 
     var port: UInt16 { listener.port }
 
-    /// Relays one connection.
     init(to server: UInt16) throws {
         listener = try Listener()
         guard

@@ -24,7 +24,6 @@ struct FleetEngineTests {
         MQTTMessage(topic: "sd/1/clinic/dev/\(device)/reported", payload: payload, isRetained: true)
     }
 
-    /// The orders that a client has received.
     static func orders(_ heard: FleetStage.Heard) -> [FleetOrder] {
         heard.messages.compactMap { message in
             guard case .desired(let order)? = try? FleetEvent(parsing: message.payload).message else { return nil }

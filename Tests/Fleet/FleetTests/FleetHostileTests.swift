@@ -37,7 +37,6 @@ struct FleetHostileTests {
         return MQTTMessage(topic: "", payload: event.bytes, isRetained: true)
     }
 
-    /// The last report received from a device.
     private static func lastReport(_ heard: FleetStage.Heard) -> DeviceReport? {
         heard.messages.lazy.reversed().compactMap { message in
             guard case .reported(let report)? = try? FleetEvent(parsing: message.payload).message else { return nil }
@@ -254,7 +253,6 @@ struct FleetHostileTests {
         #expect(!stage.controllerText.contains("refuses it"), "\(stage.controllerText)")
     }
 
-    /// A counter for concurrent tasks.
     private final class Counter: Sendable {
         private let count = Locked(0)
         var value: Int { count.withLock { $0 } }

@@ -218,7 +218,6 @@ struct FleetOnDevicesTests {
 }
 
 extension FleetStage {
-    /// The stored memory of the device's agent.
     fileprivate func memory(of device: String) throws -> AgentMemory {
         let bytes = [UInt8](try Data(contentsOf: URL(filePath: path("\(device)-state/agent.json"))))
         return try AgentMemory(JSONValue(parsing: bytes, limits: JSONLimits(size: 64 << 10)))

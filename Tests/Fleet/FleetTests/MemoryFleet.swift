@@ -7,7 +7,6 @@ struct MemoryFleet {
     /// A device with its true state, which the checks use instead of reports.
     struct Device {
         var agent: AgentState
-        /// The agent's stored memory.
         var disk = AgentMemory()
         var epoch: UInt64 = 1
         var isSignedIn = false
@@ -26,7 +25,6 @@ struct MemoryFleet {
         var stored = Session()
         var storedAt = 0.0
 
-        /// The broker's stored state.
         struct Session {
             var epoch: UInt64 = 1
             var isSignedIn = false

@@ -265,7 +265,6 @@ struct BoundTests {
             Task(executorPreference: own) { try await admitted("getAccounts", .object([:]), on: device) }
         }
         let version: JSONValue = .object(["msalCppVersion": .string("1")])
-        // All requests are in flight.
         #expect(try await eventually { try await device.call("getLinuxBrokerVersion", version).status == 15 })
         try device.configure(microsoftBroker: false)
         #expect(try await eventually { bridge.errorText.contains("served no more") })

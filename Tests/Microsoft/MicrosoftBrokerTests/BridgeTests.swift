@@ -315,7 +315,6 @@ struct BridgeTests {
     }
 }
 
-/// Events in their order.
 final class Log: Sendable {
     private let entries = Locked<[String]>([])
     var lines: [String] { entries.withLock { $0 } }

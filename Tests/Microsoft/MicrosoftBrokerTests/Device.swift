@@ -100,7 +100,6 @@ final class Device: Sendable {
         return try await app.acquireToken(with: parameters).account
     }
 
-    /// Waits for the bridge's receipt.
     func hasCleanedUp(after session: UInt64) async throws -> Bool {
         try await eventually {
             let report = try await app.cleanupReport(ofSession: session)
@@ -156,7 +155,6 @@ extension JSONValue {
         return error["status"]?.number
     }
 
-    /// The reason of a failure.
     var context: String { (self["brokerTokenResponse"]?["error"] ?? self["error"])?["context"]?.string ?? "" }
 }
 

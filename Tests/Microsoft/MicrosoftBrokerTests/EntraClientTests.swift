@@ -55,7 +55,6 @@ struct EntraClientTests {
         client.wait()
         """
 
-    /// The client's messages for this command.
     private func heard(_ command: String, _ browser: ChildProcess) -> [JSONValue] {
         browser.lines.compactMap { line in
             let answer = try? JSONValue(parsing: Array(line.utf8), limits: JSONLimits(size: 65_536))
@@ -63,7 +62,6 @@ struct EntraClientTests {
         }
     }
 
-    /// Sends a command to the client and returns its response.
     private func ask(
         _ command: String,
         _ browser: ChildProcess,

@@ -103,7 +103,6 @@ final class ProviderDevice: Sendable {
         return try await connection.call(message).first?.fieldsValue ?? [:]
     }
 
-    /// Signs in Ada as her browser does.
     func signIn(_ test: TestClient) async throws {
         let begun = try await ask(
             .beginSignIn,
@@ -121,7 +120,6 @@ final class ProviderDevice: Sendable {
         _ = try await ask(.signOut, ["accountIdentifier": .string(account.identifier)])
     }
 
-    /// The bridge's response to a request for a token.
     func token(
         by method: String = "acquireTokenSilently",
         scopes: [String] = ["https://graph.microsoft.com/.default"],

@@ -138,12 +138,10 @@ final class BrowserSignIn {
             }
     }
 
-    /// The processes of the browser.
     func browsers() throws -> [Int32] {
         try processes(with: "\(directory.path)/sign-in/", inVariables: true)
     }
 
-    /// The child processes of the prompt.
     func children(of prompt: ChildProcess) throws -> [Int32] {
         try FileManager.default.contentsOfDirectory(atPath: "/proc/\(prompt.identifier)/task").flatMap { thread in
             let path = "/proc/\(prompt.identifier)/task/\(thread)/children"
@@ -168,7 +166,6 @@ final class BrowserSignIn {
         return fields.count > 19 ? UInt64(fields[19]) ?? .max : .max
     }
 
-    /// The guards of this user's prompts.
     func guards() throws -> [Int32] {
         let own = Set(try processes(with: "=\(directory.path)\0", inVariables: true))
         return try processes(with: "--guards-browser").filter(own.contains)

@@ -44,12 +44,10 @@ final class FakeBroker: Sendable {
         try await connection.requestName(BrokerProtocol.busName)
     }
 
-    /// The recorded calls of this method.
     func asked(_ method: BrokerProtocol.Method) -> [Fields] {
         calls.entries.withLock { $0.filter { $0.method == method.rawValue }.map(\.fields) }
     }
 
-    /// The response to a completed sign-in.
     static let signedIn: Fields = ["username": .string("ada"), "epoch": .uint64(7)]
 
     static func refusal(_ code: SharedDeviceError.Code, _ message: String) -> MethodFailure {

@@ -10,7 +10,6 @@ import Testing
 
 @Suite("The loopback listener of a sign-in")
 struct LoopbackListenerTests {
-    /// A raw client connection.
     private final class Client {
         private let descriptor: CInt
 

@@ -35,10 +35,8 @@ final class PromptDevice {
         )
     }
 
-    /// The directory of the browsers' profiles.
     var profiles: String { "\(directory.path)/sign-in" }
 
-    /// The content of ``profiles``.
     var profilesLeft: [String] { (try? FileManager.default.contentsOfDirectory(atPath: profiles)) ?? [] }
 
     var program: String { ChildProcess.built("shared-device-sign-in") }
@@ -87,7 +85,6 @@ final class PromptDevice {
         )
     }
 
-    /// An app on this device, in the test's process.
     func application(_ name: String = "app") -> SharedDeviceApplication {
         SharedDeviceApplication(
             identifier: "org.example.\(name)",

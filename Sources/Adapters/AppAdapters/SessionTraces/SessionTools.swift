@@ -4,7 +4,6 @@ import SharedDevice
 
 /// The session's command-line tools that remove traces.
 struct SessionTools: Sendable {
-    /// The timeout of one run.
     private static let patience = Duration.seconds(15)
 
     private let folders: [String]

@@ -50,7 +50,6 @@ package enum AgentEvent: Sendable, Hashable {
         case ended
         /// The session is over, but not yet on the broker's disk.
         case endedUnstored
-        /// The session was over before.
         case overAlready
         case refused(String)
         case failed(String)

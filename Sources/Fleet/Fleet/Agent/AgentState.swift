@@ -1,7 +1,6 @@
 /// The state machine of a device's agent: takes events and returns effects. It carries out orders at least once, and a
 /// finished order never again, even if the server repeats, loses or reorders messages.
 package struct AgentState: Sendable {
-    /// The settings of the device's administrator.
     package struct Policy: Sendable, Hashable {
         /// The valid range of `contactTimeout`, in seconds: up to a year.
         static let timeouts = 60.0...31_536_000
@@ -17,7 +16,6 @@ package struct AgentState: Sendable {
         }
     }
 
-    /// The reason of a sign-out in flight.
     enum Cause: Hashable {
         case order(OrderScope, FleetOrder)
         /// A session that had ended is open again.
@@ -88,7 +86,6 @@ package struct AgentState: Sendable {
     /// because no device sends a million reports a second.
     static func sequence(by wall: Double) -> UInt64 { UInt64(min(max(wall, 0), 0x1p32)) * sequenceBlock }
 
-    /// Handles an event and returns the effects.
     package mutating func handle(_ event: AgentEvent, now: Moment) -> [AgentEffect] {
         switch event {
         case .connected:

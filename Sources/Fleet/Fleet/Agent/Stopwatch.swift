@@ -1,4 +1,3 @@
-/// A point in time on a device.
 package struct Moment: Sendable, Hashable {
     /// Seconds since the machine booted, including sleep.
     package let uptime: Double

@@ -136,7 +136,6 @@ extension ControllerState {
         return isNews
     }
 
-    /// Handles the server's acceptance of a published message.
     package mutating func accepted(_ topic: FleetTopic) {
         guard refusals.removeValue(forKey: topic) != nil else { return }
         revision += 1
@@ -160,7 +159,6 @@ extension ControllerState {
         }
     }
 
-    /// Whether a rejected message is still pending.
     package var hasRefusals: Bool { !refusals.isEmpty }
 
     /// Queues rejected messages again when they are due.

@@ -1,4 +1,3 @@
-/// An order that the controller has issued.
 package struct RecordedOrder: Sendable, Hashable {
     package enum Target: Sendable, Hashable {
         case all
@@ -54,7 +53,6 @@ extension [String] {
     }
 }
 
-/// The devices that an administrator selects.
 package enum OrderTarget: Sendable, Hashable {
     case all
     case devices([String])

@@ -45,7 +45,6 @@ package struct OrderCounts: Sendable, Hashable {
         Self.add(enforced, to: &self.enforced)
     }
 
-    /// Adds devices of unknown state.
     package mutating func addUnknown(_ count: UInt64) { Self.add(count, to: &byRank[Standing.unknown.rank]) }
 
     private static func add(_ more: UInt64, to sum: inout UInt64) { sum = min(sum + min(more, most), most) }

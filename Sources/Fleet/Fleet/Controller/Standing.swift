@@ -27,7 +27,6 @@ package enum Standing: Sendable, Hashable {
         }
     }
 
-    /// The state's name.
     package var word: String { Self.words[rank] }
 
     /// The names of the states, from worst to best.

@@ -27,7 +27,6 @@ package final class LoopbackListener: Sendable {
         }
     }
 
-    /// The address of the pages.
     package let place: SignInPrompt.Place
     private let visitors = Visitors()
     private let listener: HTTPListener

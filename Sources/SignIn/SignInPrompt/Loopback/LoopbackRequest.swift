@@ -1,6 +1,5 @@
 import HTTPListening
 
-/// A request for the page of a sign-in.
 package struct LoopbackRequest: Sendable, Hashable {
     package enum Method: String, Sendable {
         case get = "GET"

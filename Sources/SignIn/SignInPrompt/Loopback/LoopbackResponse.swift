@@ -1,6 +1,5 @@
 import HTTPListening
 
-/// A response to a request for a sign-in page.
 package struct LoopbackResponse: Sendable, Hashable {
     package enum Status: Int, Sendable {
         case ok = 200
@@ -10,7 +9,6 @@ package struct LoopbackResponse: Sendable, Hashable {
     }
 
     package let status: Status
-    /// The HTML of the page.
     package let page: String
 
     package init(_ status: Status, _ page: Page) {

@@ -7,7 +7,6 @@ package struct PromptRunner: Sendable {
     /// The browser for pages. With `nil` the user is told the address of this program's own pages. The wishes must then
     /// not contain ``BrokerProtocol/SignInMethod/browser``.
     package var browser: BrowserChoice?
-    /// The directory of all browser profiles.
     package var profiles: String
     package var terminal: TerminalForm?
     /// How long to wait for the cleanups of earlier sessions.
@@ -41,7 +40,6 @@ package struct PromptRunner: Sendable {
     private struct Open {
         var listener: LoopbackListener?
         var window: BrowserWindow?
-        /// The user's deadline.
         var end: ContinuousClock.Instant?
         /// Calls whose results are not needed after the end.
         var questions: [Task<Void, Never>] = []
@@ -132,7 +130,6 @@ package struct PromptRunner: Sendable {
 
     // MARK: Effects
 
-    /// - Returns: the outcome of the sign-in.
     private func perform(
         _ effect: SignInPrompt.Effect,
         _ broker: BrokerConversation,

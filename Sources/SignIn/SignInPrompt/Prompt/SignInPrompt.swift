@@ -5,7 +5,6 @@ import StrictJSON
 /// The state machine of a sign-in at the prompt: takes events and returns effects. It uses no socket, process, terminal
 /// or clock.
 package struct SignInPrompt: Sendable {
-    /// Where the user is asked.
     package enum Surface: Sendable, Hashable {
         case terminal
         /// A page of this program, in a browser.

@@ -1,7 +1,6 @@
 import CQRCode
 import StrictJSON
 
-/// The text for a user who signs in on another device.
 enum DeviceCodeText {
     /// Protects from attackers who make a user confirm the attacker's code.
     static let warning = "Never enter a code that somebody reads out to you."

@@ -119,7 +119,6 @@ package struct ConnectionLoad: Sendable {
     }
 }
 
-/// The numbers of connected and finished clients in a process.
 struct ClientCount: Sendable {
     let connected: Int
     let done: Int

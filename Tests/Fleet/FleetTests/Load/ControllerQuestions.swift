@@ -8,7 +8,6 @@ import Glibc
 package struct ControllerQuestions: Sendable {
     private typealias Fields = [String: DBusValue]
 
-    /// The progress of an order's devices.
     package struct Progress: Sendable {
         package let total: Int
         package let undone: Int
@@ -70,7 +69,6 @@ package struct ControllerQuestions: Sendable {
         }
     }
 
-    /// The progress of the last order.
     package func progress() async throws -> Progress {
         let answer = try await call(.getOrder, [:])
         let number = { (name: String) in Int(clamping: answer[name]?.unsignedValue ?? 0) }
@@ -117,10 +115,8 @@ package struct UsageMeter: Sendable {
         }
     }
 
-    /// The processor seconds of all processes.
     package var processor: Double { processes.values.reduce(0) { $0 + $1.usage.processor } }
 
-    /// The usage in one line.
     package var line: String {
         Set(processes.values.map(\.name)).sorted().map { name in
             let usage = self[name]

@@ -217,7 +217,6 @@ package final class SimulatedDevices: Sendable {
         if !state.devices[index].isAway { state.mustSubscribe = true }
     }
 
-    /// Connects all devices to the network again.
     package func bringBack() {
         let reports = state.withLock { state in
             let now = Self.now
@@ -271,7 +270,6 @@ package final class SimulatedDevices: Sendable {
         state.withLock { $0.devices.map { $0.open == nil && $0.said >= order } }
     }
     package var isConnected: Bool { state.withLock { $0.isConnected } }
-    /// The number of reports sent.
     package var reported: Int { state.withLock { $0.reported } }
     /// The last connection failure or rejection by the server.
     package var problem: MQTTError? { state.withLock { $0.problem } }

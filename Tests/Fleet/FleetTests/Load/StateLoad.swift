@@ -96,7 +96,6 @@ package struct StateLoad: Sendable {
         say(try Self.judge(taken, by: limit, own: meter.processor, all: all))
     }
 
-    /// The verdict about the time, as text.
     private static func judge(_ taken: Double, by limit: TimeLimit, own: Double, all: Double) throws -> String {
         let times = "\(seconds(.seconds(taken))), the limit is \(seconds(.seconds(limit.seconds)))"
         let others = TimeLimit.others(taken: taken, own: own, all: all)

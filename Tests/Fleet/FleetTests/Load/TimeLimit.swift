@@ -32,7 +32,6 @@ package struct TimeLimit: Sendable {
         return Self.others(taken: taken, own: own, all: all) < Self.busy ? .exceeded : .notJudged
     }
 
-    /// The number of processors used by other programs.
     package static func others(taken: Double, own: Double, all: Double) -> Double { max(0, all - own) / taken }
 
     /// The busy seconds of all processors since the boot.

@@ -8,7 +8,6 @@ import Synchronization
 /// A fleet for tests and the demonstration: certificates, a real mosquitto with TLS on this machine, and the controller
 /// on a private bus. All of it ends with this object.
 package final class FleetStage: Sendable {
-    /// The result of a command.
     package struct Outcome: Sendable {
         package let status: Int32
         package let lines: [String]
@@ -18,13 +17,11 @@ package final class FleetStage: Sendable {
     package static let fleet = "clinic"
 
     package let directory: TemporaryDirectory
-    /// The bus of the controller.
     package let bus: PrivateBus
     package let port: UInt16
     private let engine = Locked<ChildProcess?>(nil)
     private let controller = Locked<ChildProcess?>(nil)
 
-    /// The directory of this project.
     package static let root = "/" + #filePath.split(separator: "/").dropLast(5).joined(separator: "/")
 
     /// Creates the authority and the certificates of server and controller, and starts the server.
@@ -58,7 +55,6 @@ package final class FleetStage: Sendable {
 
     // MARK: Certificates and files
 
-    /// Runs an administrator's command that must succeed.
     private func authority(_ words: String...) async throws {
         let outcome = try await fleet(words)
         guard outcome.status == 0 else { throw StageFailure("fleet \(words): \(outcome.errors)") }
@@ -154,7 +150,6 @@ package final class FleetStage: Sendable {
     /// Makes the server read its access list again.
     package func reloadEngine() { if let process = engine.withLock({ $0 }) { kill(process.identifier, SIGHUP) } }
 
-    /// Suspends the server or resumes it.
     package func suspendEngine(_ isSuspended: Bool) {
         let process = engine.withLock { $0 }
         if isSuspended { process?.suspend() } else { process?.resume() }
@@ -187,14 +182,12 @@ package final class FleetStage: Sendable {
         }
     }
 
-    /// Whether the server has accepted this client.
     package func hasAdmitted(_ name: String) -> Bool {
         engine.withLock { $0 }?.errorText.contains(" as \(name) (") ?? false
     }
 
     package var controllerText: String { controller.withLock { $0 }?.errorText ?? "" }
 
-    /// Starts an agent for the device on this bus.
     package func startAgent(_ name: String, bus: String) async throws -> ChildProcess {
         try await ChildProcess.service(
             ChildProcess.built("shared-device-agent"),
@@ -216,7 +209,6 @@ package final class FleetStage: Sendable {
 
     // MARK: Clients of a test
 
-    /// The connection options of a client with this certificate.
     package func options(identifier: String, certificate: String) -> MQTTOptions {
         MQTTOptions(host: "localhost", port: port, clientIdentifier: identifier, certificates: files(certificate))
     }
