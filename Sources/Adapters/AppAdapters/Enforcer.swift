@@ -78,7 +78,7 @@ package final class Enforcer: Sendable {
     private static let rounds = 3
 
     /// - Parameters:
-    /// - mark: maps an app to the directory of its adapter's record, which marks the processes of its command.
+    ///   - mark: maps an app to the directory of its adapter's record, which marks the processes of its command.
     ///   - log: takes a line for the administrator.
     /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
     package init(

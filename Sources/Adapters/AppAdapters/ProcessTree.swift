@@ -53,10 +53,10 @@ struct ProcessTree {
     /// Blocks this thread for at most twelve times `patience`.
     ///
     /// - Parameters:
-    /// - mark: `nil` matches no process.
-    /// - user: the user whose processes are checked for the mark.
-    /// - root: the mount point of procfs.
-    /// - patience: the read fails once a process has not answered for one to two times this long.
+    ///   - mark: `nil` matches no process.
+    ///   - user: the user whose processes are checked for the mark.
+    ///   - root: the mount point of procfs.
+    ///   - patience: the read fails once a process has not answered for one to two times this long.
     init(
         by mark: Mark?,
         user: UInt32,
