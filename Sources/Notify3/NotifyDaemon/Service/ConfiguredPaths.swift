@@ -4,8 +4,8 @@ import NotifydProtocol
 
 // The paths that the configuration monitors.
 extension DaemonService {
-    /// Watches the paths of the configuration in force. The watch of a line that stays is left alone: an event of its
-    /// path may be pending.
+    /// Watches the paths of the configuration in force. An unchanged line keeps its watch, because that may have a
+    /// pending event.
     func watchConfigured() {
         var watched = Dictionary(grouping: configuredMonitors.keys) { configuredMonitors[$0] }
         var added: [NotifyConfiguration.Monitor] = []
@@ -41,7 +41,7 @@ extension DaemonService {
         return watcher
     }
 
-    /// The attempt to watch a path has this result. It is made again where the kernel may have watches later.
+    /// Handles the result of an attempt to watch a path. Tries again if the kernel may have watches later.
     private func settle(_ id: UInt64, _ outcome: PathWatcher.Outcome, isFirst: Bool) {
         guard let monitor = configuredMonitors[id] else { return }
         switch outcome {
@@ -58,7 +58,6 @@ extension DaemonService {
         }
     }
 
-    /// Something happened at these paths.
     private func pathsChanged(_ ids: [UInt64]) {
         for id in ids {
             guard let monitor = configuredMonitors[id] else { continue }

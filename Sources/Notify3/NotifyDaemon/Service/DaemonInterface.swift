@@ -53,9 +53,10 @@ enum DaemonInterface {
     }
 }
 
-/// A call that is to be carried out. Its arguments are read when its turn comes.
+/// A call to carry out. Its arguments are read at its turn.
 ///
-/// A class, because it goes from queue to queue, and a copy of a value with five references costs as much as a call's own work.
+/// A class, because it moves from queue to queue. Copying a value with five references costs as much as carrying out a
+/// call.
 final class IncomingWork: Sendable {
     let method: NotifydProtocol.Method
     let sender: String

@@ -1,7 +1,8 @@
 package import DBusTransport
 import NotifydProtocol
 
-// Which calls are taken at all, before anything else is done with them: as many as their user's room has, of those who read the answers.
+// Admission of calls, before anything else is done with them. A call is taken if its user has room for it and its
+// caller reads the replies.
 extension DaemonService: CallScheduler {
     static let tooMuchWaits = Refusal(
         .limitsExceeded,
@@ -9,7 +10,8 @@ extension DaemonService: CallScheduler {
     )
     private static let tooMuchUnread = Refusal(.limitsExceeded, UnreadAnswerGuard.remedy)
 
-    /// A report of a caller that nobody has asked about is not kept from this size on. The caller reports again when it is known.
+    /// From this size on, a report is discarded if the bus has not yet told who the caller is. notifyd asks for a new
+    /// report later.
     private static let largeReport = CallAmount.ofStranger.bytes
 
     package nonisolated func admit(_ call: borrowing MessageHeader) -> CallPermission {
@@ -45,12 +47,12 @@ extension DaemonService: CallScheduler {
         return MethodFailure(refusal)
     }
 
-    // MARK: What is read
+    // MARK: Unread messages
 
-    /// Whether a connection reads what notifyd sends it, as far as notifyd knows.
+    /// Returns whether a connection reads what notifyd sends to it, as far as notifyd knows.
     func reads(_ connection: String) -> Bool { standing(of: connection, user(of: connection)) == .anything }
 
-    /// Those that do not.
+    /// The connections that do not read.
     var silent: Set<String> { Set(unread.connections.filter { !reads($0) }) }
 
     private func standing(of connection: String, _ user: UInt32?) -> UnreadAnswers.Standing {
@@ -62,7 +64,7 @@ extension DaemonService: CallScheduler {
         connection.perform { self.assumeIsolated { $0.sent(bytes, to: caller, isLate: true) } }
     }
 
-    /// So many bytes are on their way to a connection.
+    /// Counts bytes that are on their way to a connection.
     func sent(_ bytes: Int, to connection: String, isLate: Bool = false) {
         unread.sent(bytes, to: connection, user(of: connection), isLate: isLate)
     }

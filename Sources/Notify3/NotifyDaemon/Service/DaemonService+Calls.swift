@@ -3,22 +3,23 @@ import NotifyCenter
 import NotifydProtocol
 
 extension DaemonService {
-    /// A call arrives. It has its turn when everything that has arrived is sorted.
+    /// Queues a call. Its turn comes after all arrivals are sorted.
     func receive(_ work: IncomingWork) {
         figures.calls[work.method, default: 0] += 1
         let (bytes, user) = (work.reply.callBytes, user(of: work.sender))
         arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
     }
 
-    /// A connection is gone.
+    /// Handles the end of a connection.
     func gone(_ connection: String) {
         arrivals.departed(connection)
-        // A list does not wait for it, whenever its turn comes.
+        // Lists stop waiting for it now, not only when its departure has its turn.
         rounds.gone(connection)
         proceedRounds()
     }
 
-    /// Carries out steps and sends relayed posts for a moment. Returns the time of the next turn; `nil` where nothing waits.
+    /// Carries out steps and sends relayed posts for a moment. Returns the time of the next turn; `nil` if nothing
+    /// waits.
     func proceed() -> ContinuousClock.Instant? {
         var now = work { now in
             let step = arrivals.next(now: now, user: { user(of: $0) }, limits: { state.limits(ofUser: $0) })
@@ -97,14 +98,15 @@ extension DaemonService {
         }
     }
 
-    /// A report costs more than any other call. So notifyd reads only the first of a connection, and those that a round waits for.
+    /// Returns whether to read a call. A report costs more than any other call, so notifyd reads only the first report
+    /// of a connection, and those that a round waits for.
     private func isWanted(_ work: IncomingWork) -> Bool {
         guard work.method == .report, state.clients[work.sender]?.hasReported == true else { return true }
         var arguments = ArgumentReader(work.reply.arguments)
         return rounds.awaits(work.sender, in: arguments.unsigned())
     }
 
-    /// Returns the answer; `nil` where it comes later.
+    /// Returns the values of the reply; `nil` if the reply comes later.
     private func carryOut(
         _ request: Request,
         _ work: IncomingWork,
@@ -115,7 +117,7 @@ extension DaemonService {
         case .enter(let names): figures.refusals += try state.enter(sender, names).count
         case .leave(let names): state.leave(sender, names)
         case .report(let round, let report):
-            // One that is refused is an answer, too.
+            // A refused report ends the wait for it, too.
             defer {
                 rounds.reported(sender, in: round)
                 proceedRounds()
@@ -154,7 +156,7 @@ extension DaemonService {
     }
 }
 
-/// What a caller wants.
+/// A call with its arguments.
 enum Request {
     case enter([String])
     case leave([String])
@@ -169,7 +171,7 @@ enum Request {
     case relay([String])
     case endRelay([String])
 
-    /// Reads the arguments of a call, and stops where there is more than the caller may have.
+    /// Reads the arguments of a call. Stops when they exceed what the caller may have.
     init(_ work: IncomingWork, _ limits: Limits) throws(ArgumentReader.TooMuch) {
         let limit = limits.connection
         var arguments = ArgumentReader(work.reply.arguments)

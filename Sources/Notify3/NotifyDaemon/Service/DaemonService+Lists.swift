@@ -3,7 +3,7 @@ import FileWatching
 import Glibc
 import NotifydProtocol
 
-/// Who waits for a round of reports.
+/// A waiter for a round of reports.
 enum ListWaiter: Sendable {
     /// A caller of `List`.
     case caller(IncomingWork)
@@ -12,12 +12,13 @@ enum ListWaiter: Sendable {
 }
 
 extension DaemonService {
-    /// How long notifyd waits for processes that do not answer, because they are stopped.
+    /// How long notifyd waits for processes that do not report because they are stopped.
     static let patience = Duration.seconds(1)
 
     // MARK: Lists
 
-    /// The first page waits for fresh reports of the processes in it; the others have what these said.
+    /// Handles `List`. The first page waits for fresh reports of the processes in it; the other pages use the same
+    /// reports.
     func list(_ work: IncomingWork, _ identity: Identity, _ cursor: UInt64) throws(Refusal) {
         guard cursor == 0 else { return answer(work, cursor) }
         try state.beginList(work.sender)
@@ -55,7 +56,7 @@ extension DaemonService {
 
     // MARK: Status
 
-    /// The figures that this caller may know.
+    /// Returns the status with the figures that this caller may know.
     func statusText(in scope: DaemonState.Scope) -> String {
         StatusText(
             process: UInt32(getpid()),
@@ -69,7 +70,8 @@ extension DaemonService {
         .text
     }
 
-    /// Writes the status to the file of this process (Rules, a.15); short, or with all names and processes.
+    /// Writes the status to the file of this process (Rules, a.15): the short one, or the one with all names and
+    /// processes.
     package func writeStatus(isLong: Bool) {
         guard isLong else { return writeStatus(details: false) }
         rounds.want(.statusFile, .all)

@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// A post on its way to connections in sandboxes.
+/// A post for connections in sandboxes.
 final class RelayedPost: Sendable {
     private let message: DBusMessage
     private let path: String
@@ -20,16 +20,15 @@ final class RelayedPost: Sendable {
     }
 }
 
-// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user, whose posts have
-// as much room as its calls, and the same pace.
+// Posts that notifyd sends on to processes in sandboxes. Each waits for the turn of its receiver's user. The posts of a
+// user have as much room as its calls, and the same pace.
 extension DaemonService {
-    /// The largest post that is relayed. Receivers take none that is larger.
+    /// The largest post that is relayed, in bytes. Receivers take no larger one.
     private static let largestPost = 2 << 20
-    /// The largest post of the Darwin center that is kept for a receiver without room.
+    /// The largest post of the Darwin center, in bytes, that is kept for a receiver without room.
     private static let largestOwedPost = 4 << 10
 
-    /// Has the bus send notifyd the posts on these interfaces, for a connection that gets them from here on. Answers
-    /// when the rules are in force.
+    /// Starts to relay the posts on these interfaces to the caller. Replies when the rules are in force.
     func relay(_ interfaces: [String], _ work: IncomingWork, _ identity: Identity) throws(Refusal) {
         let sender = work.sender
         try relays.check(interfaces, for: sender, of: identity.user)
@@ -62,9 +61,9 @@ extension DaemonService {
         }
     }
 
-    /// A post arrives.
+    /// Relays a post that has arrived.
     func relay(_ message: borrowing DBusMessage) {
-        // Descriptors of others would use up notifyd's.
+        // A post with descriptors is not relayed: the descriptors of other processes would use up notifyd's.
         guard !relays.isIdle, !message.isDirected, !message.hasDescriptors, let poster = message.sender,
             poster != connection.uniqueName,
             message.has(path: "/org/notifycenter", member: "Posted"), let interface = message.interface
@@ -75,7 +74,7 @@ extension DaemonService {
         guard bytes <= Self.largestPost else { return }
         var name: String?
         if RelayedCenter(interface: interface) == .darwin {
-            // Others may not post a reserved name, and notifyd's own posts pass the proxy.
+            // Other processes may not post a reserved name. notifyd's own posts pass the proxy.
             guard let post = DarwinSignal(message), state.rules.isOpen(.write, post.name.rawValue) else { return }
             name = post.name.rawValue
         }
@@ -88,8 +87,8 @@ extension DaemonService {
         }
     }
 
-    /// Has a post wait for its turn. A receiver without room for it is paused. Afterwards it gets this post, if it is one
-    /// of the Darwin center, whose observers hear at least one post after the last.
+    /// Queues a post for its turn. A receiver without room for it is paused. If the post is one of the Darwin center,
+    /// the receiver gets it after the pause, because an observer there receives at least one post after the last.
     private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
         guard state.clients[receiver] != nil else { return }
         let limits = state.limits(ofUser: user)
@@ -109,7 +108,7 @@ extension DaemonService {
         }
     }
 
-    /// Goes on with receivers that read, and whose user has half of its room again.
+    /// Ends the pauses of receivers that read, and whose user has at least half of its room free.
     private func endPauses() {
         for pause in relays.pauses {
             guard let user = user(of: pause.connection), reads(pause.connection) else { continue }
@@ -119,7 +118,7 @@ extension DaemonService {
             let owed = relays.owed(pause)
             let lease = connection.keepMatch(.posts(on: pause.interface), fallback: .allPosts) { _ in
                 guard let owed else { return }
-                // When the rule is in force, so that this is after the posts of the pause.
+                // Sent when the rule is in force, so that it comes after the posts of the pause.
                 self.connection.perform {
                     self.assumeIsolated { $0.offer(owed, on: pause.interface, to: pause.connection, of: user) }
                 }
@@ -128,9 +127,8 @@ extension DaemonService {
         }
     }
 
-    /// A post has its turn.
     func send(_ post: RelayedPost, to connection: String) {
-        // The receiver may be gone meanwhile.
+        // The receiver may have disconnected since.
         guard state.clients[connection] != nil else { return }
         do throws(DBusError) {
             try self.connection.send(try post.message(to: connection))

@@ -4,14 +4,16 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// notifyd on a bus. It hands events of the bus and of the file system to the pure state, and carries out the resulting actions.
+/// notifyd on a bus. Passes events of the bus and of the file system to the pure state, and carries out the resulting
+/// actions.
 ///
-/// An actor on the connection's reading thread: calls and signals are handled in the bus's order. It lives as long as its process.
+/// An actor on the connection's reading thread, so that it handles calls and signals in the bus's order. Lives as long
+/// as its process.
 package actor DaemonService {
     /// The options of the command line.
     package struct Options: Sendable {
         package var bus: Bus
-        /// The configuration's file; `nil` for that of the machine.
+        /// The configuration's file; `nil` for the machine's.
         package var configuration: String?
 
         package init(bus: Bus, configuration: String? = nil) {
@@ -25,7 +27,6 @@ package actor DaemonService {
     package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     let configurationSource: ConfigurationSource
-    /// The configuration in force.
     var configurationInForce: NotifyConfiguration
     let center: DarwinNotifyCenter
     var state: DaemonState
@@ -34,21 +35,22 @@ package actor DaemonService {
     var relays = RelayTable<MatchRuleLease, RelayedPost>()
     var posts = WaitingPosts<RelayedPost>()
     var rounds = Rounds<ListWaiter>()
-    /// What callers have not read.
+    /// Counts what callers have not read.
     nonisolated let unread: UnreadAnswerGuard
-    /// The watched paths of the configuration; the numbers are not used again.
+    /// The watched paths of the configuration. A number is never reused.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]
     var lastMonitor: UInt64 = 0
-    /// Made for the first path.
+    /// `nil` until the first path is watched.
     var paths: PathWatcher?
     private var tokens: [Observation] = []
     private var lease: MatchRuleLease?
 
-    /// Starts the service. On return it owns its name and answers, and has asked the processes for their registrations.
+    /// Starts the service. On return it owns its name and answers calls, and has asked the processes for their
+    /// registrations.
     ///
-    /// - Parameter ended: called when the bus is lost. The next process that needs notifyd starts another one.
-    /// - Throws: ``DBusError``, among them `nameTaken` where another one serves this bus; ``ConfigurationFileError`` where
-    ///   the configuration's file cannot be used.
+    /// - Parameter ended: Called when the bus is lost. The next process that needs notifyd starts another one.
+    /// - Throws: ``DBusError``, for instance `nameTaken` if another notifyd serves this bus; ``ConfigurationFileError``
+    ///   if the configuration's file cannot be used.
     package static func start(
         _ options: Options,
         ended: @escaping @Sendable () -> Void
@@ -88,7 +90,7 @@ package actor DaemonService {
             else { return }
             self.assumeIsolated { $0.gone(name) }
         }
-        // Of connections that go, not of those that come.
+        // An empty new owner: matches only connections that end.
         let lease = try await connection.addMatch(
             MatchRule(
                 signalFrom: "org.freedesktop.DBus",
@@ -119,7 +121,7 @@ package actor DaemonService {
         do throws(DBusError) {
             let queue = try NotifydProtocol.busCall("ListQueuedOwners", [.string(NotifydProtocol.clientsBusName)])
             connection.call(queue) { answer in
-                // An error says that nobody is there.
+                // An error means that the queue is empty.
                 let queued = (try? answer.get())?.first?.stringsValue ?? []
                 self.assumeIsolated { $0.arrivals.awaiting(Set(queued)) }
             }
@@ -129,18 +131,18 @@ package actor DaemonService {
         after(Self.patience) { $0.arrivals.gathered() }
     }
 
-    /// Does something on the reading thread later.
+    /// Runs `body` on the reading thread after a delay.
     func after(_ time: Duration, _ body: @escaping @Sendable (isolated DaemonService) -> Void) {
-        // Not higher: a thread of a higher priority than others takes rights.
+        // Not higher: a thread whose priority is above the others needs privileges.
         Task(priority: .medium) {
-            // Nobody cancels this task, so the sleep ends in time.
+            // This task is never cancelled, so the sleep ends in time.
             try? await Task.sleep(for: time)
             body(self)
         }
     }
 
-    /// Reads the configuration again. Existing registrations stay, also if the new configuration forbids them. If the file cannot be used,
-    /// the previous configuration stays in force.
+    /// Reads the configuration again. Existing registrations stay, even if the new configuration forbids them. If the
+    /// file cannot be used, the previous configuration stays in force.
     package func reload() {
         let configuration: NotifyConfiguration
         do throws(ConfigurationFileError) {
@@ -150,16 +152,15 @@ package actor DaemonService {
         }
         configurationInForce = configuration
         state.configure(configuration)
-        // Also if the configuration is the same: notifyd may now have access to a directory.
+        // Even if the configuration is the same: notifyd may have gained access to a directory.
         watchConfigured()
     }
 
-    /// Carries out the actions of the state.
     func perform(_ actions: [DaemonState.Action]) {
         for action in actions {
             switch action {
             case .suspend(let connection, let times):
-                // The number is bounded, see Limits.
+                // `Limits.suspensions` bounds the number.
                 for _ in 0..<times { send(.suspend, to: connection) }
             case .resume(let connection): send(.resume, to: connection)
             case .keep(let connection, let names):
@@ -180,8 +181,8 @@ package actor DaemonService {
     }
 }
 
-/// Runs an actor on a connection's reading thread: calls and signals reach it at once and in the bus's order, and nothing in it
-/// needs a lock.
+/// Runs an actor on a connection's reading thread. Calls and signals reach the actor at once and in the bus's order,
+/// and the actor needs no lock.
 final class ReadingThread: SerialExecutor {
     private let connection: DBusConnection
 
@@ -193,7 +194,7 @@ final class ReadingThread: SerialExecutor {
     }
 
     func checkIsolated() {
-        // Only a mistake in this code can bring another thread here, not a message.
+        // Only a mistake in this code can bring another thread here; a message cannot.
         precondition(connection.isOnReadingThread)
     }
 }

@@ -7,7 +7,7 @@ package enum Diagnostics {
         _ = writeAll(line(text), to: STDERR_FILENO)
     }
 
-    /// Quoted texts of other processes stay on one line, and cannot control a terminal.
+    /// Makes one printable line, so that quoted text of other processes cannot control a terminal.
     static func line(_ text: String) -> String {
         "notifyd: " + text.unicodeScalars.map { $0.isPrintable ? String($0) : " " }.joined() + "\n"
     }
@@ -15,14 +15,14 @@ package enum Diagnostics {
 
 /// The file of notifyd's configuration. Reports its errors on standard error.
 struct ConfigurationSource: Sendable {
-    /// The file that the command line names.
+    /// The file that the command line names; `nil` for the machine's file.
     let asked: String?
 
     var path: String { asked ?? ConfigurationFile.ofMachine }
 
     /// Reads the file. If the machine's file is missing, the configuration is empty.
     ///
-    /// - Throws: if the file cannot be used. It may reserve any name.
+    /// - Throws: If the file cannot be used, because it may reserve any name.
     func load() throws(ConfigurationFileError) -> NotifyConfiguration {
         do throws(ConfigurationFileError) {
             let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))

@@ -1,5 +1,5 @@
-/// Rounds in which processes report for a list. In a scope there is one round at a time for all who wait. Who comes during a round waits for
-/// the next one, because reports of this round may have been sent before. Pure.
+/// Rounds in which processes report for a list. A scope has one round at a time, for all its waiters. A waiter that
+/// arrives during a round waits for the next one, because reports of this round may have been sent before. Pure.
 struct Rounds<Waiter> {
     private struct Round {
         let scope: DaemonState.Scope
@@ -11,10 +11,10 @@ struct Rounds<Waiter> {
     private var waiting: [(scope: DaemonState.Scope, waiter: Waiter)] = []
     private var lastNumber: UInt64 = 0
 
-    /// ``begin(_:)`` follows this, and each of the others that ends a round.
+    /// Adds a waiter. Call ``finish()`` and ``begin(_:)`` after this, and after each method that can end a round.
     mutating func want(_ waiter: Waiter, _ scope: DaemonState.Scope) { waiting.append((scope, waiter)) }
 
-    /// Begins the rounds that may begin. Returns their numbers, from 1 on, and who has to report in each.
+    /// Begins the next rounds. Returns their numbers, from 1 on, and the connections that have to report in each.
     mutating func begin(_ awaited: (DaemonState.Scope) -> Set<String>) -> [(number: UInt64, awaited: Set<String>)] {
         var begun: [(UInt64, Set<String>)] = []
         while let scope = waiting.first(where: { waiting in !running.values.contains { $0.scope == waiting.scope } })?
@@ -30,22 +30,21 @@ struct Rounds<Waiter> {
         return begun
     }
 
-    /// Whether the connection's report is missing in a round.
+    /// Returns whether a round still waits for the connection's report.
     func awaits(_ connection: String, in number: UInt64) -> Bool {
         running[number]?.awaited.contains(connection) == true
     }
 
-    /// A connection has reported.
     mutating func reported(_ connection: String, in number: UInt64) { running[number]?.awaited.remove(connection) }
 
     mutating func gone(_ connection: String) {
         for number in running.keys { running[number]?.awaited.remove(connection) }
     }
 
-    /// The time of a round is over.
+    /// Ends the wait for the missing reports of a round.
     mutating func expire(_ number: UInt64) { running[number]?.awaited = [] }
 
-    /// Those whose round is over, in order.
+    /// Removes the rounds that are over, and returns their waiters in the order of the rounds.
     mutating func finish() -> [Waiter] {
         let over = running.filter(\.value.awaited.isEmpty).sorted { $0.key < $1.key }
         for (number, _) in over { running[number] = nil }

@@ -3,7 +3,7 @@ import FileWatching
 import Glibc
 import NotifydProtocol
 
-/// notifyd's counts since its start.
+/// notifyd's counters since its start.
 struct Figures: Sendable {
     var calls: [NotifydProtocol.Method: UInt64] = [:]
     var refusals = 0
@@ -12,13 +12,13 @@ struct Figures: Sendable {
     var pathChanges: UInt64 = 0
 }
 
-/// notifyd's status, for people. Pure.
+/// notifyd's status as text for people. Pure.
 struct StatusText {
     let process: UInt32
     let bus: String
     let configuration: String
     let reservations: Int
-    /// `nil` for those who may not know what others do.
+    /// `nil` if the reader may not know what other users do.
     let figures: Figures?
     let paths: PathWatcher.Figures
     let counts: (names: Int, permanent: Int, processes: Int)
@@ -44,10 +44,10 @@ struct StatusText {
     }
 }
 
-/// The file of the status that signals ask for (Rules, a.15).
+/// The file to which a signal makes notifyd write its status (Rules, a.15).
 enum StatusFile {
-    /// In the directory that systemd has made for the service, or that of this login session. Without one, root uses the directory of the
-    /// system.
+    /// Returns the path: in the directory that systemd has made for the service, or in that of the login session.
+    /// Without either, root uses the directory of the system.
     static func path(runtimeDirectory: String?, user: UInt32, process: Int32) -> String? {
         if let runtimeDirectory, !runtimeDirectory.isEmpty { return "\(runtimeDirectory)/notifyd_\(process).status" }
         return user == 0 ? "/var/run/notifyd_\(process).status" : nil
@@ -58,7 +58,7 @@ enum StatusFile {
         guard let path = path(runtimeDirectory: runtime, user: geteuid(), process: getpid()) else {
             throw StatusFileError(path: "a file", message: "set XDG_RUNTIME_DIR to a directory of this user")
         }
-        // Links are not followed, and this does not wait for a reader of a pipe.
+        // Does not follow links, and does not wait for the reader of a pipe.
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw StatusFileError(path: path, message: String(cString: strerror(errno))) }
         defer { close(descriptor) }
@@ -67,7 +67,6 @@ enum StatusFile {
     }
 }
 
-/// Why a status was not written.
 struct StatusFileError: Error, CustomStringConvertible {
     let path: String
     let message: String

@@ -11,17 +11,17 @@ struct Client {
     }
 
     let identity: Identity
-    /// Rises with each connection, and orders the lists.
+    /// Increases with each connection, and orders the lists.
     let number: UInt64
     var names: [NotificationName: NameDetails] = [:]
-    /// How much it has notifyd keep.
+    /// The amount that notifyd stores for it.
     var amount = Amount()
-    /// Whether this notifyd has its first report.
+    /// Whether it has reported to this notifyd.
     var hasReported = false
     /// How many lists it waits for.
     var lists = 0
 
-    /// One of its names, for the lists.
+    /// Returns the list row for one of its names.
     func report(_ name: NotificationName, _ details: NameDetails) -> NameReport {
         NameReport(
             name: name.rawValue,
@@ -32,7 +32,7 @@ struct Client {
     }
 }
 
-/// A call is refused.
+/// The reason why a call is refused.
 package struct Refusal: Error, Sendable, Hashable {
     package let name: NotifydProtocol.ErrorName
     /// The attempted operation, the obstacle, and the remedy.

@@ -2,10 +2,10 @@ import NotifyCenter
 package import NotifydProtocol
 
 extension DaemonState {
-    /// The report of a connection replaces what was known about it. Names that it may not have are ignored; so are states that it may not
-    /// set.
+    /// Replaces what is known about a connection by its report. Ignores names that it may not register, and states that
+    /// it may not set.
     ///
-    /// - Returns: the names that were ignored.
+    /// - Returns: The ignored names.
     /// - Throws: `limitsExceeded`; then nothing has changed.
     package mutating func reported(
         _ connection: String,
@@ -14,18 +14,18 @@ extension DaemonState {
     ) throws(Refusal) -> [String] {
         guard let client = clients[connection] else { return [] }
         let identity = client.identity
-        // A name that comes twice counts twice, in favour of the others.
+        // A repeated name counts twice, at the expense of the reporting connection.
         let kept = ProcessReport(names: report.names.filter { mayEnter($0.name, identity) })
         let amount = Amount(kept)
         try account(client, amount)
         if !client.hasReported { learnSuspensions(of: identity.process, report.suspensions, client) }
-        // Changed in place, so that the order stays that of the pages before.
+        // The dictionary is changed in place, so that its order matches the list pages that were sent already.
         var names = client.names
         var reported: Set<NotificationName> = []
         for name in kept.names {
             let key = NotificationName(name.name)
             var details = Client.NameDetails(registrations: name.registrations, monitors: name.monitors)
-            // Before the others leave, so that no state dies in between.
+            // New names enter before the missing ones leave, so that no state is lost in between.
             if names[key] == nil { enter(key, connection, identity) }
             if let state = name.state, maySet(name.name, identity) {
                 details.state = StateReport(value: state.value, time: min(state.time, now))
@@ -45,16 +45,17 @@ extension DaemonState {
         return report.names.lazy.map(\.name).filter { !mayEnter($0, identity) }
     }
 
-    /// The first report to this notifyd knows better how often its process is suspended.
+    /// Takes the suspension count from a connection's first report, because an earlier notifyd may have suspended the
+    /// process.
     private mutating func learnSuspensions(of process: UInt32, _ count: UInt32, _ client: Client) {
-        // A number that anybody may write; and 0 stands for processes that the bus cannot tell.
+        // Any process can send any count, so it is limited. Process 0 means that the bus could not tell the process.
         let count = min(count, limits(ofUser: client.identity.user).suspensions)
         if process != 0, count > suspensions[process] ?? 0 { suspensions[process] = count }
     }
 
     // MARK: Lists
 
-    /// Whose processes are listed.
+    /// The processes that a list covers.
     package enum Scope: Sendable, Hashable {
         case all
         case user(UInt32)
@@ -67,16 +68,17 @@ extension DaemonState {
         }
     }
 
-    /// What this caller is told of: for root all.
+    /// The processes that a caller may list: all for root, otherwise those of its own user.
     package func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
 
-    /// Connections with registrations.
+    /// The connections that have registrations.
     package func connections(in scope: Scope) -> Set<String> {
         let found = clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }
         return Set(found.keys)
     }
 
-    /// How many names with registrations there are, for one user counted by process; permanent names; and processes.
+    /// The numbers of registered names, permanent names and processes. For one user, a name counts once for each
+    /// process.
     package func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
         let count =
             switch scope {
@@ -86,11 +88,11 @@ extension DaemonState {
         return (count, names.permanentCount, connections(in: scope).count)
     }
 
-    /// A page of the list. Names that come and go meanwhile may be on it or not.
+    /// Returns a page of the list. A name that is added or removed between two pages may be listed or missing.
     ///
-    /// - Parameter cursor: 0, or that of the page before: the number of a connection in its upper half, and how many of the connection's
-    ///   names came before in its lower half.
-    /// - Parameter reader: to whom only those permanent names are told whose state it may read.
+    /// - Parameter cursor: 0, or the cursor of the previous page. The upper half is the number of a connection. The
+    ///   lower half is the number of its names that previous pages listed.
+    /// - Parameter reader: The caller. The page lists a permanent name only if the caller may read its state.
     package func page(_ cursor: UInt64, for reader: Identity) -> ListPage {
         var (page, bytes) = (ListPage(), 0)
         let scope = scope(of: reader)
@@ -135,7 +137,7 @@ extension DaemonState {
         return page
     }
 
-    /// A connection waits for a list.
+    /// Counts a list that a connection waits for.
     ///
     /// - Throws: `limitsExceeded`.
     package mutating func beginList(_ connection: String) throws(Refusal) {
@@ -148,6 +150,6 @@ extension DaemonState {
         clients[connection]?.lists += 1
     }
 
-    /// A connection waits for a list no more.
+    /// Ends one wait that ``beginList(_:)`` counted.
     package mutating func endList(_ connection: String) { clients[connection]?.lists -= 1 }
 }

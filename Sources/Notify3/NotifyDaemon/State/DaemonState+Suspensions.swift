@@ -2,10 +2,10 @@ package import NotifydProtocol
 
 // Suspension of whole processes (Rules, a.3 and a.10).
 extension DaemonState {
-    /// Holds back all deliveries to a process; counted.
+    /// Suspends all deliveries to a process. Suspensions are counted.
     ///
-    /// - Parameter silent: connections that do not read what notifyd sends.
-    /// - Throws: `noSuchProcess`, `notAuthorized`, `limitsExceeded` where a connection of the process does not read.
+    /// - Parameter silent: The connections that do not read what notifyd sends.
+    /// - Throws: `noSuchProcess`, `notAuthorized`; `limitsExceeded` if a connection of the process does not read.
     package mutating func suspendProcess(
         _ process: UInt32,
         by caller: Identity,
@@ -13,15 +13,15 @@ extension DaemonState {
     ) throws(Refusal) -> [Action] {
         let connections = try connections(of: process, for: caller, silent)
         let count = suspensions[process] ?? 0
-        // Saturates, as Darwin's does.
+        // Saturates, as Darwin's count does.
         guard count < limits(ofUser: caller.user).suspensions else { return [] }
         suspensions[process] = count + 1
         return connections.map { .suspend(connection: $0, times: 1) }
     }
 
-    /// Undoes one suspension; without any, does nothing.
+    /// Undoes one suspension. Does nothing if the process is not suspended.
     ///
-    /// - Throws: as ``suspendProcess(_:by:silent:)``.
+    /// - Throws: The errors of ``suspendProcess(_:by:silent:)``.
     package mutating func resumeProcess(
         _ process: UInt32,
         by caller: Identity,
@@ -38,7 +38,7 @@ extension DaemonState {
         for caller: Identity,
         _ silent: Set<String>
     ) throws(Refusal) -> [String] {
-        // 0 stands for processes that the bus cannot tell.
+        // 0 means that the bus could not tell the process.
         let found = clients.filter { process != 0 && $0.value.identity.process == process && !$0.value.names.isEmpty }
         guard !found.isEmpty else {
             throw Refusal(.noSuchProcess, "process \(process) does not exist, or has no registrations")

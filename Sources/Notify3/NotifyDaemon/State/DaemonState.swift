@@ -1,18 +1,18 @@
 import NotifyCenter
 package import NotifydProtocol
 
-/// Everything that notifyd keeps, and its reactions to events. Pure: it returns the ``Action``s that its user has to carry out.
+/// The state of notifyd. Pure: it takes events, and returns the ``Action``s that the caller has to carry out.
 package struct DaemonState: Sendable {
     /// The work after an event, in order.
     package enum Action: Sendable, Hashable {
-        /// Sends `Suspend` as often.
+        /// Sends `Suspend` this many times.
         case suspend(connection: String, times: UInt32)
         case resume(connection: String)
-        /// Has a registrant keep the states of these names for the next notifyd.
+        /// Tells a registrant to keep the states of these names, and to report them to the next notifyd.
         case keep(connection: String, [NameReport])
     }
 
-    /// Darwin's name for a server's process and protocol (Rules, a.4).
+    /// The name whose state tells the server's process and protocol, as on Darwin (Rules, a.4).
     static let versionName: NotificationName = "com.apple.system.notify.ipc_version"
     private static let version: UInt64 = 3
 
@@ -22,23 +22,24 @@ package struct DaemonState: Sendable {
     private let process: UInt32
     private let user: UInt32
     var names = NameTable()
-    /// By unique bus name.
+    /// By the unique bus name of the connection.
     var clients: [String: Client] = [:]
-    /// Of the ``clients``. Apart from them, because each call asks several times, and a copy of a client is dear.
+    /// The user of each connection in ``clients``. Stored separately, because each call needs it several times, and
+    /// copying a client is expensive.
     private(set) var users: [String: UInt32] = [:]
-    /// What all connections of a user have notifyd keep; only users with any.
+    /// What notifyd stores for all connections of a user together. A user for whom it stores nothing has no entry.
     private(set) var amounts: [UInt32: Amount] = [:]
-    /// How often a process is suspended; only those that are.
+    /// How often each process is suspended. A process that is not suspended has no entry.
     var suspensions: [UInt32: UInt32] = [:]
     private var lastNumber: UInt64 = 0
-    /// The states whose keeper is gone, by the connection that keeps them from here on.
+    /// The states that lost their keeper, by the connection that keeps them from now on.
     private var handovers: [String: [NameReport]] = [:]
 
     /// - Parameters:
     ///   - process: notifyd's process id.
     ///   - user: notifyd's user.
-    ///   - limits: for notifyd's own user, and root.
-    ///   - otherLimits: for other users.
+    ///   - limits: The limits of notifyd's own user, and of root.
+    ///   - otherLimits: The limits of other users.
     package init(
         process: UInt32,
         user: UInt32,
@@ -53,7 +54,7 @@ package struct DaemonState: Sendable {
         configure(configuration)
     }
 
-    /// Sets other rules and permanent names. Existing registrations stay.
+    /// Replaces the rules and the permanent names. Existing registrations stay.
     package mutating func configure(_ configuration: NotifyConfiguration) {
         rules = configuration.rules
         let own = (name: Self.versionName, state: UInt64(process) << 32 | Self.version)
@@ -65,7 +66,7 @@ package struct DaemonState: Sendable {
 
     // MARK: Clients
 
-    /// A connection calls for the first time. Its process may be suspended already, by way of another connection.
+    /// Adds a connection at its first call. Its process may be suspended already, through another connection.
     package mutating func arrived(_ connection: String, _ identity: Identity) -> [Action] {
         guard clients[connection] == nil else { return [] }
         lastNumber += 1
@@ -75,7 +76,7 @@ package struct DaemonState: Sendable {
         return [.suspend(connection: connection, times: times)]
     }
 
-    /// A connection is gone, with everything that it had.
+    /// Removes a connection and all its registrations.
     package mutating func gone(_ connection: String) {
         guard let client = clients.removeValue(forKey: connection) else { return }
         users[connection] = nil
@@ -86,7 +87,9 @@ package struct DaemonState: Sendable {
         }
     }
 
-    /// What a connection has notifyd keep has changed.
+    /// Checks whether a client may have this amount in place of its current one. Changes nothing.
+    ///
+    /// - Throws: `limitsExceeded`.
     func account(_ client: Client, _ amount: Amount) throws(Refusal) {
         let user = client.identity.user
         let total = (amounts[user] ?? Amount()) - client.amount + amount
@@ -100,12 +103,12 @@ package struct DaemonState: Sendable {
 
     // MARK: Registrations
 
-    /// A connection has registrations of these names. Names that it may not have are ignored, and returned.
+    /// Adds registrations of these names. Ignores and returns the names that the connection may not register.
     ///
-    /// - Throws: `limitsExceeded`; then nothing was entered.
+    /// - Throws: `limitsExceeded`; then no name was added.
     package mutating func enter(_ connection: String, _ entered: [String]) throws(Refusal) -> [String] {
         guard var client = clients.removeValue(forKey: connection) else { return [] }
-        // Out of the dictionary meanwhile, so that it is changed in place.
+        // The client is out of the dictionary during the change, so that it is changed in place and not copied.
         defer { clients[connection] = client }
         let refused = entered.filter { !mayEnter($0, client.identity) }
         let isRefused = Set(refused.map { NotificationName($0) })
@@ -130,7 +133,7 @@ package struct DaemonState: Sendable {
         NameScope(name) != .process && rules.allows(.read, name, by: identity)
     }
 
-    /// A connection has no registrations of these names any more.
+    /// Removes the registrations of these names.
     package mutating func leave(_ connection: String, _ left: [String]) {
         guard var client = clients.removeValue(forKey: connection) else { return }
         defer { clients[connection] = client }
@@ -145,14 +148,14 @@ package struct DaemonState: Sendable {
 
     // MARK: State
 
-    /// A connection has registrations of a name. It keeps the state if no other registrant does.
+    /// Adds a registrant of a name. It becomes the keeper of the state if there is none and it may set the state.
     mutating func enter(_ name: NotificationName, _ connection: String, _ identity: Identity) {
         names.enter(name, connection)
         if !names.heirs(of: name).isEmpty, maySet(name.rawValue, identity) { handOver(name, to: connection) }
     }
 
-    /// A connection has no registrations of a name any more. If it kept the state, another registrant that may set the
-    /// state keeps it.
+    /// Removes a registrant of a name. If it kept the state, another registrant that may set the state becomes the
+    /// keeper.
     mutating func leave(_ name: NotificationName, _ connection: String) {
         names.leave(name, connection)
         let heir = names.heirs(of: name).first { heir in
@@ -166,13 +169,14 @@ package struct DaemonState: Sendable {
         handovers[connection, default: []].append(NameReport(name: name.rawValue, state: state))
     }
 
-    /// Returns the states to hand over since the last time, in one action for each connection.
+    /// Returns the handovers since the last call, in one action for each connection.
     package mutating func takeHandovers() -> [Action] {
         defer { handovers = [:] }
         return handovers.map { .keep(connection: $0.key, $0.value) }
     }
 
-    /// Sets the state of a name and enters it. A time in the future counts as `now`, or its value would stay for good.
+    /// Sets the state of a name, and registers the name. A time in the future counts as `now`: otherwise no later state
+    /// could replace this one.
     ///
     /// - Throws: `notAuthorized`, `limitsExceeded`.
     package mutating func setState(
@@ -195,11 +199,11 @@ package struct DaemonState: Sendable {
     }
 
     func maySet(_ name: String, _ identity: Identity) -> Bool {
-        // Its state says which process notifyd is, so nobody may set it.
+        // The state of this name identifies the notifyd process, so no client may set it.
         NotificationName(name) != Self.versionName && rules.allows(.write, name, by: identity)
     }
 
-    /// The state of a name; 0 where nobody has registrations of it.
+    /// Returns the state of a name; 0 if the name has no registrations and is not permanent.
     ///
     /// - Throws: `notAuthorized`.
     package func state(of name: String, for reader: Identity) throws(Refusal) -> UInt64 {
@@ -211,10 +215,10 @@ package struct DaemonState: Sendable {
 
     // MARK: Posts
 
-    /// Decides whether to post for a caller.
+    /// Checks whether notifyd may post a name for a caller.
     ///
-    /// - Throws: `notAuthorized`; also for a name that everybody may post: with notifyd as the sender, the bus's policy for the caller would
-    ///   not hold.
+    /// - Throws: `notAuthorized`, also for a name that every user may post. notifyd would be the sender of the post, so
+    ///   the bus would not apply its policy for the caller.
     package func checkPost(_ name: String, by caller: Identity) throws(Refusal) {
         guard !rules.isOpen(.write, name) else {
             throw Refusal(.notAuthorized, "\(name.prefix(200)) is not reserved; post it yourself")

@@ -1,40 +1,43 @@
 import DBusTransport
 package import NotifydProtocol
 
-/// The limits of what notifyd keeps: far more than programs need, and far less than would harm others.
+/// The limits of what notifyd stores: far above what programs need, and far below what would harm other users.
 package struct Limits: Sendable, Hashable {
-    /// For one connection. What is in one report, too.
+    /// The limit for one connection, and for one report.
     package var connection = Amount(names: 100_000, bytes: 8 << 20, registrations: 1_000_000)
-    /// For all connections of a user.
+    /// The limit for all connections of a user together.
     package var user = Amount(names: 400_000, bytes: 32 << 20, registrations: 4_000_000)
-    /// The longest name that is posted for a user, in bytes. dbus-daemon reads no more of notifyd while somebody leaves 127 MB of its posts unread.
+    /// The longest name, in bytes, that notifyd posts for a user. dbus-daemon stops reading from notifyd while a
+    /// receiver leaves 127 MB of its posts unread.
     var postedName = 1 << 20
-    /// Lists that a user's connections may wait for at once.
+    /// The number of lists that a user's connections may wait for at once.
     package var lists = 32
-    /// Calls of a user that wait for their turn, or until all processes have reported. Nothing of their bodies is read meanwhile.
+    /// The calls of a user that may wait for their turn, or until all processes have reported. Their bodies are not
+    /// read while they wait.
     var waiting = CallAmount(calls: 65_536, bytes: 24 << 20)
-    /// How fast a user's calls are carried out; `nil` for as fast as they come.
+    /// How fast the calls of a user are carried out; `nil` for no limit.
     var pace: CallPace?
-    /// What a connection and its user may leave unread.
+    /// The bytes that a connection and its user may leave unread.
     var unread = UnreadAnswers.Room(connection: 16 << 20, user: 64 << 20)
-    /// How often a process may be suspended; each is one message to each of its connections. As on Darwin.
+    /// The highest suspension count of a process, as on Darwin. A suspension is one message to each connection of the
+    /// process.
     package var suspensions: UInt32 = 255
 
     package init() {}
 
-    /// About how many bytes a page of a list has, beside its last row.
+    /// The approximate size of a list page in bytes, without its last row.
     static let pageBytes = 256 << 10
 
-    /// Calls of all users that wait. Those of a user have ``waiting``.
+    /// The limits for the waiting calls of all users together. ``waiting`` limits the calls of one user.
     static var calls: CallLimits {
         var calls = CallLimits()
-        // One body may hold all names of a process, and its registrations.
+        // One body may hold all names of a process and its registrations.
         (calls.bodyBytes, calls.bytesOfSender, calls.bytes) = (24 << 20, 24 << 20, 64 << 20)
         (calls.callsOfSender, calls.calls) = (65_536, 131_072)
         return calls
     }
 
-    /// For users other than notifyd's own and root.
+    /// The limits for users other than notifyd's own and root.
     package static var others: Limits {
         var limits = Limits()
         limits.connection = Amount(names: 4096, bytes: 256 << 10, registrations: 16_384)
@@ -47,8 +50,8 @@ package struct Limits: Sendable, Hashable {
         return limits
     }
 
-    /// - Parameter connection: what the connection would have notifyd keep.
-    /// - Parameter user: what all connections of its user would.
+    /// - Parameter connection: The amount that the connection would have.
+    /// - Parameter user: The amount that all connections of its user would have.
     func check(connection amount: Amount, user userAmount: Amount) throws(Refusal) {
         guard amount.isWithin(connection) else { throw Self.refusal("a process", connection) }
         guard userAmount.isWithin(user) else { throw Self.refusal("all processes of a user", user) }

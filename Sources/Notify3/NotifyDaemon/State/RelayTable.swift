@@ -1,19 +1,20 @@
 import NotifydProtocol
 
-/// Which connections get which posts from notifyd, because a sandbox's proxy keeps broadcasts from them. Pure.
+/// The connections that receive posts through notifyd, because their sandbox's proxy lets no broadcasts through. Pure.
 ///
-/// A connection without room for a post is paused on the post's interface: the bus sends notifyd nothing more for it, so
-/// that a flood costs notifyd no more than what there is room for.
+/// A connection without room for a post is paused on the post's interface. During the pause, the bus sends notifyd no
+/// posts for it. So a flood costs notifyd no more than the room that it has set aside.
 ///
-/// - Parameter Rule: what keeps the posts of an interface coming to notifyd.
+/// - Parameter Rule: The lease of a match rule. While it exists, the bus sends notifyd the posts on an interface.
 struct RelayTable<Rule, Post> {
-    /// How many interfaces a connection may have, and all connections of a user. An interface has 255 bytes at most.
+    /// The number of interfaces that a connection may have, and all connections of a user. An interface has at most 255
+    /// bytes.
     static var limits: (connection: Int, user: Int) { (4096, 16_384) }
-    /// The longest interface that D-Bus has, in bytes.
+    /// The longest interface that D-Bus allows, in bytes.
     private static var longestInterface: Int { 255 }
-    /// The bytes of the posts that all connections of a user may be owed.
+    /// The bytes of the owed posts that all connections of a user may have together.
     static var mostOwedBytes: Int { 1 << 20 }
-    /// About what a message takes beside its bytes.
+    /// The approximate overhead of a message in memory, in bytes.
     static var bytesOfMessage: Int { 1024 }
 
     private enum Standing {
@@ -39,10 +40,10 @@ struct RelayTable<Rule, Post> {
     private var owedBytes: [UInt32: Int] = [:]
     private(set) var pauses: Set<Pause> = []
 
-    /// Whether no connection gets any posts.
+    /// Whether no connection receives posts at the moment.
     var isIdle: Bool { connections.isEmpty }
 
-    /// Checks what a connection wants, before a rule is made for it.
+    /// Checks a connection's request, before match rules are added for it.
     ///
     /// - Throws: `invalidRequest`, `limitsExceeded`; then nothing has changed.
     func check(_ interfaces: [String], for connection: String, of user: UInt32) throws(Refusal) {
@@ -64,12 +65,12 @@ struct RelayTable<Rule, Post> {
         }
     }
 
-    /// Whether a connection gets the posts on this interface, or is paused on it.
+    /// Returns whether a connection receives the posts on this interface, or is paused on it.
     func has(_ interface: String, for connection: String) -> Bool {
         receivers[connection]?.interfaces[interface] != nil
     }
 
-    /// From here on, the connection gets the posts on this interface.
+    /// Starts or resumes the posts on this interface for a connection.
     mutating func begin(_ interface: String, _ rule: Rule, for connection: String, of user: UInt32) {
         forgetOwed(interface, connection)
         let before = receivers[connection, default: Receiver(user: user)].interfaces
@@ -91,7 +92,6 @@ struct RelayTable<Rule, Post> {
         counts[user] = count > 0 ? count : nil
     }
 
-    /// A connection is gone.
     mutating func gone(_ connection: String) {
         for interface in receivers[connection]?.interfaces.keys.sorted() ?? [] { end(interface, for: connection) }
     }
@@ -103,9 +103,10 @@ struct RelayTable<Rule, Post> {
 
     // MARK: Pauses
 
-    /// Ends the use of the rule until ``begin(_:_:for:of:)``.
+    /// Drops the rule until ``begin(_:_:for:of:)``.
     ///
-    /// - Parameter post: what the connection gets at the end of the pause, if its user may be owed so many bytes more.
+    /// - Parameter post: The post to send at the end of the pause. It is kept only if the owed posts of the user stay
+    ///   within ``mostOwedBytes``.
     mutating func pause(_ interface: String, for connection: String, owing post: Post?, bytes: Int) {
         guard let receiver = receivers[connection], case .active = receiver.interfaces[interface] else { return }
         let (bytes, owed) = (bytes + Self.bytesOfMessage, owedBytes[receiver.user] ?? 0)
@@ -116,7 +117,7 @@ struct RelayTable<Rule, Post> {
         withdraw(connection, from: interface)
     }
 
-    /// What a connection gets at the end of its pause.
+    /// Returns the post to send at the end of a pause.
     func owed(_ pause: Pause) -> Post? {
         guard case .paused(let post, _) = receivers[pause.connection]?.interfaces[pause.interface] else { return nil }
         return post
@@ -132,8 +133,8 @@ struct RelayTable<Rule, Post> {
 
     // MARK: Posts
 
-    /// Who gets a post on this interface, in no order, and the interface that each asked for. The poster does not: it
-    /// has the post from the bus.
+    /// Returns the receivers of a post on this interface, in no order, and the interface that each has requested. The
+    /// poster is not among them: the bus delivers the post to it.
     func receivers(of interface: String, postedBy poster: String) -> [(connection: String, interface: String)] {
         guard let center = RelayedCenter(interface: interface) else { return [] }
         let (named, all) = (connections[interface] ?? [], connections[center.rawValue] ?? [])

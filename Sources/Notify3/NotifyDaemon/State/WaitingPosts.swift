@@ -1,7 +1,7 @@
 import DBusTransport
 
-/// Relayed posts until their turn. They take neither room nor turns of their receiver's calls, because others decide how many posts
-/// there are. Pure.
+/// Relayed posts that wait for their turn. They use neither the room nor the turns of their receiver's calls, because
+/// other processes decide how many posts there are. Pure.
 struct WaitingPosts<Post> {
     private struct Waiting {
         let post: Post
@@ -12,7 +12,7 @@ struct WaitingPosts<Post> {
 
     private var desk = ServiceFrontDesk<Waiting>(lap: 8)
 
-    /// Whether a post of so many bytes may wait for a user.
+    /// Returns whether a post of this size may wait for a user.
     func hasRoom(for bytes: Int, of user: UInt32, within limit: CallAmount) -> Bool {
         desk.users[user].hasRoom(for: bytes, within: limit)
     }
@@ -22,12 +22,12 @@ struct WaitingPosts<Post> {
         desk.queue.append(Waiting(post: post, bytes: bytes, receiver: receiver, user: user), of: user, pace: pace)
     }
 
-    /// When the next turn is; `now` at the earliest, and `nil` if nothing waits.
+    /// The time of the next turn, at the earliest `now`; `nil` if no post waits.
     func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         desk.queue.timeOfNext(now: now)
     }
 
-    /// The next post that has its turn by now, and its receiver.
+    /// Removes and returns the next post whose turn has come, and its receiver.
     mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> (Post, to: String)? {
         guard let next = desk.queue.next(now: now, pace: pace) else { return nil }
         desk.users.end(next.bytes, of: next.user)
