@@ -3,16 +3,18 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-// This library's own, where the caller's are not to be found by name: in a program that is linked as a whole they are the same.
+// This library's own functions, for the case that the caller's are not found by name: in a statically linked program
+// both are the same.
 extern void dispatch_retain(void *object);
 extern void dispatch_release(void *object);
 extern void dispatch_async_f(void *queue, void *context, void (*work)(void *));
 extern void *_Block_copy(const void *block);
 extern void _Block_release(const void *block);
 
-// The first in the order of the dynamic linker is the one that the program and its libraries use. It is looked up once: who has
-// a queue or a block to hand over has loaded what made it, and the order does not change afterwards. Threads that come here first
-// together find the same, so nothing has to be locked; no data hangs on the pointer, so nothing has to be ordered.
+// The first definition in the order of the dynamic linker is the one that the program and its libraries use. It is
+// looked up once: a caller that passes a queue or a block has loaded the library that made it, and the order does not
+// change afterwards. Threads that look it up at the same time find the same function, so no lock is needed. No data
+// depends on the pointer, so no memory ordering is needed.
 #define CALLERS(function) \
     ({ \
         static _Atomic(__typeof__(&function)) known; \
@@ -37,7 +39,7 @@ void *CDispatchQueues_copyBlock(const void *block) { return CALLERS(_Block_copy)
 
 void CDispatchQueues_releaseBlock(void *block) { CALLERS(_Block_release)(block); }
 
-// What every block begins with (Clang's block implementation specification).
+// The beginning of every block (Clang's block implementation specification).
 struct block {
     void *isa;
     int flags;

@@ -2,8 +2,8 @@ package import DBusTransport
 import NotifyCenter
 import notify
 
-/// The exit statuses of notifyutil and notify-center: the numbers of sysexits.h, except that of a wrong command line of notifyutil, which is
-/// Darwin's.
+/// The exit statuses of notifyutil and notify-center: the numbers of sysexits.h, except that notifyutil has Darwin's
+/// status for a wrong command line.
 package enum ExitStatus: CInt {
     case done = 0
     /// The command line of notifyutil is wrong; nothing was done.
@@ -17,7 +17,7 @@ package enum ExitStatus: CInt {
     /// The name is another user's, or reserved (EX_NOPERM).
     case notAuthorized = 77
 
-    /// What a failed call of notify(3) means for the program's end.
+    /// The exit status after a call of notify(3) with this status.
     package init(status: UInt32) {
         self =
             switch CInt(truncatingIfNeeded: status) {
@@ -29,27 +29,27 @@ package enum ExitStatus: CInt {
     }
 }
 
-/// An operation that failed: the line of Darwin's tool, and the reason.
+/// A failed operation: the line of Darwin's tool, and the reason.
 package struct Failure: Error {
     /// The attempted operation, for instance “post NAME”.
     package let attempted: String
     /// The beginning of Darwin's line; `nil` if Darwin's tool has no such operation.
     package let name: String?
-    /// Of notify(3).
+    /// The status of notify(3).
     package let status: UInt32
-    /// The reason, where it is the bus's.
+    /// The bus's error, if that is the reason.
     package let cause: DBusError?
-    /// Whether the cause says what was attempted.
+    /// Whether the text of the cause contains the attempted operation.
     private let isExplained: Bool
 
-    /// A function of notify(3) has just failed, about a name where there is one.
+    /// A function of notify(3) has just failed. The name is the one that it was called with.
     package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
         self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
         (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))
         isExplained = false
     }
 
-    /// Something that is about no name failed, for a reason that is known.
+    /// An operation without a name failed, for a known reason.
     package init(_ attempted: String, cause: DBusError) {
         (self.attempted, name, self.cause) = (attempted, nil, cause)
         isExplained = true
@@ -58,7 +58,7 @@ package struct Failure: Error {
 }
 
 extension DBusError {
-    /// The status of notify(3) that says the same.
+    /// The status of notify(3) with the same meaning.
     fileprivate var notifyStatus: UInt32 {
         let status: CInt =
             switch code {
@@ -70,7 +70,7 @@ extension DBusError {
         return UInt32(status)
     }
 
-    /// Whether nobody has the bus name that was called, and nobody could be started for it.
+    /// Whether the called bus name has no owner, and the bus could not start a service for it.
     package var isOfMissingService: Bool {
         guard let name else { return false }
         return name == "org.freedesktop.DBus.Error.ServiceUnknown"
@@ -80,7 +80,7 @@ extension DBusError {
 }
 
 extension Failure {
-    /// The reason and the remedy, a sentence for standard error.
+    /// The reason and the remedy, as a sentence for standard error.
     package var explanation: String {
         if isExplained, let cause { return "\(cause)" }
         let attempted = "could not \(attempted)"

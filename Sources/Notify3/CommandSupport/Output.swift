@@ -13,22 +13,23 @@ package enum Output: CInt {
         return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == Int(bitPattern: 1)
     }()
 
-    /// Looks at what the process was started with. To be called first in `main`: a connection to the bus ignores SIGPIPE, and the next
-    /// file that is opened gets the number of a standard stream that is missing.
+    /// Records the state in which the process was started. Call it first in `main`: a connection to the bus ignores
+    /// SIGPIPE, and the next file that is opened gets the number of a missing standard stream.
     package static func prepare() {
-        // What is written to such a stream would otherwise end up on the bus. So it takes no output.
+        // Otherwise, text for a missing stream could end up on the bus. /dev/null is opened for reading, so it takes no
+        // output.
         for descriptor in 0...2 as ClosedRange<CInt> where fcntl(descriptor, F_GETFD) < 0 {
-            // The lowest free number is this one.
+            // `open` takes the lowest free number, which is this one.
             _ = open("/dev/null", O_RDONLY)
         }
         _ = ignoresBrokenPipes
     }
 
-    /// Writes all of it. Ends the process where standard output does not take it: whoever reads the reports must not take a full
-    /// disk for silence.
+    /// Writes all of the text. Ends the process if standard output does not take it: a reader of the reports must not
+    /// take a full disk for silence.
     package func write(_ text: String) {
         let error = writeAll(text, to: rawValue, waits: true)
-        // Without standard error there is nobody left to tell.
+        // Without standard error, the error cannot be reported.
         if error != 0, self != .error { Self.end(error) }
     }
 
@@ -38,10 +39,10 @@ package enum Output: CInt {
         error.write("\(program): \(message)\n")
     }
 
-    /// Ends the process because nobody reads its output any more.
+    /// Ends the process because the reader of its output is gone.
     package static func endForBrokenPipe() -> Never { end(EPIPE) }
 
-    /// As other tools: a reader that has gone ends the process by SIGPIPE, in silence.
+    /// Ends the process as other tools do: by SIGPIPE and in silence if the reader is gone.
     private static func end(_ error: CInt) -> Never {
         if error == EPIPE, !ignoresBrokenPipes {
             signal(SIGPIPE, SIG_DFL)
@@ -56,15 +57,15 @@ package enum Output: CInt {
     }
 }
 
-/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD, so the program would
-/// post another name than the caller gave.
+/// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD,
+/// so that the program would post another name than the caller gave.
 package enum Arguments {
     /// An argument that is not text.
     package struct NotText: Error {
         package let message: String
     }
 
-    /// Those after the name of the program.
+    /// Returns the arguments after the name of the program.
     package static func read() throws(NotText) -> [String] {
         var arguments: [String] = []
         for index in 1..<max(1, Int(CommandLine.argc)) {
@@ -85,7 +86,7 @@ package struct Timestamp: Equatable, Sendable {
 
     package init(milliseconds: Int) { self.milliseconds = milliseconds }
 
-    /// Rounded, as Darwin's tool does.
+    /// The current time, rounded as Darwin's tool does.
     package static var now: Timestamp {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
@@ -100,7 +101,7 @@ package struct Timestamp: Equatable, Sendable {
 }
 
 extension Unicode.Scalar {
-    /// As JSON escapes it: four hexadecimal digits behind `\u`, for each half of what UTF-16 has two halves of.
+    /// The escape in JSON: `\u` with four hexadecimal digits, for each UTF-16 code unit.
     package var escape: String {
         UTF16.encode(self).map(Array.init)?.map { unit in
             let digits = String(unit, radix: 16)
@@ -111,7 +112,7 @@ extension Unicode.Scalar {
 }
 
 extension String {
-    /// For people: as it is, but for control characters and the backslash, which are escaped as in JSON. Names come from other
+    /// The text for people: control characters and the backslash are escaped as in JSON, because names come from other
     /// processes.
     package var visible: String {
         let needsEscape = unicodeScalars.contains { $0 == "\\" || !$0.isPrintable }

@@ -1,4 +1,4 @@
-/// An absolute path, as bytes, because that is how the kernel has it.
+/// An absolute path, as bytes like the kernel's paths.
 package struct FilePath: Hashable, Sendable {
     /// The name of one entry of a directory.
     typealias Name = [UInt8]
@@ -12,18 +12,18 @@ package struct FilePath: Hashable, Sendable {
 
     package init(_ text: String) { bytes = Array(text.utf8) }
 
-    /// An entry of this directory.
+    /// Returns the path of an entry of this directory.
     func appending(_ name: Name) -> FilePath {
         FilePath(bytes: bytes == [Self.slash] ? bytes + name : bytes + [Self.slash] + name)
     }
 
-    /// The directory that this one is in, for a path without links and dots; the root's is the root.
+    /// The parent directory, for a path without links and dots. The root is its own parent.
     var parent: FilePath {
         guard let last = bytes.lastIndex(of: Self.slash), last > 0 else { return .root }
         return FilePath(bytes: Array(bytes[..<last]))
     }
 
-    /// The entries from directory to directory that a text spells.
+    /// Returns the names of the entries in a text, without `.`.
     static func names(in bytes: [UInt8]) -> [Name] {
         bytes.split(separator: slash).map(Array.init).filter { $0 != [UInt8(ascii: ".")] }
     }
@@ -32,10 +32,10 @@ package struct FilePath: Hashable, Sendable {
 
     static let upwards: Name = Array("..".utf8)
 
-    /// The path as C takes it.
+    /// Calls `body` with the path as a C string.
     func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         (bytes + [0]).withUnsafeBytes { buffer in
-            // Never empty: it ends with the zero.
+            // Not empty: the buffer ends with the zero.
             body(buffer.assumingMemoryBound(to: CChar.self).baseAddress!)
         }
     }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The part of stat(2)'s answer about a path whose changes count.
+/// The part of stat(2)'s result whose changes count.
 struct FileSnapshot: Hashable, Sendable {
     struct Time: Hashable, Sendable {
         var seconds: Int
@@ -22,7 +22,7 @@ struct FileSnapshot: Hashable, Sendable {
     var modified = Time(0)
     var changed = Time(0)
 
-    /// The events that explain the difference of two looks; `nil` means that there was no file.
+    /// Returns the events that explain the difference between two snapshots; `nil` means that there was no file.
     static func difference(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         switch (before, after) {
         case (nil, nil): return []

@@ -1,13 +1,14 @@
 import Glibc
 
-/// Reads inotify's events off its descriptor.
+/// Reads events from inotify's descriptor.
 struct InotifyEvents {
     private let descriptor: CInt
     private var buffer = [UInt8](repeating: 0, count: 65_536)
 
     init(_ descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Hands the waiting events to `body`. The number is limited, because events may come faster than they are taken.
+    /// Passes the pending events to `body`. The number of reads is limited, because events may arrive faster than they
+    /// are read.
     mutating func drain(_ body: (WatchEvent) -> Void) {
         for _ in 0..<16 {
             let count = read(descriptor, &buffer, buffer.count)
@@ -18,7 +19,8 @@ struct InotifyEvents {
         }
     }
 
-    /// inotify(7): watch, mask, cookie, length of the name in 32 bits each; then the name, filled up with zeros.
+    /// The format is that of inotify(7): watch, mask, cookie, length of the name in 32 bits each; then the name, padded
+    /// with zeros.
     static func parse(_ bytes: ArraySlice<UInt8>, _ body: (WatchEvent) -> Void) {
         var rest = bytes
         func number(_ offset: Int) -> UInt32 {

@@ -1,17 +1,16 @@
 import Glibc
 
-/// The file system by inotify and lstat.
+/// The file system as inotify and lstat show it.
 struct InotifyLook: FileSystemLook {
     /// The events of a directory's watch: new, removed and changed entries, and changes of the directory itself.
     private static let directoryEvents =
         UInt32(IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
         | UInt32(IN_ONLYDIR | IN_DONT_FOLLOW)
-    /// The events of a file's watch.
     private static let fileEvents =
         UInt32(IN_MODIFY | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_DONT_FOLLOW)
 
     let descriptor: CInt
-    /// How many watches more than those in use this look may make.
+    /// How many watches this look may add to those in use.
     let room: Int
     let isInUse: (Watch) -> Bool
     private var made: Set<Watch> = []
@@ -31,7 +30,7 @@ struct InotifyLook: FileSystemLook {
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch { try watch(file, Self.fileEvents) }
 
     private mutating func watch(_ path: FilePath, _ events: UInt32) throws(WatchFailure) -> Watch {
-        // Added, because another path may need other events of the same directory.
+        // Adds to the mask, because another path may need other events of the same directory.
         let watch = path.withCString { inotify_add_watch(descriptor, $0, events | UInt32(IN_MASK_ADD)) }
         guard watch >= 0 else {
             let code = errno
@@ -65,7 +64,7 @@ struct InotifyLook: FileSystemLook {
         var target = [UInt8](repeating: 0, count: Int(PATH_MAX))
         let length = path.withCString { path in
             target.withUnsafeMutableBytes { buffer in
-                // Never empty.
+                // The buffer is never empty.
                 readlink(path, buffer.assumingMemoryBound(to: CChar.self).baseAddress!, buffer.count)
             }
         }

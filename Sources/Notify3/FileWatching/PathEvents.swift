@@ -1,22 +1,27 @@
 import Glibc
 
-/// What happened at a path, in the bits of `notify_private.h` (Rules, a.13).
+/// The events at a path, in the bits of `notify_private.h` (Rules, a.13).
 ///
-/// | | told by |
+/// | event | reported for |
 /// | --- | --- |
 /// | delete | the file was removed, or replaced by another |
-/// | write | IN_MODIFY of the file, or of its directory if this process may not read the file; of a directory, entries that come and go; another time of modification |
+/// | write | IN_MODIFY of the file, or of its directory if the file is unreadable; another time of modification |
+/// | write (directory) | also new and removed entries |
 /// | extend | a larger size |
 /// | attrib | IN_ATTRIB that is not explained by the number of links; another mode or owner |
-/// | link | another number of links; of a directory, of subdirectories |
-/// | rename | IN_MOVE_SELF; IN_MOVED_FROM and IN_MOVED_TO of the path's last part; another file in its place |
+/// | link | another number of links; for a directory, of subdirectories |
+/// | rename | IN_MOVE_SELF; IN_MOVED_FROM and IN_MOVED_TO of the path's last part; another file at the path |
 /// | revoke | IN_UNMOUNT; inotify knows nothing of revoke(2), which Linux does not have |
 /// | create | the file was created, or replaced by another |
 /// | mtime, ctime | other times |
 ///
-/// Where directory or file may not be read, two looks at the path are compared (``PathResolution/isCompared``). What inotify does
-/// not report is missed: writes through a memory mapping, changes that another machine makes on a network file system, file systems mounted
-/// over a directory on the way; and writes through another link of a file that may not be read, until something else happens to it.
+/// If inotify may not read a directory or a file, two looks at the path are compared (``PathResolution/isCompared``).
+///
+/// inotify does not report the following, so this misses it:
+/// - writes through a memory mapping
+/// - changes that another machine makes on a network file system
+/// - file systems mounted over a directory of the path
+/// - writes through another link of an unreadable file, until something else happens to the file
 package struct PathEvents: OptionSet, Hashable, Sendable {
     package let rawValue: UInt32
 
@@ -34,11 +39,11 @@ package struct PathEvents: OptionSet, Hashable, Sendable {
     static let ctime = PathEvents(rawValue: 0x200)
     package static let all = PathEvents(rawValue: 0x3FF)
 
-    /// The events that a registration wants; 0 means all.
+    /// Returns the events that a registration wants; 0 means all.
     package static func wanted(_ flags: UInt32) -> PathEvents { flags == 0 ? .all : PathEvents(rawValue: flags) }
 }
 
-/// The kernel's events of a watch, collected until the path is looked at again.
+/// The kernel's events for a path, collected until the path is looked at again.
 struct WatchEvents: Hashable, Sendable {
     /// Bits of inotify(7) for the path's target itself.
     var target: UInt32 = 0
@@ -52,7 +57,7 @@ struct WatchEvents: Hashable, Sendable {
     private static let comings = UInt32(IN_CREATE | IN_MOVED_TO)
     private static let goings = UInt32(IN_DELETE | IN_MOVED_FROM)
 
-    /// The events of these bits, together with those that another look at the path shows.
+    /// Returns the events that these bits and two snapshots of the path show.
     func events(_ before: FileSnapshot?, _ after: FileSnapshot?) -> PathEvents {
         if isUnknown { return .all }
         var events = FileSnapshot.difference(before, after)
@@ -68,7 +73,7 @@ struct WatchEvents: Hashable, Sendable {
         add(.create, Self.comings, of: last)
         add(.delete, UInt32(IN_DELETE), of: last)
         add(.rename, UInt32(IN_MOVED_FROM | IN_MOVED_TO), of: last)
-        // The kernel reports a new or a removed link as a change of attributes.
+        // The kernel also reports IN_ATTRIB when a link is added or removed.
         if target & UInt32(IN_ATTRIB) != 0, !events.contains(.link), before != nil, after != nil {
             events.insert(.attrib)
         }

@@ -1,4 +1,4 @@
-/// A watch of the kernel's: inotify's descriptor of one directory or file.
+/// inotify's descriptor of a watched directory or file.
 typealias Watch = Int32
 
 /// Why a directory or file cannot be watched.
@@ -7,11 +7,11 @@ enum WatchFailure: Error, Hashable, Sendable {
     case missing
     /// This process may not read it.
     case denied
-    /// The kernel has no watches left, or another error; in words.
+    /// The kernel has no watches left, or another error occurred; in words.
     case impossible(String)
 }
 
-/// The kind of file at a place; a link is not followed.
+/// The kind of file at a path. A link is not followed.
 enum FileEntry: Hashable, Sendable {
     case missing
     case denied
@@ -20,20 +20,20 @@ enum FileEntry: Hashable, Sendable {
     case file(FileSnapshot, isDirectory: Bool)
 }
 
-/// The file system as resolving a path needs it.
+/// The operations on the file system that the resolution of a path needs.
 protocol FileSystemLook {
     /// Watches a directory; a link is not followed.
     mutating func watch(directory: FilePath) throws(WatchFailure) -> Watch
-    /// The same, and for writes to its entries, too.
+    /// Watches a directory, and writes to its entries.
     mutating func watch(writesIn directory: FilePath) throws(WatchFailure) -> Watch
     /// Watches a file that is not a directory; a link is not followed.
     mutating func watch(file: FilePath) throws(WatchFailure) -> Watch
     func entry(at path: FilePath) -> FileEntry
 }
 
-/// The events of a watch that a path needs.
+/// The events of a watch that matter to a path.
 enum WatchInterest: Hashable, Sendable {
-    /// An entry on the way.
+    /// An entry before the path's last part.
     case entry(FilePath.Name)
     /// The entry that is the path's last part.
     case last(FilePath.Name)
@@ -41,13 +41,13 @@ enum WatchInterest: Hashable, Sendable {
     case target
 }
 
-/// The watches that a path needs in the current file system, and what is at its end. Pure, except for the look.
+/// The watches that a path needs in the current file system, and the file at its end. Pure, except for the look.
 ///
-/// Each directory on the way is watched for the path's next part, links and their targets included; the path's target is watched itself.
-/// What is watched is looked at afterwards, so that a change in between is reported.
+/// Each directory of the path is watched for the path's next part, links and their targets included. The path's target
+/// is watched itself. Each part is watched before it is looked at, so that a change in between is reported.
 ///
-/// inotify needs the right to read what it watches. A file without it is watched by its directory; where that may not be read either, the path
-/// is compared with the last look at it from time to time.
+/// inotify needs the right to read what it watches. An unreadable file is watched through its directory. If the
+/// directory is unreadable too, the path is compared with the previous look from time to time.
 struct PathResolution: Hashable, Sendable {
     enum End: Hashable, Sendable {
         case present(FileSnapshot)
@@ -60,17 +60,18 @@ struct PathResolution: Hashable, Sendable {
     /// A watch may have several interests.
     private(set) var interests: [Watch: Set<WatchInterest>] = [:]
     private(set) var end = End.missing
-    /// Whether a part of the path cannot be watched, so that only another look shows what happened.
+    /// Whether a part of the path cannot be watched, so that only another look shows changes.
     private(set) var isCompared = false
 
     var snapshot: FileSnapshot? {
         if case .present(let snapshot) = end { snapshot } else { nil }
     }
 
-    /// As many links as the kernel follows.
+    /// The number of links that the kernel follows.
     private static let maximumLinks = 40
 
-    /// As many parts as two of the longest paths have. The kernel follows more, but such a path would only keep others waiting.
+    /// The number of parts in two of the longest paths. The kernel follows more, but such a path would only delay the
+    /// others.
     private static let maximumParts = 4096
 
     init(of path: FilePath, by look: inout some FileSystemLook) {
@@ -87,7 +88,7 @@ struct PathResolution: Hashable, Sendable {
     }
 
     private mutating func resolve(_ path: FilePath, _ look: inout some FileSystemLook) throws(WatchFailure) -> End {
-        // The next part last.
+        // Reversed, so that the next part is the last element.
         var parts = Array(FilePath.names(in: path.bytes).reversed())
         var directory = FilePath.root
         var (links, taken) = (0, 0)

@@ -1,25 +1,26 @@
 import Glibc
 
-/// One event of inotify's.
+/// An event of inotify.
 struct WatchEvent: Hashable, Sendable {
     var watch: Watch
     var mask: UInt32
-    /// The entry, where the watch is of a directory and the event of one of its entries.
+    /// The name of the entry, if the event is about an entry of a watched directory.
     var name: FilePath.Name?
 }
 
-/// The monitored paths, and what is pending for each. Pure: it says which watches are in use, which paths to look at and when, and
-/// which paths have changed.
+/// The monitored paths and their pending events. Pure: it decides which watches are in use, which paths to look at and
+/// when, and which paths have changed.
 ///
-/// Events of one path are merged for ``mergePeriod`` from the first on, in constant memory; then the path is looked at again.
+/// Events of a path are merged for ``mergePeriod`` from the first event on, in constant memory. Then the path is looked
+/// at again.
 struct PathTable {
     // Rules, a.13
     static let mergePeriod = Duration.milliseconds(100)
-    /// If the kernel had no resources for a watch, the table tries again after this time.
+    /// The delay before the next attempt if the kernel had no resources for a watch.
     static let retryPeriod = Duration.seconds(1)
-    /// If a part of a path cannot be watched, the table looks at the path once in this time.
+    /// The time between two looks at a path of which a part cannot be watched.
     static let comparePeriod = Duration.seconds(1)
-    /// What one process may have, so that it leaves some of the kernel's watches to other processes of its user.
+    /// The limits of one process, so that it leaves some of the kernel's watches to other processes of its user.
     static let maximumPaths = 1024
     static let maximumWatches = 8192
 
@@ -32,15 +33,15 @@ struct PathTable {
     }
 
     private(set) var entries: [UInt64: Entry] = [:]
-    /// The paths that have each interest in a watch.
+    /// The paths that use each watch, by interest.
     private var users: [Watch: [WatchInterest: Set<UInt64>]] = [:]
-    /// The paths with pending events, so that the table does not have to search all of them.
+    /// The paths with a due time, so that the table does not have to search all of them.
     private var waiting: Set<UInt64> = []
 
-    /// When to look next.
+    /// The time of the next look.
     var nextDue: ContinuousClock.Instant? { waiting.lazy.compactMap { entries[$0]?.due }.min() }
 
-    /// Adds a path that was looked at.
+    /// Adds a path after the first look at it.
     mutating func add(
         _ id: UInt64,
         _ path: FilePath,
@@ -54,7 +55,7 @@ struct PathTable {
         connect(id, resolution)
     }
 
-    /// Returns the watches that no path needs any more.
+    /// Returns the watches that are in use no longer.
     mutating func remove(_ id: UInt64) -> [Watch] {
         guard let entry = entries.removeValue(forKey: id) else { return [] }
         waiting.remove(id)
@@ -69,7 +70,7 @@ struct PathTable {
             return
         }
         guard let interests = users[event.watch] else { return }
-        // The kernel also reports the event that ended the watch, before this one.
+        // The event that ended the watch has come before this one.
         if event.mask & UInt32(IN_IGNORED) != 0 { return }
         if let name = event.name {
             let mask = event.mask
@@ -97,7 +98,7 @@ struct PathTable {
         entries[id] = entry
     }
 
-    /// When to look at a path although nothing may happen there.
+    /// Returns when to look at a path even if no event arrives.
     private mutating func dueWithoutEvents(
         _ id: UInt64,
         _ resolution: PathResolution,
@@ -115,7 +116,7 @@ struct PathTable {
         return now + period
     }
 
-    /// The paths that are due, each once.
+    /// Returns the paths that are due, each once.
     mutating func due(at now: ContinuousClock.Instant) -> [UInt64] {
         let due = waiting.filter { entries[$0]?.due.map { $0 <= now } ?? true }
         for id in due {
@@ -125,7 +126,8 @@ struct PathTable {
         return due.sorted()
     }
 
-    /// A path was looked at again. Returns whether it has changed, and the watches that no path needs any more.
+    /// Takes another look at a path. Returns whether a wanted event happened, and the watches that are in use no
+    /// longer.
     mutating func settle(
         _ id: UInt64,
         _ resolution: PathResolution,
@@ -171,9 +173,7 @@ struct PathTable {
         return unused
     }
 
-    /// Whether a path needs the watch.
     func isInUse(_ watch: Watch) -> Bool { users[watch] != nil }
 
-    /// How many watches of the kernel's are in use.
     var watchCount: Int { users.count }
 }

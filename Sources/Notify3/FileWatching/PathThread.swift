@@ -2,12 +2,13 @@ import DBusTransport
 import Glibc
 import Synchronization
 
-/// The thread of a ``PathWatcher``: waits for inotify, for commands and for the end of merging, and carries out the table's decisions.
+/// The thread of a ``PathWatcher``. Waits for inotify, for commands and for due paths, and carries out the table's
+/// decisions.
 struct PathThread {
     private let core: PathWatcher.Core
     private var events: InotifyEvents
     private var table = PathTable()
-    /// Ends with what is left of it.
+    /// Whether the ``PathWatcher`` is gone. The thread then ends.
     private var hasEnded = false
 
     private init(_ core: PathWatcher.Core) {
@@ -15,7 +16,7 @@ struct PathThread {
         events = InotifyEvents(core.inotify)
     }
 
-    /// False, with `errno` set, if the system has no thread left.
+    /// Returns false, with `errno` set, if the system has no thread left.
     static func start(_ core: PathWatcher.Core) -> Bool {
         let thread = QuietThread.start("paths") {
             var thread = PathThread(core)
@@ -43,7 +44,7 @@ struct PathThread {
         if descriptors[1].revents != 0 { core.event.clear() }
     }
 
-    /// Milliseconds until the first path is to be looked at.
+    /// Milliseconds until the first path is due; -1 if none is.
     private var timeout: CInt { table.nextDue.map(milliseconds(until:)) ?? -1 }
 
     private func takeCommands() -> [PathWatcher.Command] {
@@ -79,7 +80,7 @@ struct PathThread {
         }
     }
 
-    /// Looks at the paths whose events have been merged long enough.
+    /// Looks again at the paths that are due.
     private mutating func lookAgain() {
         var fired: [UInt64] = []
         for id in table.due(at: .now) {
@@ -104,7 +105,7 @@ struct PathThread {
         return PathResolution(of: path, by: &look)
     }
 
-    /// Removes watches, except those that a path still needs.
+    /// Removes those of the watches that no path needs.
     private func discard(_ watches: some Sequence<Watch>) {
         for watch in watches where !table.isInUse(watch) { inotify_rm_watch(core.inotify, watch) }
     }

@@ -3,21 +3,20 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Watches paths with one inotify instance, on a thread of its own with all signals blocked (Rules, a.13).
+/// Watches paths with one inotify instance on its own thread, which blocks all signals (Rules, a.13).
 ///
-/// Its end of life ends the thread.
+/// Releasing the watcher ends the thread.
 package final class PathWatcher: Sendable {
     /// The result of an attempt to watch a path.
     package enum Outcome: Hashable, Sendable {
-        /// From here on, changes are reported; or the path was removed meanwhile.
+        /// From now on, changes are reported. Also the result if the path was removed before.
         case watched
-        /// This process may not search a directory on the way.
+        /// This process may not search a directory of the path.
         case denied
-        /// In words, with the remedy.
+        /// The reason in words, with the remedy.
         case impossible(String)
     }
 
-    /// A command to the thread.
     enum Command: Sendable {
         case add(UInt64, FilePath, PathEvents, @Sendable (Outcome) -> Void)
         case remove(UInt64)
@@ -35,10 +34,10 @@ package final class PathWatcher: Sendable {
     private let core: Core
     private let patience: Duration
 
-    /// The part that the thread and this object share. It is separate, so that the thread does not keep this object alive.
+    /// The part that the watcher and its thread share. Separate, so that the thread does not keep the watcher alive.
     final class Core: Sendable {
         let commands = Locked<[Command]>([])
-        /// The thread writes them, so that a reader does not have to wait for the thread, which a file system may block.
+        /// Written by the thread. A reader must not wait for the thread, which a file system may block.
         let figures = Locked(Figures())
         let event: EventDescriptor
         let inotify: CInt
@@ -65,7 +64,7 @@ package final class PathWatcher: Sendable {
 
     /// - Parameters:
     ///   - patience: How long a caller waits for its path.
-    ///   - changed: called on the thread with the paths at which a wanted event happened.
+    ///   - changed: Called on the thread with the paths at which a wanted event happened.
     package init(
         patience: Duration = .seconds(20),
         changed: @escaping @Sendable ([UInt64]) -> Void
@@ -88,7 +87,8 @@ package final class PathWatcher: Sendable {
         Failure(message: "\(String(cString: strerror(errno))); \(remedy)")
     }
 
-    /// Watches a path. Calls `done` once, on the thread; if ``remove(_:)`` comes before the thread has begun, that calls it instead.
+    /// Watches a path. Calls `done` once, on the thread. If ``remove(_:)`` is called before the thread has begun, it
+    /// calls `done` instead.
     package func add(
         _ id: UInt64,
         _ path: FilePath,
@@ -98,8 +98,10 @@ package final class PathWatcher: Sendable {
         send(.add(id, path, wanted, done))
     }
 
-    /// The same; blocks the calling thread until the path is watched or cannot be, 20 seconds at most and not beyond `deadline`: a path may be on
-    /// a file system that does not answer, and hold up the others.
+    /// Watches a path, and blocks the calling thread until the path is watched or cannot be.
+    ///
+    /// Waits for `patience` at most, and not beyond `deadline`: a path may be on a file system that does not respond,
+    /// and then delays the others.
     package func addAndWait(
         _ id: UInt64,
         _ path: FilePath,
@@ -108,7 +110,7 @@ package final class PathWatcher: Sendable {
     ) -> Outcome {
         let isDone = DispatchSemaphore(value: 0)
         let outcome = Locked(Outcome.watched)
-        // The thread that signals needs no other thread for it.
+        // The watcher's thread signals by itself, and needs no other thread for it.
         add(id, path, wanted) { result in
             outcome.withLock { $0 = result }
             isDone.signal()
@@ -121,12 +123,12 @@ package final class PathWatcher: Sendable {
         return outcome.withLock { $0 }
     }
 
-    /// Ends the watching of a path. One call of `changed` with it may still be on its way.
+    /// Stops watching a path. One call of `changed` with it may still follow.
     package func remove(_ id: UInt64) {
         let done = core.commands.withLock { commands -> (@Sendable (Outcome) -> Void)? in
             for (index, command) in commands.enumerated().reversed() {
                 guard case .add(id, _, _, let done) = command else { continue }
-                // Commands that have not begun must not pile up behind a slow path.
+                // Commands that have not begun must not accumulate behind a slow path.
                 commands.remove(at: index)
                 return done
             }

@@ -1,8 +1,8 @@
 #ifndef CDISPATCHQUEUES_H
 #define CDISPATCHQUEUES_H
 
-// Queues and blocks that a C caller hands over. They are the business of the caller's libdispatch and blocks runtime, which are
-// looked up at run time: where this library carries a copy of its own for Swift's sake, that copy must not touch them.
+// Queues and blocks of a C caller. Only the caller's libdispatch and blocks runtime may touch them, so these are looked
+// up at run time. This library may contain its own copy of them for Swift, which must not touch the caller's objects.
 
 /// Retains a queue.
 void CDispatchQueues_retain(void *queue);
@@ -10,7 +10,7 @@ void CDispatchQueues_retain(void *queue);
 void CDispatchQueues_release(void *queue);
 /// Has `work` called with `context` on the queue, asynchronously.
 void CDispatchQueues_async(void *queue, void *context, void (*work)(void *context));
-/// A copy of a block, to be released; NULL without memory.
+/// Returns a copy of a block, which has to be released; NULL if there is no memory.
 void *CDispatchQueues_copyBlock(const void *block);
 /// Releases a copy.
 void CDispatchQueues_releaseBlock(void *block);

@@ -3,7 +3,7 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-// Posts, and what notifyd does for this process: reserved names, state, suspension of processes.
+// Posts, and the services of notifyd for this process: reserved names, state, suspension of processes.
 extension NotifyClient {
     // MARK: Posting
 
@@ -13,32 +13,34 @@ extension NotifyClient {
         guard NameScope(name.rawValue) != .process else { return deliver(name) }
         guard !ProcessState.isSwitchedOff else { throw .disabled }
         guard try authorize(.write, name).isOpen(.write, name.rawValue) else {
-            // Receivers take a reserved name from notifyd alone. The post is back before the answer.
+            // Receivers take a reserved name only from notifyd. The post is back before the reply.
             return try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postByNotifyd(name) }
         }
         try NotifyStatus.onBus { () throws(DBusError) in try Self.center.postUnchecked(name) }
-        // Nothing comes back to a forked child.
+        // A forked child does not receive its own posts.
         if ForkedChild.isCurrent { return }
-        // Counted after it was sent: whoever reads this number has its posts before it on the way to the bus.
+        // Counted after sending, so that the counted posts reach the bus before any later message of the thread that
+        // reads this number.
         postsSent.wrappingAdd(1, ordering: .releasing)
     }
 
-    /// Waits until this process has seen its own posts: after a post, a call that waits for an answer finds `notify_check` true
-    /// (Rules, a.8). Costs nothing while no post is on its way. Posts that an outage swallowed are waited for no longer.
+    /// Waits until this process has received its own posts. So `notify_check` is true if a call that waits for a reply
+    /// follows a post (Rules, a.8). Costs nothing while no post is on its way. Does not wait for posts that were lost
+    /// in an outage.
     func fence(by deadline: ContinuousClock.Instant) throws(NotifyStatus) {
         let sent = postsSent.load(ordering: .acquiring)
         guard postsSeen.load(ordering: .acquiring) < sent else { return }
         do throws(DBusError) {
             try Self.connection().flush(timeout: deadline - .now)
         } catch {
-            // A handler on the reading thread sees the posts after it has returned.
+            // A handler on the reading thread receives the posts after it has returned.
             if error.code == .wouldDeadlock { return }
             guard error.code == .disconnected else { throw NotifyStatus(error) }
         }
         sawPosts(until: sent)
     }
 
-    /// Notes that an answer of the bus came after these posts.
+    /// Notes that a reply of the bus came after these posts.
     func sawPosts(until sent: UInt64) { postsSeen.max(sent, ordering: .releasing) }
 
     // MARK: State
@@ -46,14 +48,13 @@ extension NotifyClient {
     private static let setState = NotifydProtocol.template(.setState)
     private static let getState = NotifydProtocol.template(.getState)
 
-    /// Sets the state of the token's name.
     func setState(_ token: CInt, _ value: UInt64) throws(NotifyStatus) {
         let name = try registration(token).name
         let state = StateReport(value: value, time: BootClock.now)
         guard NameScope(name.rawValue) != .process else { return withTable { $0.setState(state, of: name) } }
         guard !ProcessState.isDisabled else { throw .disabled }
         try authorize(.write, name)
-        // Remembered before notifyd is asked, which may end right after its answer.
+        // Remembered before the call, because notifyd may end right after its reply.
         let before = withTable { $0.exchangeState(state, of: name) }
         do throws(NotifyStatus) {
             _ = try call(Self.setState, [.string(name.rawValue), .uint64(state.value), .uint64(state.time)])
@@ -64,7 +65,6 @@ extension NotifyClient {
         link.leaveIfUnregistered(name, in: self)
     }
 
-    /// Reads the state of the token's name.
     func state(_ token: CInt) throws(NotifyStatus) -> UInt64 {
         let name = try registration(token).name
         guard NameScope(name.rawValue) != .process else { return withTable { $0.state(of: name) } }
@@ -78,12 +78,12 @@ extension NotifyClient {
 
     // MARK: Calling notifyd
 
-    /// Calls notifyd, which the bus starts if it does not run, and waits for the answer.
+    /// Calls notifyd and waits for the reply. The bus starts notifyd if it does not run.
     func call(_ method: NotifydProtocol.Method, _ arguments: [DBusValue] = []) throws(NotifyStatus) -> [DBusValue] {
         try NotifyStatus.onBus { () throws(DBusError) in try Self.send(try NotifydProtocol.call(method, arguments)) }
     }
 
-    /// notifyd's status, and all names that this process may know of.
+    /// Returns notifyd's status, and all names that this process may know.
     func status(by deadline: ContinuousClock.Instant) throws(NotifyStatus) -> String {
         try NotifyStatus.onBus { () throws(DBusError) in
             try NotifydProtocol.status { call throws(DBusError) in try Self.send(call, timeout: deadline - .now) }

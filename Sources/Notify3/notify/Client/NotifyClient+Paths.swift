@@ -5,7 +5,8 @@ import Synchronization
 
 // Paths that registrations monitor (Rules, a.13). This process watches them itself, with its own rights.
 extension NotifyClient {
-    /// Notifies a registration, and no other, when something changes at a path. From the return on, changes are seen.
+    /// Notifies this registration, and no other, when something changes at a path. Changes after the return are not
+    /// missed.
     func monitor(
         _ token: CInt,
         _ path: String,
@@ -25,11 +26,11 @@ extension NotifyClient {
             withTable { $0.removeMonitor(of: token) }
             throw error
         }
-        // A thread that has cancelled the token meanwhile came too early to end this.
+        // If another thread has cancelled the token since, it could not end this watch.
         if withTable({ $0[token] == nil }) { unmonitor(token) }
     }
 
-    /// Ends the watching of a token's path.
+    /// Stops watching a token's path.
     func unmonitor(_ token: CInt) { paths.withLock { $0 }?.remove(UInt64(token)) }
 
     private func watch(
@@ -51,7 +52,7 @@ extension NotifyClient {
         }
     }
 
-    /// Made with the first path, because inotify instances are few.
+    /// Returns the watcher. It is made for the first path, because inotify instances are few.
     private func watcher() throws(PathWatcher.Failure) -> PathWatcher {
         try paths.withLock { paths throws(PathWatcher.Failure) in
             if let paths { return paths }
@@ -64,12 +65,12 @@ extension NotifyClient {
     }
 }
 
-/// A name that says which path its registration monitors: `com.apple.system.notify.service.path:[FLAGS:]PATH` (Rules, a.4).
+/// A name that contains the path to monitor: `com.apple.system.notify.service.path:[FLAGS:]PATH` (Rules, a.4).
 struct PathName: Equatable {
     private static let prefix = "com.apple.system.notify.service.path:"
 
     let path: String
-    /// As in `notify_private.h`, written as a decimal number or, after `0x`, as a hexadecimal one; 0 means all.
+    /// The flags of `notify_private.h`, as a decimal number or, after `0x`, as a hexadecimal one; 0 means all.
     let flags: UInt32
 
     /// `nil` for any other name.

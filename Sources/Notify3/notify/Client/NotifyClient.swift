@@ -5,25 +5,26 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// The process's registrations. A ``RegistrationTable`` decides; this class holds the lock of the table, and acts after it has released it.
+/// The registrations of this process. A ``RegistrationTable`` decides. This class holds the lock of the table, and acts
+/// after it has released the lock.
 ///
-/// Posts arrive on the reading thread, which notifies the registrations in the bus's order. Posts of `self.` names notify on the poster's
-/// thread.
+/// Posts arrive on the reading thread, which notifies the registrations in the bus's order. A post of a `self.` name
+/// notifies on the poster's thread.
 final class NotifyClient: Sendable {
     typealias Table = RegistrationTable<any NoticeSink, NameResource>
 
-    /// What a name holds while it has registrations.
+    /// The resource of a name while it has registrations.
     struct NameResource: Sendable {
         let counter: PostCounter
-        /// Keeps the name's posts coming; `nil` for `self.` names.
+        /// While it exists, the bus sends the name's posts; `nil` for `self.` names.
         let lease: NameLease?
     }
 
-    /// How the posts of a name come.
+    /// The source of a name's posts.
     enum NameLease: Sendable {
-        /// From anybody.
+        /// Any process.
         case open(PostLease)
-        /// From notifyd, whose broadcasts pass the proxy of a sandbox that may talk to it.
+        /// Only notifyd. Its broadcasts pass the proxy of a sandbox that may talk to it.
         case reserved(MatchRuleLease)
     }
 
@@ -31,7 +32,7 @@ final class NotifyClient: Sendable {
         var table = Table()
         var numbers = TokenNumbers(tokensPerPage: TokenTable.tokensPerPage)
         var counters = PostCounterPool()
-        /// By the caller's end of the pipe.
+        /// By the number of the caller's end of the pipe.
         var channels: [CInt: Channel] = [:]
     }
 
@@ -44,31 +45,31 @@ final class NotifyClient: Sendable {
     private let hasReportedConfiguration = Atomic(false)
     private let hasReportedSandbox = Atomic(false)
     private let state = PosixLocked(State())
-    /// Watches the paths of registrations; `nil` before the first.
+    /// Watches the paths of registrations; `nil` before the first path.
     let paths = Locked<PathWatcher?>(nil)
-    /// Tells notifyd of names.
     let link = NotifydLink()
-    /// How many posts this process has sent, and how many of them it has seen come back for sure.
+    /// How many posts this process has sent, and how many of them have certainly come back to it.
     let postsSent = Atomic<UInt64>(0)
     let postsSeen = Atomic<UInt64>(0)
 
     static var center: DarwinNotifyCenter { .default }
 
-    /// The one connection for posts, registrations and notifyd, even if the environment changes meanwhile.
+    /// The one connection for posts, registrations and notifyd, even if the environment changes later.
     static func connection() throws(DBusError) -> DBusConnection { try center.connection() }
 
     // MARK: Registering
 
     /// Registers a name.
     ///
-    /// - Parameter sink: makes the sink of the notices, after everything else is checked. `check` and `plain` have no sink.
+    /// - Parameter sink: Makes the sink of the notices, after everything else is checked. `check` and `plain` have no
+    ///   sink.
     func register(
         _ name: UnsafePointer<CChar>?,
         _ kind: RegistrationKind,
         sink: () throws(NotifyStatus) -> (any NoticeSink)? = { nil }
     ) throws(NotifyStatus) -> CInt {
         let name = try Self.name(name)
-        // For all that it waits for, together.
+        // One deadline for everything that this call waits for.
         let deadline = ContinuousClock.now + Self.patience
         let token = try register(name, kind, by: deadline, sink: sink)
         do throws(NotifyStatus) {
@@ -78,7 +79,7 @@ final class NotifyClient: Sendable {
             }
             return token
         } catch {
-            // The caller does not get the token, so nobody else would cancel it.
+            // The caller does not get the token, so only this function can cancel it.
             try cancel(token)
             throw error
         }
@@ -107,19 +108,20 @@ final class NotifyClient: Sendable {
 
     /// How long a function waits for the bus.
     static let patience: Duration = .seconds(25)
-    /// How much longer a registration waits for the path that it watches, so that it ends within 30 seconds.
+    /// How much longer a registration waits for the path that it watches. Altogether it ends within 30 seconds.
     private static let patienceWithPath: Duration = .seconds(4)
 
-    /// The connection, once it has reached the bus and listens to posts and to notifyd.
+    /// Returns the connection, once it has reached the bus and listens to posts and to notifyd.
     private func listen(by deadline: ContinuousClock.Instant) throws(DBusError) -> DBusConnection {
         if let connection = link.connection { return connection }
         let connection = try Self.connection()
-        // A bus that was never there fails the registration. An outage does not: see `lease`. The reading thread sees to the connection itself.
+        // A bus that was never reached fails the registration. An outage does not: see `lease`. The reading thread does
+        // not wait here, because it maintains the connection itself.
         if connection.uniqueName == nil, !connection.isOnReadingThread {
             do throws(DBusError) {
                 try connection.flush(timeout: deadline - .now)
             } catch  where error.code == .disconnected {
-                // This thread has waited for the bus once.
+                // This thread has waited for the bus already, so it leaves the next attempt to the reading thread.
                 try connection.reconnectOnReadingThread()
             }
         }
@@ -127,8 +129,8 @@ final class NotifyClient: Sendable {
         return connection
     }
 
-    /// Has the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back (Rules, a.12). A handler
-    /// on the reading thread does not wait for the bus.
+    /// Makes the bus send the posts of a name. During an outage the rule is kept, and is in force when the bus is back
+    /// (Rules, a.12). A handler on the reading thread does not wait for the bus.
     private func lease(
         _ name: NotificationName,
         isOpen: Bool,
@@ -136,12 +138,13 @@ final class NotifyClient: Sendable {
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> NameLease {
         let rule = DarwinSignal.rule(name, from: NotifydProtocol.busName)
-        // The restoration asks for the rule again, and tells of a refusal. But the bus may be back already.
+        // After `disconnected`, the restoration requests the rule again and reports a refusal. Another error comes from
+        // a bus that is back already, and is reported here.
         let report = { @Sendable (error: DBusError?) in
             guard let error, error.code != .disconnected else { return }
             UnthrownFailures.report(error, in: "a registration in a handler, or during an outage of the bus")
         }
-        // Before the rule, so that the answer arrives before the posts.
+        // Before the rule, so that the reply arrives before the posts.
         if !isOpen { try link.findOwner(connection, self) }
         do throws(DBusError) {
             if isOpen { return .open(try Self.center.lease(name, by: deadline)) }
@@ -152,7 +155,7 @@ final class NotifyClient: Sendable {
             return .reserved(try connection.addMatch(rule, fallback: .allPosts, timeout: deadline - .now))
         } catch {
             guard error.code == .disconnected else {
-                // The status does not tell what to do.
+                // The status does not tell the remedy.
                 if Self.center.isOutOfReach, !hasReportedSandbox.exchange(true, ordering: .relaxed) {
                     UnthrownFailures.report(error, in: "a registration with notify(3)")
                 }
@@ -163,7 +166,7 @@ final class NotifyClient: Sendable {
         }
     }
 
-    /// A name from C.
+    /// Converts a name from C.
     static func name(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) -> NotificationName {
         guard let name, let text = String(validatingCString: name) else { throw .invalidName }
         return NotificationName(text)
@@ -171,14 +174,14 @@ final class NotifyClient: Sendable {
 
     /// Returns the access rules.
     ///
-    /// - Throws: if this process may not use the name so, or if the rules cannot be read.
+    /// - Throws: If this process may not use the name in this way, or if the rules cannot be read.
     @discardableResult
     func authorize(_ access: AccessRules.Access, _ name: NotificationName) throws(NotifyStatus) -> AccessRules {
         let rules: AccessRules
         do throws(ConfigurationFileError) {
             rules = try machineRules.read()
         } catch {
-            // Once: a program may try again and again.
+            // Reported once, because a program may try again and again.
             if !hasReportedConfiguration.exchange(true, ordering: .relaxed) {
                 UnthrownFailures.report(error, in: "the access rules of notify(3)")
             }
@@ -208,7 +211,7 @@ final class NotifyClient: Sendable {
         lease: NameLease?
     ) throws(NotifyStatus) -> CInt {
         try state.withLock { state throws(NotifyStatus) in
-            // Another thread may have registered the name meanwhile. Its lease serves this registration too.
+            // Another thread may have registered the name since. Its lease serves this registration too.
             if let resource = state.table.resource(of: name) {
                 return try Self.add(name, kind, sink, resource, to: &state)
             }
@@ -230,12 +233,12 @@ final class NotifyClient: Sendable {
         to state: inout State
     ) throws(NotifyStatus) -> CInt {
         let pipe = sink as? DescriptorChannel
-        // Another thread may have cancelled its last token meanwhile.
+        // Another thread may have cancelled the pipe's last token since.
         guard pipe?.isRetired != true else { throw kind == .port ? .invalidPort : .invalidFile }
         guard let token = state.numbers.take(), TokenTable.insert(token, resource.counter) else { throw .failed }
         state.table.add(token, name: name, kind: kind, sink: sink, resource: resource)
         if let pipe {
-            // A caller may have closed an earlier pipe's end, and this one have got its number.
+            // If the caller has closed its end of an earlier pipe, this pipe may have got the number.
             if state.channels[pipe.descriptor]?.pipe !== pipe {
                 state.channels[pipe.descriptor] = Channel(pipe: pipe, tokens: [])
             }
@@ -244,7 +247,7 @@ final class NotifyClient: Sendable {
         return token
     }
 
-    /// The pipe whose read end the caller has under this number.
+    /// Returns the pipe whose read end the caller has under this number.
     func channel(_ descriptor: CInt) -> DescriptorChannel? {
         let pipe = state.withLock { $0.channels[descriptor]?.pipe }
         return pipe?.isIntact == true ? pipe : nil
@@ -269,10 +272,11 @@ final class NotifyClient: Sendable {
         if ended.registration.monitor != nil { unmonitor(token) }
     }
 
-    /// Makes the next registrations take these numbers, which no caller has seen, if there was no registration since.
+    /// Makes the next registrations take these numbers, which no caller has seen. Does nothing if there was another
+    /// registration since.
     func reuseNumbers(of tokens: [CInt]) { state.withLock { $0.numbers.takeBack(tokens) } }
 
-    /// - Returns: the pipe, if this was its last token.
+    /// - Returns: The pipe, if this was its last token.
     private static func leaveChannel(
         _ token: CInt,
         _ sink: (any NoticeSink)?,
@@ -286,7 +290,7 @@ final class NotifyClient: Sendable {
         return pipe
     }
 
-    /// A live token's registration.
+    /// Returns the registration of a live token.
     func registration(_ token: CInt) throws(NotifyStatus) -> Table.Registration {
         guard let registration = state.withLock({ $0.table[token] }) else { throw .invalidToken }
         return registration
@@ -303,22 +307,22 @@ final class NotifyClient: Sendable {
 
     // MARK: Notices
 
-    /// Takes a signal, on the reading thread; false if it is not a post.
+    /// Takes a signal, on the reading thread. Returns false if it is not a post.
     func receive(_ message: borrowing DBusMessage) -> Bool {
         guard let post = Self.center.received(message) else { return false }
         let name = post.name
         if NameScope(name.rawValue) == .process { return true }
-        // A registration has read the rules before.
+        // The rules are cached since the registration, so this does not fail.
         if (try? machineRules.read())?.isOpen(.write, name.rawValue) == true {
             deliver(name)
         } else if link.isNotifyd(post.sender) {
-            // Other senders get here by rules of other users of the connection, or sent to it alone.
+            // Posts of other senders come from rules of other users of the connection, or were sent to it directly.
             deliver(name)
         }
         return true
     }
 
-    /// Counts a post, and then notifies: a handler may call notify_check.
+    /// Counts a post before it notifies, because a handler may call notify_check.
     func deliver(_ name: NotificationName) {
         let notices = state.withLock { state -> [Table.Notice] in
             guard let resource = state.table.resource(of: name) else { return [] }
@@ -328,7 +332,7 @@ final class NotifyClient: Sendable {
         for notice in notices { notice.sink.notify(notice.token) }
     }
 
-    /// The path of a registration changed. That registration alone is notified (Rules, a.13).
+    /// Notifies a registration whose path has changed, and no other (Rules, a.13).
     func fire(_ token: CInt) {
         let notice = state.withLock { state -> Table.Notice? in
             guard state.table[token]?.monitor != nil else { return nil }
@@ -344,12 +348,11 @@ final class NotifyClient: Sendable {
         for notice in state.withLock({ $0.table.resumeProcess() }) { notice.sink.notify(notice.token) }
     }
 
-    // MARK: Looking in
+    // MARK: Access to the table
 
-    /// Whether this process has a registration of the name.
     func isRegistered(_ name: NotificationName) -> Bool { state.withLock { $0.table.resource(of: name) != nil } }
 
-    /// Reads or changes the table, with the lock held.
+    /// Calls `body` with the table while the lock is held.
     func withTable<Value: Sendable>(_ body: @Sendable (inout Table) -> Value) -> Value {
         state.withLock { body(&$0.table) }
     }

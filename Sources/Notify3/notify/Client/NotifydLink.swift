@@ -3,18 +3,19 @@ import NotifyCenter
 import NotifydProtocol
 import Synchronization
 
-/// Tells notifyd which names this process has registered, if notifyd runs; it neither starts notifyd nor waits for it.
+/// Tells notifyd which names this process has registered, if notifyd runs. Neither starts notifyd nor waits for it.
 ///
-/// The thread that registers a name first, or cancels its last registration, sends `Enter` or `Leave` itself, and holds ``state`` from
-/// the decision until libdbus has the message. So notifyd is told in the order of the decisions, and before the function returns.
-/// Nothing waits meanwhile: what the socket does not take at once, the reading thread writes later.
+/// The thread that registers a name first, or cancels its last registration, sends `Enter` or `Leave` itself. It holds
+/// ``state`` from the decision until libdbus has the message. So notifyd receives the messages in the order of the
+/// decisions, and they are sent before the function returns. The thread never waits for the socket: the reading thread
+/// writes later what the socket does not take at once.
 ///
-/// The client's lock may be taken with this one held, never the other way round.
+/// Lock order: the client's lock may be taken while this one is held, never the other way round.
 final class NotifydLink: Sendable {
-    /// A name whose first registration waits for the bus. notifyd counts it as registered.
+    /// A name whose first registration waits for the bus. For notifyd, the name is registered already.
     private struct Registering {
         let name: NotificationName
-        /// How many threads wait.
+        /// How many threads register the name.
         var threads = 1
         /// The state that this process has to keep.
         var kept: StateReport?
@@ -22,13 +23,13 @@ final class NotifydLink: Sendable {
 
     private struct State {
         var presence = NotifydPresence()
-        /// Few at a time.
+        /// Usually few.
         var registering: [Registering] = []
-        /// There from the first registration on.
+        /// `nil` until the first registration.
         var connection: DBusConnection?
-        /// Whether the rule and the handlers are in place.
+        /// Whether the match rule and the handlers are installed.
         var isListening = false
-        /// Keep them in place.
+        /// Keep the rule and the handlers installed.
         var lease: MatchRuleLease?
         var handlers: [Observation] = []
 
@@ -57,24 +58,24 @@ final class NotifydLink: Sendable {
             registering[index].kept = state
         }
 
-        /// Where to send `Enter` and `Leave`; `nil` while nobody would read them.
+        /// The connection for `Enter` and `Leave`; `nil` if notifyd does not run.
         var receiver: DBusConnection? {
             if presence.value == .absent { nil } else { connection }
         }
     }
 
     private let state = PosixLocked(State())
-    /// Held by the thread that puts rule and handlers in place. It waits for nobody meanwhile.
+    /// Held by the thread that installs rule and handlers. It waits for no other thread while it holds the lock.
     private let starting = Locked(())
 
     /// Listens to notifyd from the first registration on.
     ///
-    /// - Parameter connection: one that has reached the bus, or has lost it.
+    /// - Parameter connection: A connection that has reached the bus, or has lost it.
     func listen(_ connection: DBusConnection, for client: NotifyClient) throws(DBusError) {
         if state.withLock({ $0.isListening }) { return }
         try starting.withLock { _ throws(DBusError) in
             guard !state.withLock({ $0.isListening }) else { return }
-            // A registration that is in place has nobody to throw to if a later bus refuses its rule.
+            // If a later bus refuses the rule of an existing registration, there is no caller to throw to.
             let failures = try BusConnections.reportFailures(of: connection)
             let events = try connection.onEvent { [weak client] event in client?.link.handle(event, client) }
             let signals = connection.onSignal { [weak client] message in
@@ -82,8 +83,8 @@ final class NotifydLink: Sendable {
                 if !client.receive(message) { client.link.receive(message, client) }
             }
             state.withLock { $0.connection = connection }
-            // Asks after the rule is in force, so no start is missed. If the bus grants no rule, this process finds a running notifyd, but
-            // does not notice a later start.
+            // Asks for the owner after the rule is in force, so that no start is missed. If the bus refuses the rule,
+            // this process finds a running notifyd but does not notice a later start.
             let lease = connection.keepMatch(NotifydProtocol.ownerRule) { [weak client] _ in
                 if let client { client.link.askWhoItIs(client) }
             }
@@ -95,13 +96,13 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// The connection, once a name was registered on the bus and the rule and the handlers are in place.
+    /// The connection; `nil` until a name was registered on the bus, and the rule and the handlers are installed.
     var connection: DBusConnection? { state.withLock { $0.isListening ? $0.connection : nil } }
 
     // MARK: Enter and Leave
 
-    /// Runs what gives a name its first registration: tells notifyd of the name before, and takes that back where the name has no
-    /// registration afterwards.
+    /// Runs `register`, which gives a name its first registration. Tells notifyd of the name first, and takes that back
+    /// if the name has no registration afterwards.
     func entering<Value>(
         _ name: NotificationName,
         for client: NotifyClient,
@@ -124,7 +125,8 @@ final class NotifydLink: Sendable {
         return try register()
     }
 
-    /// Runs what may end the last registration of a name, and tells notifyd of the name that it returns.
+    /// Runs `end`, which may end the last registration of a name. If it returns a name, tells notifyd that the name has
+    /// no registrations.
     func leaving<Value: Sendable>(
         _ end: () throws(NotifyStatus) -> (value: Value, left: NotificationName?)
     ) throws(NotifyStatus) -> Value {
@@ -135,8 +137,8 @@ final class NotifydLink: Sendable {
         }
     }
 
-    /// Tells notifyd that a name has no registration, if it has none: a call that entered the name there may have come after the last
-    /// `Leave`.
+    /// Sends `Leave` for a name without registrations. A call that entered the name at notifyd may have arrived after
+    /// the last `Leave`.
     func leaveIfUnregistered(_ name: NotificationName, in client: NotifyClient) {
         state.withLock { state in
             guard !state.isRegistering(name), !client.isRegistered(name) else { return }
@@ -157,27 +159,28 @@ final class NotifydLink: Sendable {
         try? receiver.queue(message)
     }
 
-    // MARK: Is it there?
+    // MARK: Finding notifyd
 
-    /// Whether this connection is notifyd's. Anybody may send what only notifyd should.
+    /// Returns whether a sender is notifyd. Any process can send notifyd's messages.
     func isNotifyd(_ sender: String?) -> Bool {
         guard case .present(let owner) = state.withLock({ $0.presence.value }) else { return false }
         return owner == sender
     }
 
-    /// Asks who notifyd is, if this process does not know, for a registration whose posts count from notifyd alone. Does not wait: the answer
-    /// arrives before what the bus sends later. The rule that tells of changes is requested already.
+    /// Asks for notifyd's unique name if it is unknown, for a registration whose posts count only from notifyd. Does
+    /// not wait: the reply arrives before anything that the bus sends later. The rule that tells of changes is
+    /// requested already.
     func findOwner(_ connection: DBusConnection, _ client: NotifyClient) throws(DBusError) {
         let presence = state.withLock { $0.presence }
         guard presence.value == .unknown else { return }
         let question = try NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)])
         connection.call(question) { [weak client] answer in
-            // That there is none counts when the rule is in force that tells of a later one.
+            // A failure means "absent" only once the rule that tells of a later start is in force.
             if let client, case .success = answer { self.found(answer, answering: presence.question, client) }
         }
     }
 
-    /// Asks the bus, and has this process listed there as one that has registrations.
+    /// Asks the bus for notifyd's unique name, and queues for the bus name that lists processes with registrations.
     private func askWhoItIs(_ client: NotifyClient) {
         guard let connection = state.withLock({ $0.connection }),
             let question = try? NotifydProtocol.busCall("GetNameOwner", [.string(NotifydProtocol.busName)]),
@@ -190,7 +193,8 @@ final class NotifydLink: Sendable {
         connection.call(question) { [weak client] answer in
             if let client { self.found(answer, answering: number, client) }
         }
-        // Where the bus's policy forbids it, a notifyd that starts does not wait for this process's report, and takes it when it comes.
+        // If the bus's policy forbids this, a starting notifyd does not wait for this process's report, but accepts it
+        // when it arrives.
         connection.call(queueing) { _ in }
     }
 
@@ -205,7 +209,7 @@ final class NotifydLink: Sendable {
         if isNews, case .present = found { report(0, isDetailed: false, client) }
     }
 
-    // MARK: Listening, on the reading thread
+    // MARK: Signals, on the reading thread
 
     private func receive(_ message: borrowing DBusMessage, _ client: NotifyClient) {
         if message.isBusSignal("NameOwnerChanged") { return ownerChanged(message, client) }
@@ -240,13 +244,13 @@ final class NotifydLink: Sendable {
         guard let arguments = try? message.arguments(), arguments.count == 3,
             arguments[0].stringValue == NotifydProtocol.busName, let owner = arguments[2].stringValue
         else { return }
-        // notifyd may have this process keep the states of many names.
+        // notifyd may tell this process to keep the states of many names.
         if !owner.isEmpty { connection?.expectSignals(from: owner) }
         state.withLock { $0.presence.learn(owner.isEmpty ? .absent : .present(owner)) }
         if !owner.isEmpty { report(0, isDetailed: false, client) }
     }
 
-    /// Also sent without registrations: notifyd waits for all who may have some.
+    /// Also sent without registrations, because notifyd waits for each process that may have some.
     private func report(_ round: UInt64, isDetailed: Bool, _ client: NotifyClient) {
         state.withLock { state in
             var report = client.withTable { table in
@@ -263,7 +267,7 @@ final class NotifydLink: Sendable {
                     options: Self.options
                 )
             else { return }
-            // A failure changes nothing: after an outage of the bus, notifyd is told everything.
+            // A failure does no harm: after an outage of the bus, notifyd gets a full report.
             try? receiver.queue(message)
         }
     }

@@ -1,16 +1,16 @@
-/// What this process knows of who notifyd is. Pure: the bus's answers and reports come in.
+/// What this process knows about notifyd's presence. Pure: it takes the bus's replies and reports.
 struct NotifydPresence {
     enum Value: Equatable {
-        /// The bus is being asked and has not answered, or is lost.
+        /// The bus has not replied yet, or is lost.
         case unknown
-        /// It does not run. When it starts, the bus tells.
+        /// notifyd does not run. The bus reports its start.
         case absent
-        /// It runs, under this unique name.
+        /// notifyd runs, under this unique name.
         case present(String)
     }
 
     private(set) var value = Value.unknown
-    /// How often something was learnt; a question bears the number of when it was asked.
+    /// Increases with each ``learn(_:)``. A reply counts only if the number is still that of its request.
     private(set) var question: UInt64 = 0
 
     /// The bus reports a change, or is lost (`unknown`).
@@ -19,9 +19,10 @@ struct NotifydPresence {
         question += 1
     }
 
-    /// The bus answers a question. What it has reported meanwhile is newer; and after an outage, the names are those of another bus.
+    /// Takes the bus's reply to a request. A report since the request is newer, and after an outage the names are those
+    /// of another bus. Then the reply does not count.
     ///
-    /// - Returns: whether the answer counts.
+    /// - Returns: Whether the reply counts.
     mutating func learn(_ value: Value, answering question: UInt64) -> Bool {
         guard self.value == .unknown, question == self.question else { return false }
         learn(value)

@@ -6,8 +6,9 @@ import Synchronization
 
 /// The process's client, and its end in a forked child.
 ///
-/// In the child the reading thread is missing, and other threads may have held locks: the child touches nothing of the parent's client,
-/// not even to free it. It begins with a client of its own, which registers `self.` names only if the parent was on the bus (Rules, a.12).
+/// In the child the reading thread is missing, and other threads may have held locks. So the child touches nothing of
+/// the parent's client, not even to free it. It begins with a new client, which registers `self.` names only if the
+/// parent was on the bus (Rules, a.12).
 enum ProcessState {
     /// The address of a ``NotifyClient``, which is never released; 0 while there is none.
     private static let current = Atomic<UInt>(0)
@@ -17,7 +18,7 @@ enum ProcessState {
     /// The process that made the client; 0 while there is none.
     private static let owner = Atomic<pid_t>(0)
 
-    /// The client; the first use makes it.
+    /// The client. The first use makes it.
     static var client: NotifyClient {
         if let client = client(at: current.load(ordering: .acquiring)) { return client }
         let fresh = Unmanaged.passRetained(NotifyClient())
@@ -40,22 +41,22 @@ enum ProcessState {
         UnsafeRawPointer(bitPattern: address).map { Unmanaged<NotifyClient>.fromOpaque($0).takeUnretainedValue() }
     }
 
-    /// Whether the functions that need the bus or notifyd do not work, except for posts in a forked child.
+    /// Whether the functions that need the bus or notifyd are disabled, except for posts in a forked child.
     static var isDisabled: Bool { ForkedChild.isCurrent || isSwitchedOff }
 
     static var isSwitchedOff: Bool { isOff.load(ordering: .relaxed) }
 
     static func setSwitchedOff(_ isOff: Bool) { self.isOff.store(isOff, ordering: .relaxed) }
 
-    /// Does what a fork does, if this process is the child of one and it has not been done.
+    /// Does the work after a fork, if this process is a forked child in which it has not been done.
     static func checkFork() {
         ForkedChild.notice()
         let owner = owner.load(ordering: .acquiring)
         if owner != 0, owner != getpid() { forked() }
     }
 
-    /// Called in the child, before `fork` returns. The fork may have come in a signal handler, with any lock held: this stores numbers and
-    /// does nothing else.
+    /// Called in the child before `fork` returns. The fork may have come in a signal handler, with any lock held, so
+    /// this only stores numbers.
     private static func forked() {
         TokenTable.forget()
         current.store(0, ordering: .releasing)
@@ -63,15 +64,17 @@ enum ProcessState {
     }
 }
 
-/// Does once, when the client is made, what a forked child may do later.
+/// Runs the operations that a forked child may need, once, when the client is made.
 ///
-/// Swift's runtime makes the types of generic code when they are first used, under locks of its own. At the moment of a fork another
-/// thread may hold one of these locks, and in the child nobody would ever release it. Types that were made before need no lock. The fork itself
-/// is too late for the rehearsal: it may come in a signal handler that has interrupted a function of this library.
+/// Swift's runtime creates the types of generic code at their first use, under its own locks. Another thread may hold
+/// such a lock at the moment of a fork, and in the child it is never released. A type that exists already needs no
+/// lock. The fork itself is too late for the rehearsal: it may come in a signal handler that has interrupted a function
+/// of this library.
 package enum ForkRehearsal {
     static let isLeftOut = Atomic<Bool>(false)
 
-    /// For a program that never forks, and starts often: the rehearsal costs more than a post. Called before the library is used.
+    /// Leaves the rehearsal out, for a program that never forks and starts often: it costs more than a post. Call this
+    /// before the library is used.
     package static func leaveOut() { isLeftOut.store(true, ordering: .relaxed) }
 
     static func run(_ client: NotifyClient) {
@@ -83,7 +86,7 @@ package enum ForkRehearsal {
         }
         var (descriptor, token) = (CInt(-1), NOTIFY_TOKEN_INVALID)
         if notify_register_file_descriptor(name, &descriptor, 0, &token) == NOTIFY_STATUS_OK { tokens.append(token) }
-        // Suspended, so that nobody gets the signal.
+        // Suspended, so that the signal is not sent.
         if notify_register_signal(name, SIGURG, &token) == NOTIFY_STATUS_OK, notify_suspend(token) == NOTIFY_STATUS_OK {
             tokens.append(token)
         }

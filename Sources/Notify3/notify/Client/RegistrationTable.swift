@@ -1,9 +1,10 @@
 import NotifyCenter
 import NotifydProtocol
 
-/// The registrations of this process: which of them a post notifies, and what is held back. Pure; its user makes the tokens.
+/// The registrations of this process: which of them a post notifies, and which notices are held back. Pure; the caller
+/// makes the tokens.
 ///
-/// A `Sink` takes the notices of a registration. A name holds its `Resource` while it has registrations.
+/// A `Sink` receives the notices of a registration. A name holds its `Resource` while it has registrations.
 struct RegistrationTable<Sink, Resource> {
     struct Registration {
         let name: NotificationName
@@ -11,13 +12,13 @@ struct RegistrationTable<Sink, Resource> {
         let sink: Sink?
         /// Counted (Rules, a.10).
         var suspensions: UInt32 = 0
-        /// Whether a notice is held back; one stands for all.
+        /// Whether a notice is held back. One notice stands for all posts during the suspension.
         var isPending = false
         var deliveries: UInt64 = 0
         var monitor: MonitorReport?
     }
 
-    /// One notification that is due.
+    /// A notification that is due.
     struct Notice {
         let token: CInt
         let sink: Sink
@@ -25,7 +26,7 @@ struct RegistrationTable<Sink, Resource> {
 
     struct Name {
         let resource: Resource
-        /// Those who are notified, in the order of registration.
+        /// The tokens to notify, in the order of registration.
         var receivers = RegistrationList<CInt>()
         var registrationCount = 0
         var state: StateReport?
@@ -43,14 +44,14 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Names
 
-    /// What the name holds; `nil` where it has no registrations.
+    /// Returns the resource that a name holds; `nil` if the name has no registrations.
     func resource(of name: NotificationName) -> Resource? { names[name]?.resource }
 
     // MARK: Registrations
 
     subscript(token: CInt) -> Registration? { registrations[token] }
 
-    /// Adds a registration. With the first of a name, the name holds `resource`.
+    /// Adds a registration. If it is the first of its name, the name holds `resource` from now on.
     mutating func add(_ token: CInt, name: NotificationName, kind: RegistrationKind, sink: Sink?, resource: Resource) {
         registrations[token] = Registration(name: name, kind: kind, sink: sink)
         if let index = names.index(forKey: name) {
@@ -62,14 +63,15 @@ struct RegistrationTable<Sink, Resource> {
         }
     }
 
-    /// The work that is left after a registration has ended.
+    /// The result of the end of a registration.
     struct Ended {
         let registration: Registration
-        /// The resource of the name, if this was its last registration; the name's state is gone too (Rules, a.11).
+        /// The resource of the name, if this was its last registration. The name's state is then gone too (Rules,
+        /// a.11).
         let lastOfName: Resource?
     }
 
-    /// Ends a registration, and drops what it holds back.
+    /// Ends a registration, and drops the notice that it holds back.
     mutating func remove(_ token: CInt) -> Ended? {
         guard let registration = registrations.removeValue(forKey: token) else { return nil }
         let name = registration.name
@@ -84,13 +86,13 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Notices
 
-    /// A post arrived. Returns the notices that are due, in the order of registration.
+    /// Takes a post. Returns the notices that are due, in the order of registration.
     mutating func posted(_ name: NotificationName) -> [Notice] {
         let tokens = names[name]?.receivers.observers ?? []
         return tokens.compactMap { token in token.flatMap { notice($0) } }
     }
 
-    /// Something happened that concerns only this registration.
+    /// Takes an event that concerns only this registration.
     mutating func fired(_ token: CInt) -> Notice? { notice(token) }
 
     private mutating func notice(_ token: CInt) -> Notice? {
@@ -108,7 +110,7 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Suspension
 
-    /// Holds back a token's notices; false if there is no such token.
+    /// Holds back a token's notices. Returns false if there is no such token.
     mutating func suspend(_ token: CInt) -> Bool {
         guard let index = registrations.index(forKey: token) else { return false }
         let count = registrations.values[index].suspensions
@@ -116,7 +118,8 @@ struct RegistrationTable<Sink, Resource> {
         return true
     }
 
-    /// Undoes one suspension. Returns the notice that is due after the last; `nil` if there is no such token.
+    /// Undoes one suspension of a token. Returns the notice that is due after the last suspension; `nil` if there is no
+    /// such token.
     mutating func resume(_ token: CInt) -> Notice?? {
         guard let index = registrations.index(forKey: token) else { return nil }
         let count = registrations.values[index].suspensions
@@ -129,7 +132,8 @@ struct RegistrationTable<Sink, Resource> {
         if processSuspensions < .max { processSuspensions += 1 }
     }
 
-    /// Undoes one suspension. Returns the notices that are due after the last, in the order of registration.
+    /// Undoes one suspension of the process. Returns the notices that are due after the last suspension, in the order
+    /// of registration.
     mutating func resumeProcess() -> [Notice] {
         guard processSuspensions > 0 else { return [] }
         processSuspensions -= 1
@@ -139,14 +143,14 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: State and paths
 
-    /// Remembers the state that this process set, or has to keep, for a report to the next notifyd. Only while the name
-    /// has registrations.
+    /// Remembers a state that this process has set or has to keep, for a report to the next notifyd. Does nothing if
+    /// the name has no registrations, or a newer state.
     mutating func setState(_ state: StateReport, of name: NotificationName) {
         guard let index = names.index(forKey: name) else { return }
         if (names.values[index].state?.time ?? 0) <= state.time { names.values[index].state = state }
     }
 
-    /// As ``setState(_:of:)``; returns the state that was remembered before.
+    /// Does the same as ``setState(_:of:)``. Returns the state that was remembered before.
     mutating func exchangeState(_ state: StateReport, of name: NotificationName) -> StateReport? {
         let before = names[name]?.state
         setState(state, of: name)
@@ -158,12 +162,12 @@ struct RegistrationTable<Sink, Resource> {
         if names[name]?.state == state { names[name]?.state = before }
     }
 
-    /// The state of a name that never leaves the process.
+    /// The state of a `self.` name, which notifyd does not know.
     func state(of name: NotificationName) -> UInt64 { names[name]?.state?.value ?? 0 }
 
     /// Remembers the path of a registration, for a report to the next notifyd.
     ///
-    /// - Returns: false if the registration has a path already, or has ended.
+    /// - Returns: False if the registration has a path already, or has ended.
     mutating func addMonitor(_ monitor: MonitorReport) -> Bool {
         guard let index = registrations.index(forKey: monitor.token), registrations.values[index].monitor == nil else {
             return false
@@ -176,13 +180,13 @@ struct RegistrationTable<Sink, Resource> {
 
     // MARK: Reports
 
-    /// The report to notifyd about these names; with each registration, if it is detailed.
+    /// Returns the report to notifyd about these names. A detailed report contains the registrations.
     func report(of tellable: (NotificationName) -> Bool, detailed: Bool) -> ProcessReport {
         var reports: [NotificationName: NameReport] = [:]
         for (name, entry) in names where tellable(name) {
             reports[name] = NameReport(name: name.rawValue, state: entry.state)
         }
-        // Only lists need these: a report that tells states is to stay small.
+        // Only lists need the registrations. A report that tells states has to stay small.
         guard detailed else { return ProcessReport(suspensions: processSuspensions, names: Array(reports.values)) }
         for (token, registration) in registrations {
             if let monitor = registration.monitor { reports[registration.name]?.monitors.append(monitor) }

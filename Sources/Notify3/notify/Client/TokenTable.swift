@@ -1,47 +1,50 @@
 import Glibc
 import Synchronization
 
-/// The counter that each token reads, and the value that it saw last. Readers use no locks, system calls or memory management, so that
-/// `notify_check` may be called in a signal handler and costs nanoseconds.
+/// The counter of each token, and the value that the token saw last. Readers use no locks, system calls or memory
+/// management, so that `notify_check` may be called in a signal handler and costs nanoseconds.
 ///
-/// The client gives out each number once, so that a token is an index into a table of two levels: chunks of 65 536 slots. When all tokens of
-/// a page of memory are gone, the client gives the page back to the kernel. A reader then finds zeros there, which mean “no such token”.
-/// Whoever changes the table holds the client's lock; a reader needs no lock.
+/// The client gives out each number once, so a token is an index into a table of two levels, with chunks of 65 536
+/// slots. When all tokens of a memory page are gone, the client returns the page to the kernel. A reader then finds
+/// zeros there, which mean “no such token”.
+///
+/// A caller that changes the table must hold the client's lock. A reader needs no lock.
 enum TokenTable {
     /// Zeros if there is no such token.
     private struct Slot: ~Copyable {
         /// The address of a ``PostCounter``'s value.
         let counter: Atomic<UInt>
-        /// The value that the counter had at the token's last ``check(_:)``. 0 makes the next check report a post: no counter has the value 0.
+        /// The counter's value at the token's last ``check(_:)``. 0 makes the next check report a post, because no
+        /// counter has the value 0.
         let seen: Atomic<UInt>
     }
 
     private static let slotsPerChunk = 1 << 16
     private static let chunkCount = 1 << 15
 
-    /// The address of an array of chunk addresses; 0 for none. In a forked child it is 0 again: the parent's tokens are not the child's.
+    /// The address of an array of chunk addresses; 0 if there is none. It is 0 again in a forked child, because the
+    /// parent's tokens are not valid there.
     private static let directory = Atomic<UInt>(0)
 
-    // MARK: Asking
+    // MARK: Reading
 
-    /// Whether a post was counted since the last time; `nil` if there is no such token.
+    /// Returns whether a post was counted since the last check; `nil` if there is no such token.
     @inline(__always)
     static func check(_ token: CInt) -> Bool? {
         guard let slot = slot(token), let counter = counter(of: slot) else { return nil }
         let count = counter.pointee.load(ordering: .acquiring)
-        // Read before written: the usual answer is that nothing happened.
+        // Reads before it writes, because usually nothing has happened.
         if slot.pointee.seen.load(ordering: .relaxed) == count { return false }
         return slot.pointee.seen.exchange(count, ordering: .relaxed) != count
     }
 
-    /// Whether it is a token.
     @inline(__always)
     static func isValid(_ token: CInt) -> Bool {
         guard let slot = slot(token) else { return false }
         return slot.pointee.counter.load(ordering: .acquiring) != 0
     }
 
-    /// The counter's value; `nil` if there is no such token.
+    /// Returns the counter's value; `nil` if there is no such token.
     static func count(_ token: CInt) -> UInt? {
         slot(token).flatMap(counter)?.pointee.load(ordering: .acquiring)
     }
@@ -74,7 +77,7 @@ enum TokenTable {
 
     /// Makes the token read this counter.
     ///
-    /// - Returns: false if there is no memory left.
+    /// - Returns: False if there is no memory left.
     static func insert(_ token: CInt, _ counter: PostCounter) -> Bool {
         guard makeRoom(for: token), let slot = slot(token) else { return false }
         slot.pointee.seen.store(0, ordering: .relaxed)
@@ -85,15 +88,14 @@ enum TokenTable {
     /// Makes the next ``check(_:)`` of this token, and of no other, report a post.
     static func forgetSeen(_ token: CInt) { slot(token)?.pointee.seen.store(0, ordering: .relaxed) }
 
-    /// Ends a token.
     static func remove(_ token: CInt) {
         slot(token)?.pointee.counter.store(0, ordering: .releasing)
     }
 
-    /// How many tokens share a page of memory.
+    /// The number of tokens that share a memory page.
     static let tokensPerPage = max(4096, sysconf(CInt(_SC_PAGESIZE))) / MemoryLayout<Slot>.size
 
-    /// Gives back the page of a token, all of whose tokens are gone for good.
+    /// Returns the page of a token to the kernel. All tokens of the page must have ended, and no new one may follow.
     static func discardPage(of token: CInt) {
         guard let slot = slot(token - token % CInt(tokensPerPage)) else { return }
         madvise(slot, tokensPerPage * MemoryLayout<Slot>.size, MADV_DONTNEED)
@@ -112,7 +114,7 @@ enum TokenTable {
         return true
     }
 
-    /// Memory that is there when it is touched first.
+    /// Reserves zeroed memory, which the kernel provides at the first access.
     private static func zeros(_ size: Int) -> UnsafeMutableRawPointer? {
         let memory = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         return memory == MAP_FAILED ? nil : memory
@@ -120,20 +122,21 @@ enum TokenTable {
 
     // MARK: Fork
 
-    /// Forgets all tokens. In the child of a fork, where nothing but plain stores is safe; the memory stays the parent's copy.
+    /// Forgets all tokens, in the child of a fork, where only plain stores are safe. The memory remains the copy of the
+    /// parent's.
     static func forget() { directory.store(0, ordering: .releasing) }
 }
 
-/// Gives out tokens, each number once, and tells which pages of the token table have no more use.
+/// Gives out tokens, each number once, and tells which pages of the token table are needed no longer.
 struct TokenNumbers: Sendable {
     private let tokensPerPage: CInt
-    /// Darwin's first token is 2, and some code takes 0 for none.
+    /// Darwin's first token is 2, and some programs take 0 for “no token”.
     private var next: CInt = 2
     private var livePerPage: [CInt: Int] = [:]
 
     init(tokensPerPage: Int) { self.tokensPerPage = CInt(tokensPerPage) }
 
-    /// The next token; `nil` after two thousand million.
+    /// Returns the next token; `nil` after two thousand million.
     mutating func take() -> CInt? {
         guard next < .max else { return nil }
         defer { next += 1 }
@@ -141,9 +144,9 @@ struct TokenNumbers: Sendable {
         return next
     }
 
-    /// Takes a token back.
+    /// Ends a token.
     ///
-    /// - Returns: whether no token of its page is alive or will be.
+    /// - Returns: Whether its page has no live token, and will get none.
     mutating func end(_ token: CInt) -> Bool {
         let page = token / tokensPerPage
         guard let live = livePerPage[page] else { return false }
@@ -153,7 +156,7 @@ struct TokenNumbers: Sendable {
         return true
     }
 
-    /// Makes ``take()`` give out these numbers again, if they are the last that it gave out and none of them is alive.
+    /// Makes ``take()`` give out these numbers again, if they are the last that it gave out and no token is alive.
     mutating func takeBack(_ tokens: [CInt]) {
         guard let first = tokens.min(), tokens.count == Int(next - first), livePerPage.values.allSatisfy({ $0 == 0 })
         else {
@@ -163,19 +166,18 @@ struct TokenNumbers: Sendable {
     }
 }
 
-/// How often a name was posted, from 1 on. The tokens of the name read it, even at the moment when the last of them ends. So its memory
-/// is never freed; the next name uses it again.
+/// The number of posts of a name, from 1 on. The name's tokens read it, even at the moment when the last of them ends.
+/// So its memory is never freed; the next name reuses it.
 struct PostCounter: Sendable {
-    // The pointer is constant and what it points to atomic.
+    // The pointer is constant, and its target is atomic.
     nonisolated(unsafe) let value: UnsafeMutablePointer<Atomic<UInt>>
 
     fileprivate init(_ value: UnsafeMutablePointer<Atomic<UInt>>) { self.value = value }
 
-    /// Counts a post.
     func increment() { value.pointee.wrappingAdd(1, ordering: .acquiringAndReleasing) }
 }
 
-/// The counters that no name has.
+/// The counters that no name uses.
 struct PostCounterPool: Sendable {
     private static let slabSize = 256
     private var free: [PostCounter] = []
@@ -191,6 +193,6 @@ struct PostCounterPool: Sendable {
         return free.removeLast()
     }
 
-    /// It keeps its value: the next name's tokens have seen nothing.
+    /// Returns a counter. It keeps its value, because the next name's tokens have not seen any.
     mutating func giveBack(_ counter: PostCounter) { free.append(counter) }
 }

@@ -4,16 +4,17 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A pipe whose read end the caller has. After a post the library writes each token as 4 bytes in network byte order (Rules, a.7).
+/// A pipe whose read end the caller has. After a post the library writes each token as 4 bytes in network byte order
+/// (Rules, a.7).
 ///
-/// A slow reader loses repetitions only: when the pipe is full, each token waits once, and is written when there is room. This object
-/// keeps a read end of its own. So the pipe has a reader also after the caller has closed the other one, and a write never raises
-/// SIGPIPE.
+/// A slow reader loses only repetitions: when the pipe is full, each token waits once, and is written when there is
+/// room. This object has its own read end, so that the pipe has a reader even after the caller has closed the other
+/// one, and a write never raises SIGPIPE.
 final class DescriptorChannel: NoticeSink {
     private struct State {
-        /// Tokens for which the pipe had no room, and the number of each in the order.
+        /// The tokens for which the pipe had no room, and the number of each in `order`.
         var waiting: [CInt: UInt64] = [:]
-        /// In the order of coming; those that are not in `waiting` by this number have ended.
+        /// In the order of arrival. An element whose number is not in `waiting` has ended.
         var order: [(token: CInt, number: UInt64)] = []
         var nextNumber: UInt64 = 0
 
@@ -24,26 +25,26 @@ final class DescriptorChannel: NoticeSink {
             nextNumber += 1
         }
 
-        /// Searches the order once for many tokens that end, and not for each.
+        /// Removes a token. Searches the order once for many ended tokens, not for each.
         mutating func remove(_ token: CInt) {
             guard waiting.removeValue(forKey: token) != nil, order.count > 2 * waiting.count + 16 else { return }
             order.removeAll { waiting[$0.token] != $0.number }
         }
         /// Watches for room while tokens wait.
         var room: (any DispatchSourceWrite)?
-        /// Whether the channel has ended and writes nothing more.
+        /// Whether the channel has ended and does not write any longer.
         var isRetired = false
         var isClosed = false
     }
 
-    /// The caller's end, inherited across exec.
+    /// The caller's end. It is inherited across exec.
     let descriptor: CInt
     private let ownReadEnd: OwnedDescriptor
-    /// Closed with its last user, because Dispatch may be looking at it after its source was cancelled.
+    /// Closed when its last user is released, because Dispatch may use it even after its source was cancelled.
     private let writeEnd: Descriptor
     private let state = PosixLocked(State())
 
-    /// Makes a pipe; `nil` where the system has no more descriptors.
+    /// Makes a pipe. Returns `nil` if the system has no descriptors left.
     init?() {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { return nil }
@@ -53,13 +54,14 @@ final class DescriptorChannel: NoticeSink {
             _ = Glibc.close(ends[0])
             return nil
         }
-        // Only for the write end: reads of the caller wait, unless the caller changes that.
+        // Only the write end does not block. The caller's reads block, unless the caller changes that.
         _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
     }
 
     deinit { close() }
 
-    /// Whether the number still belongs to this pipe: the caller may have closed it, and another file may have it now.
+    /// Whether the number still belongs to this pipe. The caller may have closed it, and another file may have the
+    /// number now.
     var isIntact: Bool {
         var (own, callers) = (stat(), stat())
         return ownReadEnd.isIntact && fstat(ownReadEnd.number, &own) == 0 && fstat(descriptor, &callers) == 0
@@ -82,13 +84,13 @@ final class DescriptorChannel: NoticeSink {
         state.withLock { $0.remove(token) }
     }
 
-    /// Whether it serves no more tokens.
+    /// Whether it accepts no further tokens.
     var isRetired: Bool { state.withLock { $0.isRetired } }
 
-    /// Ends the channel with its last token.
+    /// Ends the channel when its last token has ended.
     func retire() { state.withLock { $0.isRetired = true } }
 
-    /// Closes the caller's end. The other end closes with its last user.
+    /// Closes the caller's end. The write end closes when its last user is released.
     func close() {
         let (isFirst, room) = state.withLock { state -> (Bool, (any DispatchSourceWrite)?) in
             guard !state.isClosed else { return (false, nil) }
@@ -135,10 +137,10 @@ final class DescriptorChannel: NoticeSink {
         state.order.removeFirst(done)
     }
 
-    /// All 4 bytes or none: less than PIPE_BUF (pipe(7)).
+    /// Writes all 4 bytes or none, because they are fewer than PIPE_BUF (pipe(7)).
     private func write(_ token: CInt) -> Bool {
-        // The program may have closed it and have a file of its own under the number: then the token is lost, and
-        // nothing waits for room.
+        // The program may have closed the write end and reused its number. Then the token is lost, and nothing waits
+        // for room.
         guard writeEnd.isIntact else { return true }
         return withUnsafeBytes(of: token.bigEndian) { bytes in
             while true {
@@ -149,11 +151,11 @@ final class DescriptorChannel: NoticeSink {
     }
 }
 
-/// An open descriptor; its end of life closes it, unless the program has done so.
+/// An open descriptor. Its release closes it, unless the program has done so.
 private final class Descriptor: Sendable {
     private let descriptor: OwnedDescriptor
     var number: CInt { descriptor.number }
-    /// Whether the number still means it.
+    /// Whether the number still belongs to it.
     var isIntact: Bool { descriptor.isIntact }
 
     init(_ number: CInt) { descriptor = OwnedDescriptor(number) }

@@ -4,23 +4,28 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Takes the notices of a registration. The reading thread calls ``notify(_:)``, with three exceptions: a post of a `self.` name calls it on the
-/// poster's thread, `notify_resume` on its caller's, and a change of a path on the thread that watches paths. The client's lock is free during each call.
+/// Receives the notices of a registration. The reading thread calls ``notify(_:)``, with three exceptions:
+/// - a post of a `self.` name: the poster's thread
+/// - `notify_resume`: the caller's thread
+/// - a change of a path: the thread that watches paths
+///
+/// The client's lock is free during each call.
 protocol NoticeSink: AnyObject, Sendable {
-    /// Tells that the token's name was posted.
+    /// Notifies of a post of the token's name.
     func notify(_ token: CInt)
-    /// Ends the service for this token, once.
+    /// Ends the service for this token. Called once.
     func end(_ token: CInt)
 }
 
-/// Sends the process a signal. The system chooses a thread that does not block it; the library's own block all.
+/// Sends the process a signal. The system chooses a thread that does not block the signal; the library's own threads
+/// block all signals.
 final class SignalSink: NoticeSink {
     private let signal: CInt
     private let hasEnded = PosixLocked(false)
 
     /// `nil` if there is no such signal.
     init?(_ signal: CInt) {
-        // The C library answers, because it keeps some real-time signals for itself: sent to the process, they would end it.
+        // The C library decides, because it reserves some real-time signals: sent to the process, they would end it.
         var action = sigaction()
         guard sigaction(signal, nil, &action) == 0 else { return nil }
         self.signal = signal
@@ -34,13 +39,13 @@ final class SignalSink: NoticeSink {
         }
     }
 
-    /// A caller may remove its signal handler after notify_cancel. So this waits for a `notify` in progress, and takes
-    /// a signal that it has sent to the process: the system delivers pending signals when the mask is restored.
+    /// Waits for a `notify` in progress, because the caller may remove its signal handler after notify_cancel. A signal
+    /// that was sent already is delivered when the mask is restored.
     func end(_ token: CInt) {
         withSignalsBlocked { hasEnded.withLock { $0 = true } }
     }
 
-    /// Blocks all signals on this thread, so that no handler runs while the lock is held.
+    /// Blocks all signals on this thread, so that no signal handler runs while the lock is held.
     private func withSignalsBlocked(_ body: () -> Void) {
         var (all, previous) = (sigset_t(), sigset_t())
         sigfillset(&all)
@@ -52,12 +57,12 @@ final class SignalSink: NoticeSink {
 
 /// Calls a handler on a queue.
 ///
-/// At most ``limit`` calls wait to begin, which is as many as Darwin's port to a process holds: after a post at least one
-/// begins, in constant memory, whatever the queue does.
+/// At most ``limit`` calls wait to begin, as many as Darwin's port to a process holds. So at least one call begins
+/// after a post, in constant memory, whatever the queue does.
 final class QueueSink: NoticeSink {
     typealias Handler = @Sendable (CInt) -> Void
 
-    /// Has a job run on a queue.
+    /// Runs a job on a queue.
     typealias Scheduling = @Sendable (@escaping @Sendable () -> Void) -> Void
 
     private struct State {
@@ -87,12 +92,12 @@ final class QueueSink: NoticeSink {
                 state.waiting -= 1
                 return state.handler
             }
-            // Checked right before the call, so that no call begins after notify_cancel (Rules, a.7).
+            // Checked right before the call: no call may begin after notify_cancel (Rules, a.7).
             if TokenTable.isValid(token) { handler?(token) }
         }
     }
 
-    /// The handler is released on its queue (Rules, a.7), after the calls that wait there.
+    /// Releases the handler on its queue (Rules, a.7), after the calls that wait there.
     func end(_ token: CInt) {
         schedule {
             let handler = self.state.withLock { state in
@@ -104,7 +109,7 @@ final class QueueSink: NoticeSink {
     }
 }
 
-/// A queue of the caller's libdispatch, held.
+/// A retained queue of the caller's libdispatch.
 final class CallersQueue: @unchecked Sendable {
     // Unchecked: the pointer is constant, and libdispatch's queues may be used from any thread.
     private let queue: UnsafeMutableRawPointer
@@ -130,12 +135,12 @@ final class CallersQueue: @unchecked Sendable {
     }
 }
 
-/// A copy of a block of type `void (^)(int)`, made by the caller's blocks runtime and given back to it.
+/// A copy of a block of type `void (^)(int)`. The caller's blocks runtime makes and releases it.
 final class CallersBlock: @unchecked Sendable {
-    // Unchecked: the pointer is constant, and a C caller answers for what the block does on which thread.
+    // Unchecked: the pointer is constant, and a C caller is responsible for what its block does on any thread.
     private let block: UnsafeMutableRawPointer
 
-    /// `nil` without memory.
+    /// Returns `nil` if there is no memory.
     init?(_ block: UnsafeRawPointer) {
         guard let copy = CDispatchQueues_copyBlock(block) else { return nil }
         self.block = copy
@@ -146,9 +151,10 @@ final class CallersBlock: @unchecked Sendable {
     @Sendable func call(_ token: CInt) { CDispatchQueues_callBlock(block, token) }
 }
 
-/// A function of a C caller with its context, which is released when nobody is left who could call it.
+/// A function of a C caller with its context. The context is released when no caller of the function is left.
 final class CallersFunction: @unchecked Sendable {
-    // Unchecked: the pointers are constant, and a C caller answers for what the functions do with the context on which thread.
+    // Unchecked: the pointers are constant, and a C caller is responsible for what its functions do with the context on
+    // any thread.
     private let handler: @convention(c) (UnsafeMutableRawPointer?, CInt) -> Void
     private let context: UnsafeMutableRawPointer?
     private let release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)?
@@ -166,7 +172,7 @@ final class CallersFunction: @unchecked Sendable {
         if isReleasing.load(ordering: .relaxed) { release?(context) }
     }
 
-    /// From here on the context is not released.
+    /// Leaves the context to the caller: it is not released.
     func keepContext() { isReleasing.store(false, ordering: .relaxed) }
 
     @Sendable func call(_ token: CInt) { handler(context, token) }

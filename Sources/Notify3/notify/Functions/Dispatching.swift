@@ -5,8 +5,9 @@ import CDispatchQueues
 @_exported public import Dispatch
 import NotifydProtocol
 
-/// For C, whose prototype Swift does not see: with an imported block type, `@implementation` crashes at run time. The block is an address
-/// here, because Swift would copy and release it by its own blocks runtime, which need not be the caller's.
+/// The function for C callers. Swift does not see the C prototype: with an imported block type, `@implementation`
+/// crashes at run time. The block is an address here, because Swift would copy and release it with its own blocks
+/// runtime, which may differ from the caller's.
 @c(notify_register_dispatch) @usableFromInline
 func registerDispatch(
     _ name: UnsafePointer<CChar>?,
@@ -40,29 +41,30 @@ func registerDispatch(
                 return QueueSink(function.call, schedule: CallersQueue(queue).schedule)
             }
         } catch {
-            // The caller was told of no registration, so the context is still the caller's.
+            // The caller gets no registration, so the context still belongs to the caller.
             function.keepContext()
             throw error
         }
     }
 }
 
-/// The queue of handlers whose callers have none.
+/// The queue for handlers of callers that pass no queue.
 private enum OwnQueue {
     static let shared = DispatchQueue(label: "org.notifycenter.notify.handlers")
 }
 
-/// What ``notify_register_dispatch(_:_:_:_:)`` calls, with the token.
+/// The handler of ``notify_register_dispatch(_:_:_:_:)``. Its argument is the token.
 public typealias notify_handler_t = @Sendable (Int32) -> Void
 
-/// Has `handler` called with the token after each post of `name`, on `queue` and asynchronously.
+/// Calls `handler` with the token after each post of `name`, on `queue` and asynchronously.
 ///
-/// The library keeps the queue and the handler until the registration is cancelled, and releases the handler on the queue. Right before a
-/// call it looks at the token again: no call begins after `notify_cancel`. At most 16 calls wait to begin; further posts meanwhile add
-/// none. The handler may cancel its token. The registration is in force when this returns.
+/// The library keeps the queue and the handler until the registration is cancelled, and releases the handler on the
+/// queue. It checks the token right before each call: no call begins after `notify_cancel`. At most 16 calls wait to
+/// begin; posts that exceed this number add no calls. The handler may cancel its token. The registration is in force
+/// when this function returns.
 ///
-/// - Returns: `NOTIFY_STATUS_OK`, or what went wrong: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`, `…OPT_DISABLE`,
-///   `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
+/// - Returns: `NOTIFY_STATUS_OK`, or an error: `NOTIFY_STATUS_INVALID_NAME`, `…NULL_INPUT`, `…NOT_AUTHORIZED`,
+///   `…OPT_DISABLE`, `…SERVER_NOT_FOUND` (no bus), `…FAILED`; then `out_token` is `NOTIFY_TOKEN_INVALID`.
 @preconcurrency @discardableResult
 public func notify_register_dispatch(
     _ name: UnsafePointer<CChar>!,

@@ -3,7 +3,7 @@ package import DBusTransport
 import NotifydProtocol
 import Synchronization
 
-/// What the functions return, as an error within the library.
+/// The status that a function returns, as an error within the library.
 struct NotifyStatus: Error, Equatable {
     let code: UInt32
 
@@ -21,7 +21,7 @@ struct NotifyStatus: Error, Equatable {
     static let nullInput = NotifyStatus(NOTIFY_STATUS_NULL_INPUT)
     static let failed = NotifyStatus(NOTIFY_STATUS_FAILED)
 
-    /// The status for an error of the bus, or for notifyd's refusal.
+    /// The status for an error of the bus, or for a refusal by notifyd.
     init(_ error: DBusError) {
         switch error.code {
         case .noBus, .disconnected, .closed, .timedOut: self = .serverNotFound
@@ -37,7 +37,7 @@ struct NotifyStatus: Error, Equatable {
         StatusCause.note(error, behind: code)
     }
 
-    /// The status of an operation that may fail.
+    /// Returns the status of an operation.
     static func of(_ body: () throws(NotifyStatus) -> Void) -> UInt32 {
         do throws(NotifyStatus) {
             try body()
@@ -48,19 +48,19 @@ struct NotifyStatus: Error, Equatable {
     }
 }
 
-/// The bus's error behind a status, for the commands of this package: the status does not say what helps.
+/// The bus's error behind a status, for the commands of this package: the status does not tell the remedy.
 package enum StatusCause {
     private static let isKept = Atomic<Bool>(false)
     private static let last = Locked<(error: DBusError, status: UInt32)?>(nil)
 
-    /// Keeps the errors from here on. For a program that does not fork: a child could wait for the lock for ever.
+    /// Keeps the errors from now on. For a program that does not fork: a child could wait for the lock forever.
     package static func keep() { isKept.store(true, ordering: .relaxed) }
 
     fileprivate static func note(_ error: DBusError, behind status: UInt32) {
         if isKept.load(ordering: .relaxed) { last.withLock { $0 = (error, status) } }
     }
 
-    /// Returns the error behind a status that a function has just returned, once; `nil` if the bus had no part in it.
+    /// Returns the error behind a status that a function has just returned, once; `nil` if the bus did not cause it.
     package static func take(of status: UInt32) -> DBusError? {
         guard let last = last.withLock({ $0.take() }), last.status == status else { return nil }
         return last.error
@@ -68,7 +68,7 @@ package enum StatusCause {
 }
 
 extension NotifyStatus {
-    /// Runs something on the bus.
+    /// Runs an operation of the bus, and converts its error.
     static func onBus<Value>(_ body: () throws(DBusError) -> Value) throws(NotifyStatus) -> Value {
         do throws(DBusError) { return try body() } catch { throw NotifyStatus(error) }
     }

@@ -17,7 +17,7 @@ import NotifydProtocol
     NotifyStatus.of { () throws(NotifyStatus) in
         let client = ProcessState.client
         _ = try client.registration(token)
-        // What notifyd lists is text.
+        // notifyd lists the path as text.
         guard let path, let text = String(validatingCString: path) else { throw .invalidRequest }
         try client.monitor(token, text, UInt32(bitPattern: flags))
     }
@@ -50,10 +50,10 @@ private func callForProcess(_ method: NotifydProtocol.Method, _ pid: CInt) -> UI
     NotifyStatus.of { () throws(NotifyStatus) in
         guard let filepath else { throw .nullInput }
         guard !ProcessState.isDisabled else { throw .disabled }
-        // For all that it waits for, together.
+        // One deadline for everything that this call waits for.
         let deadline = ContinuousClock.now + NotifyClient.patience
         let text = try ProcessState.client.status(by: deadline)
-        // A pipe that nobody reads must not hold up the caller.
+        // A pipe without a reader must not block the caller.
         let file = open(filepath, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw .failed }
         defer { close(file) }

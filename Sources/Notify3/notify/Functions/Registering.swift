@@ -59,7 +59,7 @@ import NotifydProtocol
     }
 }
 
-/// Stores the token, or `NOTIFY_TOKEN_INVALID`.
+/// Stores the token; `NOTIFY_TOKEN_INVALID` if `body` throws.
 func register(
     _ out_token: UnsafeMutablePointer<CInt>?,
     _ body: () throws(NotifyStatus) -> CInt

@@ -9,7 +9,8 @@ import NotifydProtocol
 
 @c @implementation public func notify_simple_post(_ name: UnsafePointer<CChar>?) -> UInt32 { notify_post(name) }
 
-// The first two may be called in a signal handler: nothing there locks, allocates or enters the kernel.
+// notify_check and notify_is_valid_token may be called in a signal handler: they do not lock, allocate or enter the
+// kernel.
 
 @c @implementation public func notify_check(_ token: CInt, _ check: UnsafeMutablePointer<CInt>?) -> UInt32 {
     guard let check else { return UInt32(NOTIFY_STATUS_NULL_INPUT) }
@@ -55,7 +56,8 @@ import NotifydProtocol
     NotifyStatus.of { () throws(NotifyStatus) in try liveClient(token).resume(token) }
 }
 
-/// The client, for work on a token. After `NOTIFY_OPT_DISABLE` a program may only check and cancel tokens, except those of `self.` names.
+/// Returns the client for work on a token. After `NOTIFY_OPT_DISABLE` a program may only check and cancel tokens,
+/// except those of `self.` names.
 private func liveClient(_ token: CInt) throws(NotifyStatus) -> NotifyClient {
     let client = ProcessState.client
     let registration = try client.registration(token)
