@@ -1,1 +1,1 @@
-// SwiftPM wants a source file; the functions are defined in Swift, in module `notify`.
+// SwiftPM requires a source file. The functions are defined in Swift, in module `notify`.

@@ -32,7 +32,7 @@ struct NotifyCenterCommand: ParsableCommand {
     }
 }
 
-/// Which bus a command uses.
+/// The bus that a command uses.
 struct BusOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -45,19 +45,19 @@ struct BusOptions: ParsableArguments {
     var name: String?
 
     func validate() throws {
-        // The library asks the environment, and so does all the rest.
+        // The library reads the bus from the environment, and so does the rest of the program.
         if let name { setenv(Bus.environmentVariable, name, 1) }
         do throws(DBusError) {
             _ = try Bus.fromEnvironment.resolvedAddress()
         } catch  where error.code == .invalidArgument {
             throw ValidationError("\(error)")
         } catch {
-            // The command says what it could not do.
+            // The command reports its own failure.
         }
     }
 }
 
-/// Carries out a command, and ends the program with its failure.
+/// Carries out a command. If it fails, the program ends with the failure's status.
 func carryOut(_ body: () throws(Failure) -> Void) throws {
     do throws(Failure) {
         try body()
@@ -67,7 +67,7 @@ func carryOut(_ body: () throws(Failure) -> Void) throws {
     }
 }
 
-/// What may go wrong on the bus, as the failure of an attempt.
+/// Converts an error of the bus to the failure of an attempt.
 func attempting<Value>(
     _ attempted: String,
     _ body: () throws(DBusError) -> Value
@@ -80,8 +80,8 @@ func attempting<Value>(
 }
 
 extension CompletionKind {
-    /// The names that are registered on the bus: quickly or not at all, and without starting a service. Those that a shell takes as they
-    /// stand.
+    /// The names that are registered on the bus, if notifyd runs and replies within a second. Contains only names that
+    /// need no quotes in a shell.
     static var registeredNames: CompletionKind {
         .custom { words, _, _ in
             if let option = words.lastIndex(of: "--bus"), option + 1 < words.count {

@@ -43,7 +43,7 @@ struct PostCommand: ParsableCommand {
                     try center.post(NotificationName(name), object: object, userInfo: userInfo)
                 }
             } else {
-                // As notify(3) does, which knows who may post what and has reserved names posted by notifyd.
+                // notify(3) knows who may post a name, and makes notifyd post reserved names.
                 let status = notify_post(name)
                 guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("post", name, status: status) }
             }

@@ -46,7 +46,7 @@ struct Program {
     private func status(_ invocation: Invocation) -> CInt {
         do throws(DBusError) {
             let connection = try DBusConnection.open(invocation.bus(starter: nil))
-            // This call starts no notifyd: the status is that of the running one.
+            // This call starts no notifyd, because the status is that of a running one.
             let status = try NotifydProtocol.status(
                 { call throws(DBusError) in try connection.callAndWait(taking: call) },
                 options: .noAutoStart
@@ -64,7 +64,7 @@ struct Program {
     }
 }
 
-/// A command line that is wrong: notifyd does nothing.
+/// A wrong command line. notifyd then does nothing.
 struct UsageError: Error, Equatable {
     let message: String
 }
@@ -80,7 +80,7 @@ struct Invocation: Equatable {
     }
 
     var action = Action.serve
-    /// `nil` where the command line names none.
+    /// `nil` if the command line names no bus.
     var bus: Bus?
     var configuration: String?
 
@@ -105,7 +105,7 @@ struct Invocation: Equatable {
         }
     }
 
-    /// The bus to use: that of the command line, else the one that started this process, else that of the environment.
+    /// Returns the bus of the command line, else the bus that started this process, else the bus of the environment.
     func bus(starter: String?) -> Bus { bus ?? starter.map { .address($0) } ?? .fromEnvironment }
 
     static let usage = """
@@ -146,7 +146,7 @@ enum Exit {
     static let noConfiguration: CInt = 66
     /// The bus cannot be reached or refuses, or another notifyd serves it (EX_UNAVAILABLE).
     static let unavailable: CInt = 69
-    /// The system grants too little (EX_OSERR).
+    /// The system has no resources left for it (EX_OSERR).
     static let system: CInt = 71
     /// The output cannot be written (EX_IOERR).
     static let output: CInt = 74

@@ -3,7 +3,7 @@ import Glibc
 import NotifyDaemon
 import Synchronization
 
-/// Serves until a signal ends it. The main thread waits for signals, which all other threads block.
+/// Serves until a signal ends the process. The main thread waits for the signals, which all other threads block.
 struct Server {
     private let options: DaemonService.Options
 
@@ -16,12 +16,12 @@ struct Server {
     }
 
     func run() -> CInt {
-        // Before the first thread starts, so that all inherit it.
+        // Before the first thread starts, so that all threads inherit the mask.
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2] { sigaddset(&signals, number) }
         pthread_sigmask(SIG_BLOCK, &signals, nil)
-        // The reader of standard error may have ended.
+        // Otherwise a write to standard error would end the process if the reader is gone.
         signal(SIGPIPE, SIG_IGN)
         start()
         while true {
@@ -34,7 +34,8 @@ struct Server {
 
     private struct State {
         var service: DaemonService?
-        /// Signals that arrived during the start. They are carried out afterwards, because the configuration may have been read before them.
+        /// Signals that arrived during the start. They are carried out after it, because the configuration may have
+        /// been read before they came.
         var early: Set<CInt> = []
     }
 
@@ -44,8 +45,8 @@ struct Server {
         let options = options
         Task(priority: .medium) {
             do {
-                // When the bus is back, the first process that needs notifyd starts another one; or its service manager does, to which this
-                // is a failure.
+                // When the bus is back, the first process that needs notifyd starts another one. Or its service manager
+                // does, because this exit is a failure.
                 let service = try await DaemonService.start(options) { exit(EX_UNAVAILABLE) }
                 let early = Self.state.withLock { state in
                     state.service = service

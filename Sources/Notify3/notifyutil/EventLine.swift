@@ -1,6 +1,6 @@
 import CommandSupport
 
-/// How much is printed of events.
+/// How much of an event is printed.
 enum Verbosity: Equatable {
     /// `-q`: nothing.
     case quiet
@@ -10,24 +10,24 @@ enum Verbosity: Equatable {
     case verbose
 }
 
-/// One event that a registration reports.
+/// An event that a registration reports.
 struct Event {
     let token: CInt
     let time: Timestamp
     let name: String
     let kind: Kind
-    /// The name's state, where it was asked for.
+    /// The name's state, if it was read.
     let state: StateReading?
 }
 
-/// What `notify_get_state` said.
+/// The result of `notify_get_state`.
 enum StateReading: Equatable {
     case value(UInt64)
     case failed(UInt32)
 }
 
 extension Verbosity {
-    /// An event's line; `nil` for none.
+    /// Returns the line for an event; `nil` for no line.
     func line(_ event: Event) -> String? {
         switch self {
         case .quiet: return nil
@@ -42,11 +42,11 @@ extension Verbosity {
         }
     }
 
-    /// The line before the events of a signal; `nil` for none.
+    /// Returns the line before the events of a signal; `nil` for no line.
     func line(signal: CInt) -> String? { self == .quiet ? nil : "SIGNAL \(signal)" }
 }
 
 extension Failure {
-    /// The line of what failed about a name; `nil` for the rest.
+    /// Darwin's line for a failure that concerns a name; `nil` for other failures.
     var line: String? { name.map { "\($0): Failed with code \(status)" } }
 }

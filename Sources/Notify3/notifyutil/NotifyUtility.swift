@@ -6,12 +6,12 @@ import NotifydProtocol
 import ProjectVersion
 import notify
 
-/// The second pass: carries out what the first has read.
+/// The second pass: carries out the commands that the first pass has read.
 @main
 struct NotifyUtility {
     private let invocation: Invocation
     private var status = ExitStatus.done
-    /// There from the first registration on, so that a post alone does nothing but post.
+    /// `nil` until the first registration, so that a post alone does nothing else.
     private var reporter: Reporter?
 
     static func main() { exit(run().rawValue) }
@@ -55,20 +55,20 @@ struct NotifyUtility {
         ForkRehearsal.leaveOut()
         StatusCause.keep()
         prepare()
-        // The library would only say that it failed.
+        // Checked here, because the library would only report a failure.
         do throws(DBusError) {
             _ = try Bus.fromEnvironment.resolvedAddress()
         } catch  where error.code == .invalidArgument {
             Output.complain("\(error)")
             return .usage
         } catch {
-            // Each command says what it could not do.
+            // Each command reports its own failure.
         }
         let last = invocation.commands.indices.last
         for (index, command) in invocation.commands.enumerated() {
             do throws(Failure) {
                 try carryOut(command)
-                // After the last there is nothing to wait for.
+                // Nothing follows the last command, so it needs no pause.
                 if case .post(_, let duration) = command, index != last { pause(duration) }
             } catch {
                 report(error)
@@ -81,7 +81,7 @@ struct NotifyUtility {
     }
 
     private func prepare() {
-        // The library asks the environment, and so does all the rest.
+        // The library reads the bus from the environment, and so does the rest of the program.
         if let bus = invocation.bus { setenv(Bus.environmentVariable, bus.description, 1) }
         if invocation.options != 0 { notify_set_options(invocation.options) }
     }
@@ -134,7 +134,8 @@ struct NotifyUtility {
         }
     }
 
-    /// Goes on with the next command, as Darwin's tool does; the first failure decides the exit status.
+    /// Reports a failure, and lets the next command run, as Darwin's tool does. The first failure decides the exit
+    /// status.
     private mutating func report(_ failure: Failure) {
         if let line = failure.line { Output.standard.write(line + "\n") }
         Output.complain(failure.explanation)
@@ -142,16 +143,14 @@ struct NotifyUtility {
     }
 }
 
-/// `-g` and `-s`, by a registration that lasts no longer, as Darwin's tool has it.
+/// `-g` and `-s`, by a registration that ends right afterwards, as in Darwin's tool.
 enum State {
-    /// The 64 bits of a name.
     static func get(_ name: String) throws(Failure) -> UInt64 {
         var state: UInt64 = 0
         try withToken("read the state of", name) { notify_get_state($0, &state) }
         return state
     }
 
-    /// Sets the 64 bits of a name.
     static func set(_ name: String, _ state: UInt64) throws(Failure) {
         try withToken("set the state of", name) { notify_set_state($0, state) }
     }

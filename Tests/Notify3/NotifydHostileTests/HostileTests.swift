@@ -3,41 +3,43 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// Processes of another user against the real notifyd, on a bus with the policies that are installed for the system bus, while honest processes
-/// of root and of a third user read and set states and post. Only root can be several users.
+/// Attacks by another user's processes on the real notifyd, on a bus with the policies for the system bus. Honest
+/// processes of root and of a third user read and set states and post during the attacks. Only root can start processes
+/// of several users.
 @Suite(
     "A hostile process of another user",
     .serialized,
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct NotifydHostileTests {
-    /// What notifyd may have in memory, in bytes.
+    /// The most memory that notifyd may use, in bytes.
     static let memory = 64 << 20
-    /// The same while it gets messages of 30 MB. libdbus reads each of them before notifyd can refuse it, and has one up to three times: in its
-    /// buffer, in the message, and as the beginning of the next one.
+    /// The same while notifyd gets messages of 30 MB. libdbus reads a message before notifyd can refuse it, and has up
+    /// to three copies: in its buffer, in the message, and as the beginning of the next one.
     static let memoryForLargeMessages = 128 << 20
-    /// How long what depends on notifyd may take at the median.
+    /// The longest median time of an operation that depends on notifyd.
     static let time = Duration.milliseconds(100)
-    /// The same while it gets messages of 30 MB on dbus-broker, which does not check what they hold: libdbus does, for 250 ms where they have
-    /// millions of values, before notifyd sees them. A call may have several of them before it, and there is time for two to four rounds, whose
-    /// median was between 4 ms and 3 s: this shows only that there is an end.
+    /// The same while notifyd gets messages of 30 MB on dbus-broker, which does not check their content. libdbus checks
+    /// it before notifyd sees the message, for 250 ms if there are millions of values. Several such messages may
+    /// precede a call, and there is time for two to four rounds. Their median was between 4 ms and 3 s, so this shows
+    /// only that the delay is bounded.
     static let timeForLargeMessages = PrivateBus.Daemon.chosen == .broker ? .seconds(8) : time
 
-    // The arguments are what the hostile process does; see its file `Deeds.swift`.
+    // The arguments are the attacks; see `Deeds.swift`.
 
-    @Test("cannot hold up others", arguments: ["calls", "newcomers", "hang-ups", "malformed", "hears-nothing"])
+    @Test("it cannot delay other users", arguments: ["calls", "newcomers", "hang-ups", "malformed", "hears-nothing"])
     func floods(deed: String) async throws { try await withstand(deed) }
 
-    @Test("uses up nobody else's limits")
+    @Test("it cannot use up another user's limits")
     func names() async throws { try await withstand("names") }
 
-    @Test("cannot fill notifyd", arguments: ["big-bodies", "big-reports", "hoards"])
+    @Test("it cannot fill notifyd's memory", arguments: ["big-bodies", "big-reports", "hoards"])
     func fills(deed: String) async throws {
         try await withstand(deed, memory: Self.memoryForLargeMessages, time: Self.timeForLargeMessages)
     }
 
     @Test(
-        "cannot hold up others or fill notifyd by as much at once as the bus takes",
+        "it cannot delay others or fill notifyd with all calls that the bus takes",
         .enabled(
             if: Machine.releasedProgram != nil,
             "NOTIFY_CENTER_TEST_NOTIFYD names no notifyd that was built in release"
@@ -51,7 +53,7 @@ struct NotifydHostileTests {
     func unlimited(deed: String) async throws { try await withstand(deed) }
 
     @Test(
-        "cannot fill notifyd by as much at once as dbus-broker takes, and has no effect on what comes after it",
+        "it cannot fill notifyd through dbus-broker, nor delay later calls",
         .enabled(
             if: Machine.releasedProgram != nil,
             "NOTIFY_CENTER_TEST_NOTIFYD names no notifyd that was built in release"
@@ -64,10 +66,10 @@ struct NotifydHostileTests {
         let hostile = try machine.hostile(deed)
         defer { hostile.kill() }
         try await hostile.line { $0 == "ready" }
-        // For so long the bus fills up.
+        // During this time the bus fills up.
         let (_, memory) = try await machine.measureMemory { try await Task.sleep(for: .seconds(2)) }
         hostile.kill()
-        // What the bus has kept is read first.
+        // The first measurement waits for the messages that the bus has stored.
         var calm = try await machine.measure(rounds: 1)
         let before = try ProcessorTime.now()
         calm = try await machine.measure(rounds: 5)
@@ -81,9 +83,10 @@ struct NotifydHostileTests {
         #expect(machine.notifyd?.isRunning == true)
     }
 
-    // dbus-daemon reads nothing more of a sender while it holds too much of it. With its own limits it takes a quarter of an hour to get there.
+    // dbus-daemon stops reading from a sender while it holds too many bytes of it. With its default limits that takes a
+    // quarter of an hour.
     @Test(
-        "holds up notifyd for seconds by posts that it does not read: notifyd leaves the bus, and another one goes on",
+        "its unread posts stall notifyd, which leaves the bus and is replaced",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker ends the connection that does not read")
     )
     func holdsUp() async throws {
@@ -94,7 +97,7 @@ struct NotifydHostileTests {
         #expect(await machine.notifyd?.exitStatus() == EX_UNAVAILABLE)
         #expect(machine.notifyd?.errorText.contains("the bus has read nothing for 10 s") == true)
         try await machine.startNotifyd()
-        // What honest processes had asked meanwhile has failed.
+        // The calls of the honest processes during the stall have failed.
         _ = try await machine.measure(rounds: 1)
         for figures in try await machine.measure(rounds: 30) {
             for name in Figures.names { #expect(figures[name] < Self.time, "\(name)") }
@@ -108,13 +111,13 @@ struct NotifydHostileTests {
     ]
 
     @Test(
-        "cannot do what others alone may do, and is told nothing of them",
+        "it cannot use the rights of others, and learns nothing about them",
         arguments: ["forged-signals", "forged-answers", "forbidden-posts", "meddles", "squats", "queues", "asks"]
     )
     func deceives(deed: String) async throws { try await withstand(deed) }
 
     @Test(
-        "holds up no start of notifyd, and no state is lost",
+        "it does not delay a start of notifyd, and no state is lost",
         arguments: ["idles", "queues", "squats", "names", "newcomers"]
     )
     func restarts(deed: String) async throws {
@@ -135,17 +138,17 @@ struct NotifydHostileTests {
         }
         waits.sort()
         print("hostile \(deed): the first state after a start took \(waits)")
-        // notifyd waits for a second for processes that do not report.
+        // notifyd waits one second for processes that do not report.
         if try Self.isJudged(deed, since: before) {
             #expect(waits[1] < (deed == "idles" ? .milliseconds(100) : .milliseconds(1500)))
         }
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
     }
 
-    /// Whether the processors were this test's.
+    /// Returns whether this test had the processors for itself.
     ///
-    /// dbus-daemon has one queue for notifyd, and takes in more in its turn on a processor than the socket to notifyd has room for: where both wait
-    /// for a processor, that queue grows whatever notifyd does.
+    /// dbus-daemon has one queue for notifyd. In its turn on a processor it reads more than the socket to notifyd has
+    /// room for. If both wait for a processor, that queue grows whatever notifyd does.
     private static func isJudged(_ deed: String, since earlier: ProcessorTime) throws -> Bool {
         let others = try ProcessorTime.now().others(since: earlier)
         guard others >= 0.2 else { return true }
@@ -174,7 +177,8 @@ struct NotifydHostileTests {
         )
         for figures in calm + busy where isJudged {
             for name in Figures.names {
-                // What takes several answers is judged by what the bus takes for one of its own, where that is much; a read of a state never is.
+                // An operation of several calls is compared with the bus's own time if that is long. Reading a state is
+                // not.
                 let limit = name == "state" ? time : max(time, figures["bus"] * 8)
                 #expect(figures[name] < limit, "\(name)")
             }
@@ -182,7 +186,7 @@ struct NotifydHostileTests {
         }
         #expect(busy.allSatisfy { $0.count("wrong") == 0 }, "\(busy.map(\.problems))")
         #expect(memory.median < limit)
-        // Beyond this the kernel would end it.
+        // Beyond this limit the kernel would end notifyd.
         #expect(memory.peak < machine.unit.memoryMax ?? 0)
         #expect(hostile.lines.filter { $0.hasPrefix("LEAK") }.isEmpty, "\(Set(hostile.lines).sorted().prefix(8))")
         #expect(hostile.isRunning, "\(hostile.errorText)")
@@ -191,8 +195,9 @@ struct NotifydHostileTests {
 }
 
 @Suite struct UnitTests {
-    // Nobody else would start it for the paths that the configuration monitors; and a bus that restarts needs longer than the manager's 100 ms.
-    @Test("notifyd is started again when it has lost the bus", arguments: ["systemd-system", "systemd-user"])
+    // Otherwise nothing would start notifyd for the configured paths. The bus needs longer to restart than the
+    // manager's 100 ms.
+    @Test("notifyd is restarted after it has lost the bus", arguments: ["systemd-system", "systemd-user"])
     func restarts(folder: String) throws {
         let unit = try Unit(contentsOf: shippedFile("\(folder)/notifyd.service"))
         #expect(unit["Restart"] == "on-failure")
@@ -206,9 +211,9 @@ struct NotifydHostileTests {
         return judge.lines.contains { $0.contains("--offline") }
     }()
 
-    // The limits are what systemd 252 finds, in tenths: 0 is nothing, 100 everything.
+    // The limits are the exposure that systemd 252 finds, in tenths: 0 for none, 100 for everything.
     @Test(
-        "units get no more rights than they need",
+        "units get only the rights that they need",
         .enabled(if: UnitTests.isJudgeThere, "there is no systemd-analyze that reads a unit's file"),
         arguments: [
             ("systemd-system/notifyd", 3), ("systemd-user/notifyd", 7), ("systemd-system/shared-device-broker", 9),
@@ -220,7 +225,7 @@ struct NotifydHostileTests {
         let directory = try TemporaryDirectory("unit")
         let file = "\(directory.path)/\(unit.split(separator: "/").last ?? "").service"
         let text = try String(contentsOfFile: shippedFile("\(unit).service"), encoding: .utf8)
-        // A unit whose program has no absolute path is not judged.
+        // systemd-analyze does not judge a unit whose program has no absolute path.
         try text.replacing("@BINDIR@", with: "/usr/bin").write(toFile: file, atomically: true, encoding: .utf8)
         let judge = try ChildProcess(
             "systemd-analyze",

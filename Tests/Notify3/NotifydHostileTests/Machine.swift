@@ -4,18 +4,19 @@ import Glibc
 import NotifyCenterTestKit
 import NotifydProtocol
 
-/// A machine with a bus like the system bus under the policies that are installed, the real notifyd as its unit runs it, and two honest
-/// processes: root's and another user's.
+/// A bus like the system bus with the installed policies, the real notifyd as its unit runs it, and two honest
+/// processes, one of root and one of another user.
 final class Machine {
-    /// Nobody here is called as the users of the units are; these stand for them. Every Linux has them.
+    /// Users that every Linux has. They stand for the users of the units, which do not exist here.
     private static let (notifydUser, notifydName): (uid_t, String) = (1, "daemon")
     private static let sharedDeviceName = "sys"
     static let honestUsers: [uid_t] = [0, 2]
     static let hostileUser: uid_t = 65534
 
-    /// Names that nobody posts in these tests. The honest processes may hear them, and the hostile one may not post them.
+    /// Names that these tests do not post. The honest processes may hear them, and the hostile process may not post
+    /// them.
     private static let quiet = ["SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "policy.quiet", "reserved.quiet"]
-    /// A name that everybody may post by notify.conf, and that the bus's policy keeps for root and notifyd.
+    /// Reserves a name for root and notifyd in the bus's policy. notify.conf lets every user post it.
     private static let policy = """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
          "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -25,7 +26,7 @@ final class Machine {
           <policy user="\(notifydName)"><allow send_interface="org.notifycenter.Darwin1.policy.quiet"/></policy>
         </busconfig>
         """
-    /// notifyd as it is installed: one without optimization reads more slowly than the bus writes.
+    /// The installed notifyd: a program without optimization reads more slowly than the bus writes.
     static let releasedProgram = ProcessInfo.processInfo.environment["NOTIFY_CENTER_TEST_NOTIFYD"]
     private static let program = releasedProgram ?? ChildProcess.built("notifyd")
     private static let configuration = "reserve reserved. 0 0 rwr-r-\nreserve reserved.secret 0 0 rw----\n"
@@ -36,7 +37,8 @@ final class Machine {
     private(set) var notifyd: ChildProcess?
     private(set) var honest: [ChildProcess] = []
 
-    /// - Parameter bytesPerConnection: what dbus-daemon holds of one sender, or for one receiver; `nil` for what it has by itself.
+    /// - Parameter bytesPerConnection: The bytes that dbus-daemon holds of one sender, or for one receiver; `nil` for
+    ///   its default.
     init(bytesPerConnection: Int? = nil) async throws {
         unit = try Unit(contentsOf: shippedFile("systemd-system/notifyd.service"))
         var standIns = ["shared-device": Self.sharedDeviceName]
@@ -51,7 +53,8 @@ final class Machine {
         options.configurationFiles.append(try Self.write(Self.policy, "\(directory.path)/policy.conf"))
         bus = try PrivateBus(options)
         try Self.write(Self.configuration, configurationFile)
-        // A program of another name than the hostile process's: notifyd tells the hostile process of its own program.
+        // The copy has another name than the hostile process, because notifyd tells the hostile process about its own
+        // program.
         let copy = try ChildProcess("cp", [ChildProcess.built("hostile-notifier"), honestProgram])
         guard await copy.exitStatus() == 0 else { throw ChildProcess.Ended(copy) }
         try await startNotifyd()
@@ -73,7 +76,7 @@ final class Machine {
         killNotifyd()
     }
 
-    /// A file that everybody may read. Returns its path.
+    /// Writes a file that every user may read. Returns its path.
     @discardableResult
     private static func write(_ text: String, _ path: String) throws -> String {
         try text.write(toFile: path, atomically: true, encoding: .utf8)
@@ -89,7 +92,7 @@ final class Machine {
 
     // MARK: notifyd
 
-    /// As the unit's user, and without rights where the unit gives none. On return it owns its name.
+    /// Starts notifyd as the unit's user, and without rights if the unit gives none. On return it owns its name.
     func startNotifyd() async throws {
         let rights =
             unit.user == nil
@@ -130,7 +133,7 @@ final class Machine {
 
     // MARK: Figures
 
-    /// Runs `body`, and looks at notifyd's resident memory meanwhile. In bytes: the median, and the most that it ever was.
+    /// Runs `body`, and samples notifyd's resident memory during that time. Returns the median and the peak in bytes.
     func measureMemory<Value: Sendable>(
         _ body: () async throws -> Value
     ) async throws -> (Value, (median: Int, peak: Int)) {
@@ -150,7 +153,7 @@ final class Machine {
         return (value, (samples[samples.count / 2], try notifyd.memory().peak))
     }
 
-    /// What the honest processes measure, both at the same time.
+    /// Lets both honest processes measure at the same time.
     func measure(rounds: Int) async throws -> [Figures] {
         let before = honest.map { $0.lines.count { $0.hasPrefix("figures") } }
         for process in honest { try process.write("measure \(rounds)") }
@@ -168,14 +171,15 @@ final class Machine {
     }
 }
 
-/// What one honest process has measured; see `HonestProcess`.
+/// The measurements of one honest process; see `HonestProcess`.
 struct Figures: CustomStringConvertible {
-    /// What depends on notifyd: reading a state, registering a name and setting its state, a post to another process and back, a post that
+    /// The operations that depend on notifyd: reading a state, registering a name and setting its state, a post to
+    /// another process and back, a post that notifyd carries out.
     /// notifyd carries out.
     static let names = ["state", "set", "post", "reserved"]
 
     private let values: [String: Int]
-    /// What failed or was wrong since the process began.
+    /// The failures and wrong results since the process began.
     let problems: [String]
 
     init(_ line: String, problems: [String]) {
@@ -184,13 +188,13 @@ struct Figures: CustomStringConvertible {
         self.problems = Array(problems.prefix(5))
     }
 
-    /// A median, or the longest where the name ends in `-worst`.
+    /// A median, or the longest time if the name ends in `-worst`.
     subscript(name: String) -> Duration { .microseconds(values[name] ?? .max) }
 
-    /// How many rounds were measured, or how much failed or was wrong in them.
+    /// The number of measured rounds, or of failures or wrong results in them.
     func count(_ name: String) -> Int { values[name] ?? .max }
 
-    /// In milliseconds: the median and the longest.
+    /// The median and the longest time of each operation, in milliseconds.
     var description: String {
         let times = (Self.names + ["bus"]).map { name in
             let times = [name, "\(name)-worst"].map { String(format: "%.1f", Double(values[$0] ?? -1000) / 1000) }
@@ -200,7 +204,7 @@ struct Figures: CustomStringConvertible {
     }
 }
 
-/// How long all processors have worked, for this process with those that it started, and for everybody. In seconds.
+/// The processor time of the whole machine, and of this process with its descendants. In seconds.
 struct ProcessorTime {
     private let moment = ContinuousClock.now
     private let all: Double
@@ -210,12 +214,12 @@ struct ProcessorTime {
         let line = try String(contentsOfFile: "/proc/stat", encoding: .utf8).prefix { $0 != "\n" }
         let times = line.split(separator: " ").dropFirst().prefix(8).compactMap { Double($0) }
         guard times.count == 8 else { throw CocoaError(.fileReadCorruptFile) }
-        // Without idle and iowait.
+        // Excludes idle and iowait.
         let busy = times.reduce(0, +) - times[3] - times[4]
         var parents: [Int32: Int32] = [:]
         var used: [Int32: Double] = [:]
         for process in try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap({ Int32($0) }) {
-            // One that has ended meanwhile is left out.
+            // Skips a process that has just ended.
             guard let text = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) else { continue }
             let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
             guard fields.count > 13 else { continue }
@@ -233,14 +237,14 @@ struct ProcessorTime {
 
     private init(all: Double, own: Double) { (self.all, self.own) = (all, own) }
 
-    /// How many processors others have used since then.
+    /// Returns how many processors other processes have used since then.
     func others(since earlier: ProcessorTime) -> Double {
         let passed = (moment - earlier.moment) / .seconds(1)
         return max(0, (all - earlier.all - (own - earlier.own)) / passed)
     }
 }
 
-/// What the unit says about how notifyd runs.
+/// The settings of notifyd's unit.
 struct Unit {
     private let settings: [String: String]
 
@@ -252,9 +256,9 @@ struct Unit {
 
     subscript(name: String) -> String? { settings[name] }
 
-    /// `nil` where notifyd runs as root.
+    /// `nil` if notifyd runs as root.
     var user: String? { settings["User"] }
-    /// In bytes; `nil` where it is unlimited.
+    /// In bytes; `nil` for no limit.
     var memoryMax: Int? {
         guard let text = settings["MemoryMax"], let number = Int(text.prefix { $0.isNumber }) else { return nil }
         return number * (["K": 1 << 10, "M": 1 << 20, "G": 1 << 30][text.suffix(1)] ?? 1)
@@ -262,10 +266,10 @@ struct Unit {
 }
 
 extension ChildProcess {
-    /// notifyd has not been started.
+    /// notifyd was not started.
     struct Missing: Error {}
 
-    /// A process that should run.
+    /// A process ended that should run.
     struct Ended: Error, CustomStringConvertible {
         let description: String
 

@@ -1,7 +1,8 @@
 #ifndef _NOTIFY_KEYS_H_
 #define _NOTIFY_KEYS_H_
 
-/* Names that parts of Darwin post. On Linux nothing posts them, unless /etc/notify.conf tells notifyd to post one when a path changes. */
+/* Names that parts of Darwin post. On Linux nothing posts them, unless /etc/notify.conf tells notifyd to post one when
+ * a path changes. */
 
 #define kNotifySCHostnameChange "com.apple.system.hostname"
 #define kNotifySCNetworkChange "com.apple.system.config.network_change"

@@ -1,7 +1,8 @@
 #ifndef _NOTIFY_PRIVATE_H_
 #define _NOTIFY_PRIVATE_H_
 
-/* Functions that Darwin's own programs use beside <notify.h>. They are here so that such source compiles; new code does not need them. */
+/* Functions that Darwin's own programs use in addition to <notify.h>. They exist so that such source compiles; new code
+ * does not need them. */
 
 #include <notify.h>
 
@@ -15,7 +16,8 @@
 #define NOTIFY_OPT_OLD_IPC 0x00000008
 /** Undoes NOTIFY_OPT_DISABLE. */
 #define NOTIFY_OPT_ENABLE 0x04000000
-/** From now on the functions return NOTIFY_STATUS_OPT_DISABLE, except those that check, peek at or cancel a token, and for `self.` names. */
+/** From now on the functions return NOTIFY_STATUS_OPT_DISABLE, except those that check, peek at or cancel a token, and
+ * for `self.` names. */
 #define NOTIFY_OPT_DISABLE 0x08000000
 
 /** A flag of notify_register_mach_port, without effect here. */
@@ -41,17 +43,18 @@ void notify_set_options(uint32_t opts);
 /** As notify_register_check, but notify_peek refuses the token. */
 uint32_t notify_register_plain(const char *name, int *out_token);
 
-/** Reads the counter behind notify_check, which changes with each post. It does not change the answer of the next notify_check. The token must
- * come from notify_register_check, or its name begin with `self.`.
+/** Reads the counter behind notify_check, which changes with each post. Does not change the result of the next
+ * notify_check. The token must come from notify_register_check, or its name begin with `self.`.
  *
  * Errors: INVALID_TOKEN, INVALID_REQUEST, NULL_INPUT. */
 uint32_t notify_peek(int token, uint32_t *val);
 
-/** Notifies this registration alone when something changes at an absolute path, beside posts of its name. The path may come into being
- * later. Changes within 100 ms count as one. A token monitors one path, until it is cancelled. The function waits for the file
- * system, 20 seconds at most. The caller's permissions decide what can be seen of the path.
+/** Notifies only this registration when something changes at an absolute path, in addition to posts of its name. The
+ * path need not exist yet. Changes within 100 ms count as one. A token monitors one path, until it is cancelled. The
+ * function waits for the file system, 20 seconds at most. The caller's permissions decide what can be seen of the path.
  *
- * Errors: INVALID_TOKEN; INVALID_REQUEST (a path that is NULL, relative or not UTF-8, a `self.` name, a second path); NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
+ * Errors: INVALID_TOKEN; INVALID_REQUEST (a path that is NULL, relative or not UTF-8, a `self.` name, a second path);
+ * NOT_AUTHORIZED; OPT_DISABLE; FAILED. */
 uint32_t notify_monitor_file(int token, char *path, int flags);
 
 /** There are no events here: this sets both numbers to 0. */
@@ -60,9 +63,11 @@ uint32_t notify_get_event(int token, int *ev, char *buf, int *len);
 /** As notify_post. */
 uint32_t notify_simple_post(const char *name);
 
-/** Holds back all notifications of a process, until notify_resume_pid has been called the same number of times. Root may call it, and the process's own user.
+/** Holds back all notifications of a process, until notify_resume_pid has been called the same number of times. Root
+ * and the process's own user may call it.
  *
- * Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or one without registrations); OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
+ * Errors: NOT_AUTHORIZED; INVALID_REQUEST (no such process, or a process without registrations); OPT_DISABLE;
+ * SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_suspend_pid(int pid);
 
 /** Undoes one notify_suspend_pid.
@@ -75,7 +80,7 @@ uint32_t notify_resume_pid(int pid);
  * Errors: NULL_INPUT; OPT_DISABLE; SERVER_NOT_FOUND; FAILED. */
 uint32_t notify_dump_status(const char *filepath);
 
-/** Does what happens in every forked child by itself. A second call has no effect. */
+/** Does the work that every forked child does by itself. A second call has no effect. */
 void _notify_fork_child(void);
 
 __END_DECLS

@@ -3,32 +3,31 @@ import FoundationEssentials
 import NotifyCenter
 import NotifydProtocol
 
-/// One JSON object (RFC 8259) on one line, its fields in the order of adding, which Foundation's encoder does not keep.
+/// A JSON object (RFC 8259) on one line. Its fields have the order of adding, which Foundation's encoder does not keep.
 struct JSONLine {
     private var fields = ""
 
-    /// - Parameter type: the first field, which says what the others are.
+    /// - Parameter type: The value of the first field, which tells what the others are.
     init(_ type: String) { add("type", type) }
 
-    /// The object.
     var text: String { "{\(fields)}" }
 
-    /// A text; `null` for none.
+    /// Adds a text; `null` for `nil`.
     mutating func add(_ name: String, _ value: String?) { add(name, json: value.map(Self.quoted) ?? "null") }
 
-    /// A whole number; `null` for none.
+    /// Adds a whole number; `null` for `nil`.
     mutating func add(_ name: String, _ value: (some BinaryInteger)?) {
         add(name, json: value.map { "\($0)" } ?? "null")
     }
 
-    /// Any value that is JSON already.
+    /// Adds a value that is JSON already.
     mutating func add(_ name: String, json: String) {
         if !fields.isEmpty { fields += "," }
         fields += "\"\(name)\":\(json)"
     }
 
-    /// A string of JSON. Control characters, and what ends a line in Unicode, are escaped even where JSON does not ask for it, so that
-    /// no terminal obeys them.
+    /// Returns a JSON string. Escapes control characters and Unicode's line ends even where JSON does not require it,
+    /// so that they cannot control a terminal.
     static func quoted(_ text: String) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -47,8 +46,8 @@ struct JSONLine {
 }
 
 extension PropertyListValue {
-    /// As JSON on one line, dictionaries in the order of their keys. What JSON has no type for is shown as people read it: data in
-    /// base64, dates as of ISO 8601 in UTC, and `null` for a number that is none.
+    /// The value as JSON on one line, dictionaries in the order of their keys. Types that JSON lacks have a form for
+    /// people: data in base64, and dates as of ISO 8601 in UTC. A number that is not finite becomes `null`.
     var json: String {
         switch self {
         case .string(let text): JSONLine.quoted(text)
@@ -73,11 +72,10 @@ extension UserInfo {
 }
 
 extension PropertyListDate {
-    /// `"2001-01-01T00:00:00.000Z"`; the count of seconds where the calendar does not reach.
+    /// `"2001-01-01T00:00:00.000Z"`; the number of seconds if the year has not four digits.
     fileprivate var json: String {
         guard secondsSinceReferenceDate.isFinite else { return "null" }
         let date = Date(timeIntervalSinceReferenceDate: secondsSinceReferenceDate)
-        // Years of four digits.
         guard (Self.year1..<Self.year10000).contains(date) else { return "\(secondsSinceReferenceDate)" }
         return "\"\(date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)))\""
     }

@@ -1,17 +1,17 @@
 import Glibc
 import NotifyCenter
 
-/// Reads JSON (RFC 8259, nothing beyond) as a property list: what `--userinfo` gives. `null` is refused, because a property list has
-/// none, and so is an object that has a key twice. Whole numbers become integers where 64 bits hold them.
+/// Reads JSON (RFC 8259, without extensions) as a property list, for `--userinfo`. Refuses `null`, because a property
+/// list has none, and an object that has a key twice. Whole numbers become integers if 64 bits hold them.
 struct JSONReader {
     /// The text is not JSON.
     struct SyntaxError: Error, Equatable {
-        /// In bytes from the start.
+        /// In bytes from the start of the text.
         let offset: Int
         let reason: String
     }
 
-    /// More than a notification may be nested, so that the post itself says what the bound is.
+    /// More than a notification may be nested, so that the post itself reports the limit.
     private static let maximumDepth = 64
 
     private let bytes: [UInt8]
@@ -19,7 +19,7 @@ struct JSONReader {
 
     private init(_ text: String) { bytes = Array(text.utf8) }
 
-    /// The value that the whole text is.
+    /// Returns the value of the whole text.
     static func read(_ text: String) throws(SyntaxError) -> PropertyListValue {
         var reader = JSONReader(text)
         let value = try reader.value(depth: 0)
@@ -151,7 +151,7 @@ struct JSONReader {
             switch byte {
             case UInt8(ascii: "\""):
                 position += 1
-                // The whole text is a String, so its bytes are UTF-8, and so is what escapes add.
+                // The bytes come from a String and from escapes, so they are UTF-8.
                 return String(decoding: result, as: UTF8.self)
             case UInt8(ascii: "\\"):
                 result += Array(String(try escape()).utf8)

@@ -62,21 +62,21 @@ struct ListCommand: ParsableCommand {
     }
 }
 
-/// What notifyd knows of others, which notify(3) does not tell.
+/// notifyd's knowledge of other processes, which notify(3) does not give.
 enum Notifyd {
     struct Lists {
         let names: [NameListing]
         let processes: [ProcessListing]
 
-        /// In order, each once.
+        /// Sorted, each name once.
         var registeredNames: [String] { Set(processes.flatMap { $0.report.names.map(\.name) }).sorted() }
     }
 
-    /// Who is registered.
+    /// Returns the registered names and processes.
     ///
     /// - Parameters:
-    ///   - startsIt: whether the bus starts notifyd.
-    ///   - timeout: how long to wait for the answer.
+    ///   - startsIt: Whether the bus may start notifyd.
+    ///   - timeout: How long to wait for each reply.
     static func list(startsIt: Bool, timeout: Duration = .seconds(25)) throws(DBusError) -> Lists {
         let connection = try BusConnections.connection(to: .fromEnvironment)
         var (names, processes) = ([NameListing](), [ProcessListing]())
@@ -100,7 +100,7 @@ enum Notifyd {
         return Lists(names: names, processes: processes)
     }
 
-    /// The program's file, where the kernel lets this process see it.
+    /// Returns the path of a process's program; `nil` if the kernel does not let this process see it.
     static func program(of process: UInt32) -> String? {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(PATH_MAX)) { path in
             let length = path.baseAddress.map { readlink("/proc/\(process)/exe", $0, path.count) } ?? 0

@@ -8,23 +8,24 @@ struct Listing {
     struct Row: Equatable {
         var process: UInt32?
         var user: UInt32?
-        /// The program's file; empty where this process may not see it.
+        /// The path of the program; empty if this process may not see it.
         var program = ""
         var name: String
         var token: Int32?
         var kind: RegistrationKind?
-        /// How often the registration and the whole process are suspended.
+        /// The suspensions of the registration and of the whole process together.
         var suspensions: UInt32 = 0
         /// How often it was notified.
         var deliveries: UInt64?
         var state: UInt64
-        /// What it monitors beside the name.
+        /// The paths that it monitors in addition to the name.
         var paths: [String] = []
     }
 
     let rows: [Row]
 
-    /// The registrations of names that begin with `prefix`, by process, name and token; then names that are there without any.
+    /// Lists the registrations of names that begin with `prefix`, by process, name and token; then the names without
+    /// registrations.
     init(
         names: [NameListing],
         processes: [ProcessListing],
@@ -63,7 +64,7 @@ struct Listing {
         row.user = process.user
         row.program = program
         row.suspensions = process.report.suspensions
-        // A process that tells of the name alone.
+        // The process has reported only the name.
         if name.registrations.isEmpty { return [row] }
         return name.registrations.map { registration in
             var row = row
@@ -82,7 +83,7 @@ struct Listing {
 
     // MARK: Printing
 
-    /// A line for each row.
+    /// Returns a line of JSON for each row.
     func json(userName: (UInt32) -> String?) -> [String] {
         rows.map { row in
             var line = JSONLine(row.process == nil ? "name" : "registration")
@@ -101,7 +102,7 @@ struct Listing {
         }
     }
 
-    /// The same for people.
+    /// Returns the rows as a table for people.
     func table(userName: (UInt32) -> String?) -> Table {
         var table = Table([
             .init("PID", .right), .init("USER"), .init("PROGRAM"), .init("NAME"), .init("TOKEN", .right), .init("KIND"),
@@ -120,7 +121,7 @@ struct Listing {
         return table
     }
 
-    /// The user's name by the system's word; `nil` for none.
+    /// Returns the user's name from the system; `nil` if there is none.
     static func userName(_ user: UInt32) -> String? {
         var entry = passwd()
         var found: UnsafeMutablePointer<passwd>?

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Columns under headings, two blanks apart.
+/// Columns with headings, two blanks apart.
 struct Table {
     enum Alignment {
         case left
@@ -25,14 +25,14 @@ struct Table {
     /// - Parameter cells: one for each column.
     mutating func add(_ cells: [String]) { rows.append(cells) }
 
-    /// Whether people look at standard output, who like colour.
+    /// Whether standard output is a terminal, and the environment does not turn colour off.
     static var isColourful: Bool {
         guard isatty(STDOUT_FILENO) == 1 else { return false }
         func variable(_ name: String) -> String { getenv(name).map { String(cString: $0) } ?? "" }
         return variable("NO_COLOR").isEmpty && variable("TERM") != "dumb"
     }
 
-    /// All lines, the headings first; these in bold on a colourful terminal.
+    /// Returns all lines, the headings first. On a colourful terminal the headings are bold.
     func text(isColourful: Bool) -> String {
         let headings = columns.map(\.heading)
         let widths = columns.indices.map { column in
@@ -48,7 +48,7 @@ struct Table {
             let blanks = String(repeating: " ", count: widths[column] - cells[column].count)
             switch columns[column].alignment {
             case .right: return blanks + cells[column]
-            // Nothing is to be seen behind the last.
+            // The last column needs no padding.
             case .left: return column == cells.count - 1 ? cells[column] : cells[column] + blanks
             }
         }

@@ -1,7 +1,7 @@
 import CommandSupport
 import NotifyCenter
 
-/// One post of anybody.
+/// A post of any process.
 struct Post: Sendable {
     enum Center: Sendable {
         case darwin
@@ -18,13 +18,13 @@ struct Post: Sendable {
         (self.time, self.name, self.sender, self.center) = (time, name.rawValue, sender, center)
     }
 
-    /// The memory that it takes, about, in bytes.
+    /// The approximate memory that it takes, in bytes.
     var size: Int {
         guard case .distributed(let object, let userInfo) = center else { return name.utf8.count }
         return name.utf8.count + (object?.utf8.count ?? 0) + PropertyListValue.dictionary(userInfo ?? [:]).size
     }
 
-    /// - Parameter sender: the poster's process, where lines have it.
+    /// - Parameter sender: The poster's process, if lines show it.
     func line(isJSON: Bool, sender: Sender?) -> String { isJSON ? json(sender) : text(sender) }
 
     private func text(_ sender: Sender?) -> String {

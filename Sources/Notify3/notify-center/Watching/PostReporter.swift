@@ -4,7 +4,7 @@ import Glibc
 import NotifyCenter
 import Synchronization
 
-/// Prints posts in the order in which they arrive, each when its sender is known. On the main thread.
+/// Prints posts in the order of arrival, each when the lookup of its sender is done. Used on the main thread.
 final class PostReporter {
     private let isJSON: Bool
     private let inbox: PostInbox
@@ -14,10 +14,10 @@ final class PostReporter {
     private var observations: [NotificationObservation] = []
 
     /// - Parameters:
-    ///   - isJSON: whether a line is a JSON object.
-    ///   - count: after how many posts ``run()`` ends; `nil` for never.
-    ///   - findsSenders: whether lines have the poster's process and program.
-    /// - Throws: ``DBusError`` where the bus cannot be reached.
+    ///   - isJSON: Whether a line is a JSON object.
+    ///   - count: The number of posts after which ``run()`` ends; `nil` for no end.
+    ///   - findsSenders: Whether lines show the poster's process and program.
+    /// - Throws: ``DBusError`` if the bus cannot be reached.
     init(isJSON: Bool, count: Int?, findsSenders: Bool) throws(DBusError) {
         (self.isJSON, remaining) = (isJSON, count)
         let inbox = try PostInbox()
@@ -26,7 +26,7 @@ final class PostReporter {
         senders = findsSenders ? try Senders(connection) { inbox.wake() } : nil
     }
 
-    /// Observes a name in the Darwin center; all where it is `nil`. In force on return.
+    /// Observes a name in the Darwin center; `nil` for all names. In force on return.
     func observeDarwin(_ name: NotificationName?) throws(DBusError) {
         let center = DarwinNotifyCenter(connection: connection)
         observations.append(
@@ -37,7 +37,7 @@ final class PostReporter {
         )
     }
 
-    /// Observes a name in the distributed center, for an object where there is one. In force on return.
+    /// Observes a name in the distributed center, for one object or, with `nil`, for all. In force on return.
     func observeDistributed(_ name: NotificationName?, object: String?) throws(DBusError) {
         let center = DistributedNotifyCenter(connection: connection)
         observations.append(
@@ -49,7 +49,7 @@ final class PostReporter {
         )
     }
 
-    /// Prints until there were as many posts as asked for.
+    /// Prints until the requested number of posts is reached.
     func run() {
         while remaining != 0 {
             // Standard output is polled only for the end of its reader.
@@ -74,10 +74,10 @@ final class PostReporter {
     }
 }
 
-/// Posts from the thread that reads the bus for the main thread, in order. Bounded, because a slow reader of standard output may be slower
-/// than the posts.
+/// Passes posts from the thread that reads the bus to the main thread, in order. Bounded, because the reader of
+/// standard output may be slower than the posts.
 final class PostInbox: Sendable {
-    /// A post, and where the answer comes who posted it.
+    /// A post, and the lookup of its sender.
     typealias Item = (post: Post, sender: SenderLookup?)
 
     private struct State {
@@ -92,13 +92,13 @@ final class PostInbox: Sendable {
     private let bell: EventDescriptor
     private let state = Locked(State())
 
-    /// Readable while something waits.
+    /// Readable after a new post or a finished lookup, until ``takeKnown(atMost:)``.
     var descriptor: CInt { bell.descriptor }
 
-    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    /// - Throws: ``DBusError/Code/noResources`` if there are no descriptors left.
     init() throws(DBusError) { bell = try EventDescriptor("watch") }
 
-    /// Adds one, from any thread. A full inbox drops and counts it.
+    /// Adds a post, from any thread. A full inbox drops the post and counts it.
     func add(_ item: Item) {
         let size = item.post.size
         state.withLock { state in
@@ -112,10 +112,10 @@ final class PostInbox: Sendable {
         wake()
     }
 
-    /// Makes the descriptor readable.
     func wake() { bell.signal() }
 
-    /// The posts at the front whose sender is known or known to be gone, and how many were dropped since this was asked last.
+    /// Removes and returns the posts at the front whose sender lookups are done, and the number of posts dropped since
+    /// the last call.
     func takeKnown(atMost limit: Int?) -> (items: [Item], dropped: Int) {
         bell.clear()
         return state.withLock { state in

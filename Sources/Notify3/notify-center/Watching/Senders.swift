@@ -2,7 +2,7 @@ import DBusTransport
 import NotifyCenter
 import Synchronization
 
-/// Who posted, as far as it could be found out.
+/// The sender of a post, as far as it is known.
 struct Sender: Sendable, Equatable {
     var process: UInt32?
     var user: UInt32?
@@ -10,32 +10,32 @@ struct Sender: Sendable, Equatable {
     var program: String?
 }
 
-/// A question that is answered once.
+/// The lookup of a sender. It is resolved once.
 final class SenderLookup: Sendable {
     private let state = Locked<Sender?>(nil)
 
-    /// `nil` while it is under way.
+    /// `nil` while the lookup is in progress.
     var answer: Sender? { state.withLock { $0 } }
 
     fileprivate func resolve(_ sender: Sender) { state.withLock { $0 = sender } }
 }
 
-/// Finds out who is behind bus names, each once.
+/// Looks up the processes behind bus names, each once.
 ///
-/// Many a poster ends as soon as it has posted, and the bus knows nothing of it then. So everybody who connects is asked for at once,
-/// before there is a post. Found in this way the program is what people want to know, and not to be relied on: its process id may
-/// by then be another's.
+/// Many posters end right after their post, and then the bus knows nothing about them. So each connection is looked up
+/// as soon as it appears, before it posts. A program that was found in this way is good enough for people, but is not
+/// reliable: its process id may belong to another process by then.
 final class Senders: Sendable {
     private let connection: DBusConnection
     private let onAnswer: @Sendable () -> Void
     private let lookups = Locked<[String: SenderLookup]>([:])
-    /// What is to be kept, filled once.
+    /// Kept alive; filled once.
     private let leases = Locked<[any Sendable]>([])
 
     /// - Parameters:
-    ///   - connection: the bus.
-    ///   - onAnswer: is called, on any thread, after each answer.
-    /// - Throws: ``DBusError`` where the bus refuses to tell who connects.
+    ///   - connection: The bus.
+    ///   - onAnswer: Called on any thread after each finished lookup.
+    /// - Throws: ``DBusError`` if the bus refuses to report new connections.
     init(_ connection: DBusConnection, onAnswer: @escaping @Sendable () -> Void) throws(DBusError) {
         self.connection = connection
         self.onAnswer = onAnswer
@@ -45,7 +45,7 @@ final class Senders: Sendable {
             else { return }
             if arguments[2].stringValue == "" { self?.forget(name) } else { _ = self?.lookup(name) }
         }
-        // A bus that was restarted gives the same names to others.
+        // A restarted bus gives the same names to other connections.
         let events = try connection.onEvent { [weak self] event in
             if case .lost = event { self?.forgetAll() }
         }
@@ -56,7 +56,7 @@ final class Senders: Sendable {
         leases.withLock { $0 = [token, events, lease] }
     }
 
-    /// Asks who has a unique name, unless that is known; `nil` for none.
+    /// Returns the lookup of a unique name, and starts it if there is none yet. Returns `nil` for no name.
     func lookup(_ name: String?) -> SenderLookup? {
         guard let name else { return nil }
         let (lookup, isNew) = lookups.withLock { lookups -> (SenderLookup, Bool) in

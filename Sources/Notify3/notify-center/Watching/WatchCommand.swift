@@ -67,7 +67,7 @@ struct MonitorCommand: ParsableCommand {
     }
 }
 
-/// What watch and monitor have in common.
+/// The options that watch and monitor share.
 struct WatchOptions: ParsableArguments {
     @Flag(help: "Print one JSON object on each line.")
     var json = false
@@ -84,7 +84,7 @@ struct WatchOptions: ParsableArguments {
         if let count, count < 1 { throw ValidationError("--count needs a number from 1 on.") }
     }
 
-    /// Prints posts until there were enough.
+    /// Prints posts until the requested number is reached.
     func report(
         _ attempted: String,
         findsSenders: Bool,

@@ -2,26 +2,25 @@ import Glibc
 import NotifyCenter
 import NotifydProtocol
 
-/// One thing to do.
 enum Command: Equatable {
-    /// A post, and the pause after it: posts in a row are told apart by their watchers, as on Darwin.
+    /// A post, and the pause after it. The pause lets watchers tell posts in a row apart, as on Darwin.
     case post(String, pause: Duration)
     case watch(Watch)
     case getState(String)
     case setState(String, UInt64)
-    /// What notifyd knows, into a file or to standard output.
+    /// notifyd's status, to a file or to standard output.
     case dump(path: String?)
 }
 
 /// A registration, and how often it reports.
 struct Watch: Equatable {
     var name: String
-    /// `nil` for ever.
+    /// `nil` for no limit.
     var count: Int?
     var kind: Kind
 }
 
-/// How a registration learns of posts: which function of notify(3) makes it.
+/// How a registration learns of posts, by the function of notify(3) that makes it.
 enum Kind: Equatable {
     case port
     case file
@@ -30,7 +29,7 @@ enum Kind: Equatable {
     case dispatch
     case signal(CInt)
 
-    /// As it is printed.
+    /// The word that is printed.
     var word: String {
         let kind: RegistrationKind =
             switch self {
@@ -45,11 +44,11 @@ enum Kind: Equatable {
     }
 }
 
-/// The value of `-s`. As on Darwin it is a decimal number, a negative one becomes its two's complement, and of a text that is not a number
-/// the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
+/// The value of `-s`: a decimal number, as on Darwin. A negative number becomes its two's complement. If the text is
+/// not a number, the number at its beginning counts. Unlike on Darwin, all 64 bits can be written without a sign.
 struct StateText: Equatable {
     let value: UInt64
-    /// For standard error, if the text is not such a number.
+    /// A warning for standard error, if the text is not such a number.
     let warning: String?
 
     init(_ text: String) {
@@ -100,22 +99,22 @@ enum Usage {
         """
 }
 
-/// What a whole command line asks for.
+/// A whole command line.
 struct Invocation: Equatable {
     /// From left to right.
     var commands: [Command] = []
     var verbosity = Verbosity.normal
-    /// `nil` for what the environment names.
+    /// `nil` for the bus that the environment names.
     var bus: Bus?
-    /// For `notify_set_options`; 0 for none.
+    /// The argument of `notify_set_options`; 0 for no call.
     var options: UInt32 = 0
-    /// Whether to say when everything is in force.
+    /// Whether to report when all watches are in force.
     var announcesReady = false
-    /// Warnings, after which the program goes on, as on Darwin.
+    /// The program goes on after these warnings, as on Darwin.
     var warnings: [String] = []
     var information: Information?
 
-    /// What is printed in place of the commands.
+    /// A text that is printed instead of carrying out commands.
     enum Information: Equatable {
         /// `-h`: the usage, to standard error, as on Darwin.
         case usageAsError
@@ -126,7 +125,7 @@ struct Invocation: Equatable {
     }
 }
 
-/// A command line that is wrong: notifyutil carries out nothing of it.
+/// A wrong command line. notifyutil carries out nothing of it.
 struct UsageError: Error, Equatable {
     let message: String
 

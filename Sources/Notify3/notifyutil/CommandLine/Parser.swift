@@ -1,8 +1,8 @@
 import NotifyCenter
 import notify
 
-/// The first pass (notifyutil(1)): reads the whole command line before any command is carried out. An option holds for the commands
-/// after it; the bus, the form of the output and `--ready` hold for all commands. Pure.
+/// The first pass (notifyutil(1)): reads the whole command line before any command is carried out. An option holds for
+/// the commands after it. The bus, the form of the output and `--ready` hold for all commands. Pure.
 struct Parser {
     private var rest: ArraySlice<String>
     private var result = Invocation()
@@ -10,7 +10,7 @@ struct Parser {
     private var signal: CInt = 1
     private var pause = Duration.milliseconds(100)
 
-    /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words where Darwin's tool refuses too.
+    /// - Throws: ``UsageError`` with the text for standard error, in Darwin's words if Darwin's tool refuses too.
     static func parse(_ arguments: [String]) throws(UsageError) -> Invocation {
         var parser = Parser(rest: arguments[...])
         // A request for help ends the reading, as on Darwin.
@@ -69,14 +69,14 @@ struct Parser {
         try value("name required following \(option)")
     }
 
-    /// The next argument, unless it is an option.
+    /// Returns the next argument, unless it is an option.
     private mutating func optionalValue() -> String? {
         guard let next = rest.first, !next.utf8.starts(with: "-".utf8) else { return nil }
         return rest.popFirst()
     }
 
-    /// What `-w…` and `-N` ask for; `nil` for other arguments. `-0` is as `-1`, and what follows the digits does not matter, as on
-    /// Darwin.
+    /// Returns the count of `-w…` and `-N`; `nil` for other arguments. As on Darwin, `-0` means `-1`, and characters
+    /// after the digits are ignored.
     private static func watchCount(_ argument: String) -> (count: Int?, Void)? {
         guard argument.utf8.first == UInt8(ascii: "-") else { return nil }
         let digits = argument.utf8.dropFirst().prefix { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }

@@ -3,12 +3,12 @@ import Dispatch
 import Glibc
 import NotifyCenter
 
-/// Reads tokens off a descriptor of notify(3): four bytes each, in network byte order.
+/// Reads tokens from a descriptor of notify(3): four bytes each, in network byte order.
 struct TokenReader {
-    /// The first bytes of a token whose other bytes have not arrived yet.
+    /// The first bytes of a token that is not complete yet.
     private var pending: [UInt8] = []
 
-    /// The tokens that are there; `nil` where no more will ever come. To be called when the descriptor is readable.
+    /// Returns the tokens that have arrived; `nil` if no others can follow. Call this when the descriptor is readable.
     mutating func read(_ descriptor: CInt) -> [CInt]? {
         var buffer = [UInt8](repeating: 0, count: 4096)
         let count = Glibc.read(descriptor, &buffer, buffer.count)
@@ -16,7 +16,7 @@ struct TokenReader {
         return take(buffer[..<count])
     }
 
-    /// The tokens that these bytes complete.
+    /// Returns the tokens that these bytes complete.
     mutating func take(_ bytes: some Collection<UInt8>) -> [CInt] {
         pending += bytes
         let complete = pending.count / 4 * 4
@@ -28,15 +28,15 @@ struct TokenReader {
     }
 }
 
-/// What the handlers of the kind `dispatch` write to: the tokens, as notify(3) itself writes them to descriptors.
+/// A pipe to which the handlers of the kind `dispatch` write tokens, in the same form as notify(3).
 final class TokenPipe: Sendable {
-    /// Where the tokens are read.
+    /// The end for reading.
     let descriptor: CInt
     private let input: CInt
     /// The queue of the handlers.
     let queue = DispatchQueue(label: "notifyutil")
 
-    /// `nil` without descriptors.
+    /// Returns `nil` if there are no descriptors left.
     init?() {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { return nil }
@@ -48,7 +48,7 @@ final class TokenPipe: Sendable {
         close(input)
     }
 
-    /// Writes a token. On ``queue``; waits while the pipe is full.
+    /// Writes a token. Call this on ``queue``. Blocks while the pipe is full.
     func add(_ token: CInt) {
         var bytes = token.bigEndian
         while write(input, &bytes, MemoryLayout.size(ofValue: bytes)) < 0, errno == EINTR {}
@@ -59,9 +59,10 @@ final class TokenPipe: Sendable {
 final class SignalDescriptor {
     let descriptor: CInt
 
-    /// Blocks the signals for this thread and those that it starts from now on. To be done before the library starts its own.
+    /// Blocks the signals for this thread and the threads that it starts from now on. Must come before the library
+    /// starts its threads.
     ///
-    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    /// - Throws: ``DBusError/Code/noResources`` if there are no descriptors left.
     init(_ signals: Set<CInt>) throws(DBusError) {
         var set = sigset_t()
         sigemptyset(&set)
@@ -80,7 +81,7 @@ final class SignalDescriptor {
 
     deinit { close(descriptor) }
 
-    /// The signals that have arrived, each once.
+    /// Returns the signals that have arrived, each once.
     func read() -> [CInt] {
         var signals: [CInt] = []
         var information = signalfd_siginfo()
@@ -90,9 +91,8 @@ final class SignalDescriptor {
     }
 }
 
-/// Waits for a time.
 enum Pause {
-    /// Sleeps, also if signals arrive. Returns at once if the duration is not positive.
+    /// Sleeps even if signals arrive. Returns at once if the duration is not positive.
     static func sleep(_ duration: Duration) {
         guard duration > .zero else { return }
         let (seconds, attoseconds) = duration.components
@@ -101,7 +101,7 @@ enum Pause {
         while nanosleep(&request, &remaining) != 0, errno == EINTR { request = remaining }
     }
 
-    /// For poll(2), rounded up so that the time is over afterwards.
+    /// Converts a timeout for poll(2). Rounds up, so that the duration is over afterwards.
     static func milliseconds(_ duration: Duration) -> CInt {
         let (seconds, attoseconds) = duration.components
         let milliseconds = seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000

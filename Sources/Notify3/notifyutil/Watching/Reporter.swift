@@ -2,9 +2,9 @@ import CommandSupport
 import Glibc
 import NotifyCenter
 
-/// The main thread while it waits: prints the events of the registrations.
+/// Prints the events of the registrations, on the main thread.
 final class Reporter {
-    /// How often the kinds `check` and `plain` are checked, as on Darwin.
+    /// How often registrations of the kinds `check` and `plain` are checked, as on Darwin.
     private static let pollingPeriod = Duration.milliseconds(100)
 
     private let verbosity: Verbosity
@@ -15,23 +15,22 @@ final class Reporter {
     private var hasExplained = false
 
     /// - Parameters:
-    ///   - verbosity: what is printed of events.
-    ///   - signals: those that registrations will use. From here on the process gets them in no other way.
-    /// - Throws: ``DBusError/Code/noResources`` without descriptors.
+    ///   - verbosity: How much is printed of events.
+    ///   - signals: The signals of later registrations. From now on the process gets them only through this object.
+    /// - Throws: ``DBusError/Code/noResources`` if there are no descriptors left.
     init(_ verbosity: Verbosity, signals: Set<CInt>) throws(DBusError) {
         self.verbosity = verbosity
         self.signals = signals.isEmpty ? nil : try SignalDescriptor(signals)
     }
 
-    /// Whether anything will be reported.
+    /// Whether a registration is left that may report.
     var isBusy: Bool { !watchers.registrations.isEmpty }
 
-    /// Watches a name.
     func add(_ watch: Watch) throws(Failure) { try watchers.add(watch) }
 
     // MARK: Waiting
 
-    /// Reports until the time is over; without one, until no registration is left.
+    /// Reports until the duration is over; without a duration, until no registration is left.
     func run(for duration: Duration? = nil) {
         let deadline = duration.map { ContinuousClock.now + $0 }
         while isBusy {
@@ -49,7 +48,7 @@ final class Reporter {
     }
 
     private func wait(_ duration: Duration?) {
-        // Standard output is polled only for the end of its reader. With -q that does not matter.
+        // Standard output is polled only for the end of its reader, which does not matter with -q.
         let output = verbosity == .quiet ? -1 : Output.standard.rawValue
         var descriptors = [pollfd(fd: output, events: 0, revents: 0)]
         descriptors += ([signals?.descriptor ?? -1] + watchers.descriptors).map {
@@ -91,7 +90,7 @@ final class Reporter {
     }
 
     private func report(_ token: CInt, _ time: Timestamp) {
-        // Read before the last report ends the registration, and perhaps the name's state with it.
+        // Reads the state before the last report ends the registration, and perhaps the name's state with it.
         let isKnown = watchers.registrations.entries.contains { $0.token == token }
         let state = isKnown && verbosity == .verbose ? watchers.state(token) : nil
         guard let entry = watchers.take(token) else { return }
@@ -99,7 +98,7 @@ final class Reporter {
         print(verbosity.line(Event(token: token, time: time, name: entry.name, kind: entry.kind, state: state)))
     }
 
-    /// Says once why states cannot be read.
+    /// Explains once why states cannot be read.
     private func explain(_ failure: Failure) {
         if !hasExplained { Output.complain(failure.explanation) }
         hasExplained = true

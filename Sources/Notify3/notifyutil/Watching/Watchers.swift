@@ -3,18 +3,19 @@ import Glibc
 import NotifyCenter
 import notify
 
-/// The registrations of this process, of each kind by its own function of notify(3). On the main thread.
+/// The registrations of this process. Each kind uses its own function of notify(3). Used on the main thread.
 final class Watchers {
     private(set) var registrations = Registrations()
-    /// One for all registrations of the kind, as on Darwin. The library's, which closes it with its last token.
+    /// One descriptor for all registrations of the kind, as on Darwin. The library owns it and closes it with its last
+    /// token.
     private var port: CInt?
     private var file: CInt?
     private var pipe: TokenPipe?
 
-    /// Where tokens can be read.
+    /// The descriptors from which tokens can be read.
     var descriptors: [CInt] { [port, file, pipe?.descriptor].compactMap(\.self) }
 
-    /// Registers. In force on return.
+    /// Registers a name. In force on return.
     func add(_ watch: Watch) throws(Failure) {
         var token = NOTIFY_TOKEN_INVALID
         let status =
@@ -27,14 +28,14 @@ final class Watchers {
             case .dispatch: registerDispatch(watch.name, &token)
             }
         guard status == UInt32(NOTIFY_STATUS_OK) else { throw Failure("watch", watch.name, status: status) }
-        // The first answer is always yes, notify(3).
+        // notify(3) always answers the first check with yes.
         if watch.kind.isChecked { _ = isPosted(token) }
         registrations.add(Registrations.Entry(token: token, watch: watch))
     }
 
-    /// Counts one report; the last ends the registration.
+    /// Counts one report. The last one ends the registration.
     ///
-    /// - Returns: `nil` where it had ended before.
+    /// - Returns: `nil` if the registration had ended before.
     func take(_ token: CInt) -> Registrations.Entry? {
         guard let (entry, isOver) = registrations.take(token) else { return nil }
         if isOver {
@@ -60,19 +61,18 @@ final class Watchers {
     }
 
     private func registerDispatch(_ name: String, _ token: inout CInt) -> UInt32 {
-        // Without descriptors.
+        // `nil` if there are no descriptors left.
         guard let pipe = pipe ?? TokenPipe() else { return UInt32(NOTIFY_STATUS_FAILED) }
         self.pipe = pipe
         return notify_register_dispatch(name, &token, pipe.queue) { pipe.add($0) }
     }
 
-    /// Whether the token's name was posted since this was asked last.
+    /// Returns whether the token's name was posted since the last call.
     func isPosted(_ token: CInt) -> Bool {
         var check: CInt = 0
         return notify_check(token, &check) == UInt32(NOTIFY_STATUS_OK) && check != 0
     }
 
-    /// The state of the token's name.
     func state(_ token: CInt) -> StateReading {
         var state: UInt64 = 0
         let status = notify_get_state(token, &state)
@@ -81,7 +81,7 @@ final class Watchers {
 }
 
 extension Kind {
-    /// Whether notify_check tells of its posts.
+    /// Whether notify_check reports its posts.
     fileprivate var isChecked: Bool {
         switch self {
         case .check, .plain, .signal: true
@@ -89,17 +89,17 @@ extension Kind {
         }
     }
 
-    /// Whether nothing but notify_check does.
+    /// Whether only notify_check reports its posts.
     var isPolled: Bool { self == .check || self == .plain }
 }
 
-/// The registrations, and how often each still has to be reported. Pure.
+/// The registrations, and how many reports each still owes. Pure.
 struct Registrations {
     struct Entry: Equatable {
         let token: CInt
         let name: String
         let kind: Kind
-        /// `nil` for ever.
+        /// `nil` for no limit.
         fileprivate(set) var remaining: Int?
 
         init(token: CInt, watch: Watch) {
@@ -114,12 +114,11 @@ struct Registrations {
 
     mutating func add(_ entry: Entry) { entries.append(entry) }
 
-    /// The entries of a kind.
     func entries(where matches: (Kind) -> Bool) -> [Entry] { entries.filter { matches($0.kind) } }
 
     /// Counts one report of a registration.
     ///
-    /// - Returns: the registration, and whether it has ended; `nil` where it had ended before.
+    /// - Returns: The registration, and whether it has ended; `nil` if it had ended before.
     mutating func take(_ token: CInt) -> (entry: Entry, isOver: Bool)? {
         guard let index = entries.firstIndex(where: { $0.token == token }) else { return nil }
         if let remaining = entries[index].remaining { entries[index].remaining = remaining - 1 }

@@ -1,8 +1,10 @@
-// A process with registrations, for the tests. It carries out the commands of its standard input, prints the results, and ends with its input.
+// A process with registrations, for the tests. It carries out the commands from its standard input, prints the results,
+// and ends with its input.
 //
 //   call METHOD ARGUMENT…   “ok VALUE…” or “refused NAME”; arguments as TYPE:VALUE, several s: after as: for an array
 //
-// It answers `Tell` with the names that it has entered, and writes `tell`, `suspend` and `resume`, and `posted INTERFACE` for each post.
+// It replies to `Tell` with the names that it has entered. It prints `tell`, `suspend` and `resume`, and `posted
+// INTERFACE` for each post.
 
 import DBusTransport
 import Glibc

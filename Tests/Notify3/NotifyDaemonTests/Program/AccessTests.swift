@@ -21,14 +21,15 @@ struct AccessTests {
             configuration: "reserve r. 0 0 rwr-r-\nreserve g. 0 4242 rwrw--\nreserve secret. 0 0 rw----\n"
         )
         client = try Client(daemon.bus)
-        // A place from which every user may run it.
+        // A directory from which every user may run programs.
         programs = try TemporaryDirectory("programs")
         chmod(programs.path, 0o755)
         try await copy("notifyd-client")
     }
 
     private func copy(_ program: String) async throws {
-        // Another process copies it: a file that this process has open for writing would be inherited by the next child, and could not be run.
+        // Another process copies it. If this process had the file open for writing, the next child would inherit the
+        // descriptor, and the file could not be run.
         let copying = try ChildProcess("cp", [ChildProcess.built(program), programs.path])
         #expect(await copying.exitStatus() == 0)
     }
@@ -43,7 +44,7 @@ struct AccessTests {
         return process
     }
 
-    /// The process's answer to a call.
+    /// Returns the process's reply to a call.
     private func answer(_ process: ChildProcess, _ call: String) async throws -> String {
         let before = process.lines.count { $0.hasPrefix("ok") || $0.hasPrefix("refused") }
         try process.write("call \(call)")
@@ -76,10 +77,10 @@ struct AccessTests {
         for _ in 0..<20_000 { try center.post("a") }
         try await center.flush()
         let dropped = try await client.status().firstMatch(of: /dropped (\d+)/).flatMap { Int($0.1) } ?? 0
-        // Each was paused. Its user has half of its room again after 40 s.
+        // Each receiver was paused. Its user has half of its room again after 40 s.
         #expect((3..<30).contains(dropped))
         #expect(try await client.state("served") == 0)
-        // Its posts take nothing of the room and the turns of its calls.
+        // Relayed posts use neither the room nor the turns of its calls.
         #expect(try await answer(receivers[0], "GetState s:open") == "ok 0")
     }
 
@@ -121,7 +122,7 @@ struct AccessTests {
         try await other.line { $0 == "resume" }
     }
 
-    // Rules, a.14: what the kernel hides of others, notifyd does not tell.
+    // Rules, a.14: notifyd does not tell what the kernel hides about other users' processes.
     @Test func aListHasTheCallersProcessesAndForRootAll() async throws {
         let other = try await start()
         try await client.enter("rooms")
@@ -136,7 +137,7 @@ struct AccessTests {
         #expect(!status.contains("calls:"))
     }
 
-    // Rules, a.14: one user cannot use up what others may have.
+    // Rules, a.14: one user cannot use up the room of other users.
     @Test func aUserHasALimitForAllOfItsConnections() async throws {
         let others = [try await start(), try await start(), try await start(), try await start(), try await start()]
         for (index, other) in others.enumerated() {
@@ -162,7 +163,7 @@ struct AccessTests {
         #expect(await client.refusal { try await client.call(.post, .string("r.x")) } == nil)
     }
 
-    // Its own user is nobody's: what it may do is decided by its bus name, not by its rights.
+    // notifyd runs as a user without rights: its bus name decides what it may do.
     @Test func aNotifydWithoutRightsPostsReservedNames() async throws {
         var options = PrivateBus.Options()
         options.admitsOtherUsers = true
@@ -191,12 +192,12 @@ struct AccessTests {
         let observation = try await center.observe("r.x") { posts.append($0.name.rawValue) }
         #expect(await root.refusal { try await root.call(.post, .string("r.x")) } == nil)
         try await eventually { posts.lines.count == 1 }
-        // The watch is set on another thread; a change that comes too early is seen with the next.
+        // The watch is set on another thread. A change before that is seen with the next change.
         try await eventually("the configured path is posted") {
             try UUID().uuidString.write(toFile: "\(programs.path)/watched", atomically: false, encoding: .utf8)
             return posts.lines.count > 1
         }
-        // The buses of other tests may use all inotify instances for a moment: notifyd says so, and tries again.
+        // Other tests may use all inotify instances for a moment. notifyd then reports that and tries again.
         let complaints = server.errorText.split(separator: "\n").filter { !$0.contains("max_user_instances") }
         #expect(complaints.isEmpty)
         withExtendedLifetime(observation) {}

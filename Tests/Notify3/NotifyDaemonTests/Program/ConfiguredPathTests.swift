@@ -15,7 +15,7 @@ import Testing
         try daemon.configure("monitor com.example.file \(path)\nset now-there 1\n")
         daemon.process.send(SIGHUP)
         try await eventually("read again") { try await client.state("now-there") == 1 }
-        // The watch is set on another thread; a change that comes too early is seen with the next.
+        // The watch is set on another thread. A change before that is seen with the next change.
         try await eventually("posted") {
             try UUID().uuidString.write(toFile: path, atomically: false, encoding: .utf8)
             return !posts.lines.isEmpty
@@ -42,7 +42,7 @@ import Testing
             try await eventually("posted") { posts.lines.count >= round }
         }
         #expect(try await client.status().contains("paths: 1, "))
-        // A path that is no longer in the configuration is not watched.
+        // A path that the configuration no longer names is not watched.
         try daemon.configure("")
         daemon.process.send(SIGHUP)
         try await eventually("the watch is removed") { try await client.status().contains("paths: 0, watches 0") }

@@ -48,7 +48,7 @@ import Testing
         #expect(try await stillServes())
     }
 
-    // What is too much is refused before it is copied.
+    // notifyd refuses an oversized report before it copies it.
     @Test func aHugeReportCostsNoMoreThanItsBytes() async throws {
         let row = DBusValue.structure([
             .string(""), .boolean(false), .uint64(0), .uint64(0), .array([], of: "(isut)"), .array([], of: "(isu)"),
@@ -60,18 +60,18 @@ import Testing
         let status = try String(contentsOfFile: "/proc/\(daemon.process.identifier)/status", encoding: .utf8)
         let peak = status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") }
         let kibibytes = peak?.split(whereSeparator: { !$0.isNumber }).first.flatMap { Int($0) }
-        // The message itself, which libdbus may hold twice while it grows, and the names up to the limit.
+        // The limit covers the message, which libdbus may hold twice while it grows, and the names up to their limit.
         #expect(try #require(kibibytes) < 160 << 10)
         #expect(try await stillServes())
     }
 
-    // Rules, a.14: otherwise one process keeps notifyd busy with what it tells of itself.
+    // Rules, a.14: otherwise one process could keep notifyd busy with reports about itself.
     @Test func onlyTheFirstReportComesUnasked() async throws {
         try await client.report(ProcessReport(names: [NameReport(name: "a")]))
         let again = ProcessReport(names: [NameReport(name: "b")])
         #expect(await client.refusal { try await client.report(again) } == "InvalidRequest")
         client.answers(again)
-        // notifyd waits a second for it, and lists what it knows then.
+        // notifyd waits a second for the report, and then lists what it knows.
         try await eventually { try await client.list().processes.first?.report.names.map(\.name) == ["b"] }
     }
 
@@ -83,7 +83,7 @@ import Testing
         #expect(try await stillServes())
     }
 
-    /// notifyd asks the bus who a client is: a client cannot pretend to be another.
+    /// notifyd asks the bus who a client is, so a client cannot pretend to be another one.
     @Test func signalsInNotifydsNameChangeNothing() async throws {
         try await client.set("a", 5)
         let forged = try DBusMessage.signal(
@@ -95,14 +95,14 @@ import Testing
         )
         let other = try Client(daemon.bus)
         try other.connection.send(forged)
-        // It comes after it in the bus's order.
+        // This call comes after the signal in the bus's order.
         #expect(try await other.state("a") == 5)
     }
 
     @Test func manyListsShareTheirRounds() async throws {
         try await client.enter("a")
         client.answers(["a"])
-        // All at once, as many as one connection may wait for.
+        // All at once, as many as one connection may have in progress.
         let count = 16
         for _ in 1..<count { try client.send(.list, .uint64(0)) }
         #expect(try await client.list().processes.count == 1)
@@ -111,7 +111,7 @@ import Testing
 
     @Test func tooManyListsOfOneUserAreRefused() async throws {
         try await client.enter("a")
-        // It does not report, so the lists wait.
+        // The client does not report, so the lists wait.
         client.answers(nil)
         // On a busy machine a round may be over before the next call comes.
         try await eventually("one is refused") {
@@ -124,7 +124,6 @@ import Testing
         }
     }
 
-    // A list of any length comes in pages.
     @Test func manyNamesAreListedInPages() async throws {
         let names = (0..<8000).map { "com.example.a-name-of-some-length.\($0)" }
         try await client.call(.enter, .names(names))

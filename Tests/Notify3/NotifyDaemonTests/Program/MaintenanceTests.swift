@@ -8,7 +8,7 @@ import Testing
     private func run(_ arguments: [String], _ environment: [String: String] = [:]) async throws -> ChildProcess {
         let process = try ChildProcess(ChildProcess.built("notifyd"), arguments, environment: environment)
         _ = await process.exitStatus()
-        // Its last output may still be on its way.
+        // Waits for the rest of its output.
         _ = try? await process.line { _ in false }
         return process
     }

@@ -35,7 +35,7 @@ import Testing
         let (receiver, client) = (try await relayed(), try Client(daemon.bus))
         receiver.suspend()
         let data = PropertyListValue.data(Array(repeating: 7, count: 500_000))
-        // 16 MiB may be unread.
+        // At most 16 MiB may be unread.
         for _ in 0..<60 {
             try center.post("flood", userInfo: ["data": data])
             try await center.flush()
@@ -51,7 +51,7 @@ import Testing
         receiver.resume()
         try await receiver.line { $0 == "posted \(Self.darwin)" }
         #expect(receiver.lines.count { $0 == "posted \(Self.darwin)" } == 1)
-        // All that was sent before has arrived.
+        // All earlier posts have arrived.
         func floods() -> Int { receiver.lines.count { $0 == "posted \(Self.interface)" } }
         let before = floods()
         try await eventually("it is sent posts again") {

@@ -12,7 +12,7 @@ import Testing
         let bus = try PrivateBus(.init(services: [NotifydProtocol.busName: program]))
         let client = try Client(bus)
         client.answers(["a"])
-        // What is told without need starts nothing.
+        // `Enter` does not start notifyd.
         let refusal = await client.refusal { try await client.enter("a") }
         #expect(refusal != nil)
         let answer = try await client.connection.call(NotifydProtocol.call(.getState, [.string("a")]))
@@ -51,7 +51,8 @@ import Testing
             running.process.waitUntilExit()
             running = try await Daemon(on: first.bus, directory: first.directory)
             tries += 1
-            // At once: a reader waits until all processes have reported, for a limited time on a busy machine.
+            // At once: a reader waits until all processes have reported. On a busy machine the time limit may end that
+            // wait early.
             states = [try await clients[0].state("shared")]
             for index in clients.indices { states.append(try await clients[0].state("own.\(index)")) }
         } while states != [0] + clients.indices.map { UInt64($0) } && tries < 5
@@ -76,7 +77,7 @@ import Testing
         withExtendedLifetime((daemon, silent)) {}
     }
 
-    // Who only uses the bus, and does not even read, has nothing to report.
+    // A process that only uses the bus, and does not even read, has nothing to report.
     @Test func anIdleConnectionDelaysNobody() async throws {
         let bus = try PrivateBus()
         let idle = try ChildProcess(ChildProcess.built("notifyd-client"), environment: bus.environment)
@@ -84,7 +85,7 @@ import Testing
         idle.suspend()
         let directory = try TemporaryDirectory("notifyd")
         try "set p 5".write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
-        // Where a busy machine made one start slow, another is tried.
+        // A busy machine may make one start slow, so the test tries others.
         try await eventually("the first state comes at once") {
             let daemon = try await Daemon(on: bus, directory: directory)
             let client = try Client(bus)
@@ -112,7 +113,7 @@ import Testing
     @Test func itEndsWithItsBus() async throws {
         let daemon = try await Daemon()
         daemon.bus.stop()
-        // A failure, so that a service manager that has it watch paths starts it again.
+        // The exit counts as a failure, so that a service manager starts notifyd again for the configured paths.
         #expect(await daemon.process.exitStatus() == EX_UNAVAILABLE)
     }
 

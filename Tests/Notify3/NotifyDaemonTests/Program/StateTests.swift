@@ -17,7 +17,7 @@ import Testing
     @Test func callsOfOneClientKeepTheirOrder() async throws {
         for round in UInt64(1)...200 {
             let connection = try Client(daemon.bus)
-            // The first calls wait until the bus has said who the caller is.
+            // The first calls wait until the bus has identified the caller.
             let name = "a\(round)"
             try connection.send(.setState, .string(name), .uint64(round), .uint64(round))
             try connection.send(.leave, .names([name]))
@@ -29,13 +29,14 @@ import Testing
         }
     }
 
-    /// notifyd first asks the bus who the new client is. It handles calls of other clients that arrive meanwhile after the new client's call.
+    /// notifyd asks the bus to identify a new client. Calls of other clients that arrive during that time wait behind
+    /// the new client's call.
     @Test func aNameHandedOnToANewClientKeepsItsState() async throws {
         for round in UInt64(1)...100 {
             try await client.set("a", round, at: round)
             let heir = try Client(daemon.bus)
             try heir.send(.enter, .names(["a"]))
-            // When notifyd answers, the bus has forwarded everything before.
+            // When this reply arrives, the bus has forwarded everything before it.
             _ = try await heir.connection.owner(of: NotifydProtocol.busName)
             try client.send(.leave, .names(["a"]))
             #expect(try await heir.state("a") == round)
@@ -79,7 +80,7 @@ import Testing
         #expect(processes.first?.report.names.first?.registrations == [registration])
     }
 
-    /// For instance a stopped process.
+    /// For example a stopped process.
     @Test func aProcessThatDoesNotAnswerIsListedWithWhatIsKnown() async throws {
         client.answers(nil)
         try await client.enter("a")

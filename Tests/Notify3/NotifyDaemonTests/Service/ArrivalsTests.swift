@@ -5,14 +5,14 @@ import Testing
 
 @Suite struct ArrivalsTests {
     private var arrivals = Arrivals<String>()
-    /// By connection: their users.
+    /// The users of the connections.
     private var known: [String: UInt32] = ["a": 1, "b": 2]
     private var limits = Limits()
     private var now = ContinuousClock.now
 
     init() { limits.waiting = CallAmount(calls: 3, bytes: 100) }
 
-    /// What is to be done, up to the first newcomer.
+    /// Returns the steps up to the first connection that the bus has to identify.
     private mutating func steps() -> [String] {
         var steps: [String] = []
         while let step = arrivals.next(now: now, user: { known[$0] }, limits: { _ in limits }) {
@@ -78,13 +78,13 @@ import Testing
         arrivals.departed("a")
         let before = steps()
         #expect(before == ["1 of nobody", "new left", "2 of a", "a left"])
-        // Unique names are not given again, but nothing is kept of those that are gone.
+        // The table keeps nothing about a connection that is gone, although the bus never reuses unique names.
         arrivals.called("3", .other, by: "new")
         let after = steps()
         #expect(after == ["who is new"])
     }
 
-    // Rules, a.12: otherwise a state would end, because the process that keeps it alive has not reported yet.
+    // Rules, a.12: otherwise a state would be lost, because its keeper has not reported yet.
     @Test mutating func afterTheStartEverythingWaitsForTheReports() {
         arrivals.called("get", .other, by: "a")
         arrivals.departed("a")
@@ -121,7 +121,7 @@ import Testing
         #expect(after == ["get of a", "leave of b", "leave of a"])
     }
 
-    // Otherwise a state that one user's process hands on to another's would be lost.
+    // Otherwise a state that passes from one user's process to another's would be lost.
     @Test mutating func fewCallsKeepTheirOrder() {
         arrivals.gathered()
         for number in 1...2 { arrivals.called("\(number)", .other, by: "a") }
@@ -131,7 +131,7 @@ import Testing
         #expect(few == ["1 of a", "2 of a", "3 of b", "a left"])
     }
 
-    // Who calls without end waits for its own calls.
+    // A user that calls without end waits only for its own calls.
     @Test mutating func manyCallsOfOneUserHoldUpNobodyElse() {
         arrivals.gathered()
         limits.waiting.calls = 200
@@ -143,7 +143,7 @@ import Testing
         #expect(steps.count == 102)
     }
 
-    // In dbus-daemon's queue for notifyd the calls of one user would be before those of others.
+    // In dbus-daemon's queue for notifyd, the calls of one user would come before those of other users.
     @Test mutating func whoCallsFasterThanItsPaceIsAnsweredLater() {
         arrivals.gathered()
         limits.waiting.calls = 200
@@ -159,7 +159,7 @@ import Testing
         now += .microseconds(1001)
         let later = steps()
         #expect(later == ["4 of a", "5 of a"])
-        // What was not used comes back, and no more than that.
+        // The unused allowance comes back, but does not grow beyond its limit.
         now += .seconds(1)
         for number in 8...10 { arrivals.called("\(number)", .other, by: "a") }
         let rested = steps()
@@ -180,7 +180,7 @@ import Testing
         #expect(later == ["2 of a"])
     }
 
-    // They count for no limit: a user who connects and hangs up without end would fill the line.
+    // They count for no limit, so a user that connects and disconnects without end would fill the queue.
     @Test mutating func endsOfConnectionsDoNotWaitWithoutBound() {
         arrivals.gathered()
         limits.pace = CallPace(atOnce: 1, interval: .seconds(1))
@@ -188,7 +188,7 @@ import Testing
         for _ in 0..<2 { arrivals.called("call", .other, by: "a") }
         for _ in 0..<(2 * Arrivals<String>.longestLine) { arrivals.departed("a") }
         let steps = steps()
-        // One call had its turn; behind the other one the line is full.
+        // One call had its turn. Behind the other call the queue is full.
         #expect(steps.count == Arrivals<String>.longestLine + 3)
     }
 
@@ -242,7 +242,7 @@ import Testing
         arrivals.called("first", .other, bytes: 100, by: "new")
         #expect(!hasRoom(100, "new"), "one call")
         #expect(hasRoom(large, "known", 7))
-        // What is refused as unknown gives its room back.
+        // A call that is refused as unknown frees its room.
         for number in 0..<taken { arrivals.departed("hostile \(number)") }
         _ = steps()
         #expect(hasRoom(large, "later"))

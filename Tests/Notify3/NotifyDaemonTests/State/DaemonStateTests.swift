@@ -46,7 +46,7 @@ import Testing
         #expect(state.state(of: "a") == 7)
     }
 
-    // Rules, a.12: for the next notifyd.
+    // Rules, a.12: the next notifyd gets the state from the keeper.
     @Test mutating func aStateIsHandedToARegistrantWhenItsKeeperLeaves() throws {
         _ = try state.enter(":1.2", ["a", "b", "c"])
         try set("a", 5, at: 1, by: ":1.2")
@@ -85,7 +85,7 @@ import Testing
         let none = state.takeHandovers()
         #expect(none == [])
         #expect(state.state(of: "r.x") == 5)
-        // One that comes later keeps it.
+        // A registrant that comes later keeps it.
         _ = try state.enter(":1.4", ["r.x"])
         let handovers = state.takeHandovers()
         #expect(
@@ -115,7 +115,7 @@ import Testing
         state.gone(":1.1")
         #expect(state.state(of: "p") == 4)
         #expect(state.page(0, for: .root).names.contains(NameListing(name: "p", state: 4, isPermanent: true)))
-        // If the new configuration lacks it, it is an ordinary name; if the new one has another value, the name keeps its state.
+        // With a new initial value, the name keeps its state. Without a line for it, it becomes an ordinary name.
         configuration.permanentNames = [.init(name: "p", state: 9)]
         state.configure(configuration)
         #expect(state.state(of: "p") == 4)

@@ -70,7 +70,7 @@ import Testing
         }
         func owed(_ number: Int) -> Int? { table.owed(.init(connection: ":\(number)", interface: "\(darwin).a")) }
         #expect(owed(most - 1) == most - 1 && owed(most) == nil)
-        // Whoever has its post, or is gone, makes room.
+        // A receiver that gets its post or disconnects makes room.
         table.begin("\(darwin).a", 0, for: ":0", of: 1)
         table.gone(":1")
         table.pause("\(darwin).a", for: ":0", owing: 7, bytes: 2 * size)

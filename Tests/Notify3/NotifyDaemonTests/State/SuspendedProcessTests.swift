@@ -23,7 +23,7 @@ import Testing
         #expect(resumptions == [[.resume(connection: ":1.1")], [.resume(connection: ":1.1")], []])
     }
 
-    // Otherwise the bus would keep a message for it with each call.
+    // Otherwise the bus would store one more message for it with each call.
     @Test func aProcessThatDoesNotReadIsNotSuspended() {
         let suspended = state.refusal { _ = try $0.suspendProcess(10, by: user, silent: [":1.1"]) }
         #expect(suspended == .limitsExceeded)

@@ -3,7 +3,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Synchronization
 
-/// A connection that speaks the protocol of the library, in this process.
+/// A connection of this process that speaks the library's protocol with notifyd.
 final class Client: Sendable {
     let connection: DBusConnection
     private let shared: (report: SharedReport, heard: SharedLines)
@@ -41,19 +41,19 @@ final class Client: Sendable {
         }
     }
 
-    /// Has itself listed at the bus as a process with registrations.
+    /// Queues for the bus name that lists processes with registrations.
     func queues() async throws {
         _ = try await connection.call(
             NotifydProtocol.busCall("RequestName", [.string(NotifydProtocol.clientsBusName), .uint32(0)])
         )
     }
 
-    /// Its report when it is asked, or notifyd comes; `nil` means none.
+    /// Sets the report for a request, or for a new notifyd; `nil` for no report.
     func answers(_ report: ProcessReport?) { shared.report.set(report) }
 
     func answers(_ names: [String]) { answers(ProcessReport(names: names.map { NameReport(name: $0) })) }
 
-    /// The signals so far.
+    /// The signals received so far.
     var signals: [String] { shared.heard.lines }
 
     @discardableResult
@@ -61,7 +61,7 @@ final class Client: Sendable {
         try await connection.call(NotifydProtocol.call(method, arguments, options: .noAutoStart))
     }
 
-    /// Without waiting for an answer.
+    /// Sends a call without waiting for a reply.
     func send(_ method: NotifydProtocol.Method, _ arguments: DBusValue...) throws {
         try connection.send(NotifydProtocol.call(method, arguments, options: [.noReply, .noAutoStart]))
     }
@@ -96,7 +96,7 @@ final class Client: Sendable {
         )
     }
 
-    /// The name of the refusal; `nil` if there is none.
+    /// Returns the name of the refusal; `nil` if there is none.
     func refusal(_ body: () async throws -> Void) async -> String? {
         do {
             try await body()

@@ -9,7 +9,7 @@ final class Daemon: Sendable {
     let directory: TemporaryDirectory
     let process: ChildProcess
 
-    /// Starts it. On return it owns its name.
+    /// Starts notifyd. On return it owns its name.
     init(_ options: PrivateBus.Options = .init(), configuration: String = "") async throws {
         bus = try PrivateBus(options)
         directory = try TemporaryDirectory("notifyd")
@@ -17,11 +17,12 @@ final class Daemon: Sendable {
         try configuration.write(toFile: file, atomically: true, encoding: .utf8)
         process = try Self.start(bus, directory, file)
         try await isServing()
-        // The answer comes after its first question to all, so that no client of the test gets that question.
+        // The reply comes after notifyd's first request to all processes, so no client of the test receives that
+        // request.
         _ = try await DBusConnection.open(bus.bus).call(NotifydProtocol.call(.getState, [.string("none")]))
     }
 
-    /// Starts it on an existing bus.
+    /// Starts notifyd on an existing bus.
     init(on bus: PrivateBus, directory: TemporaryDirectory) async throws {
         (self.bus, self.directory) = (bus, directory)
         process = try Self.start(bus, directory, "\(directory.path)/notify.conf")
@@ -49,7 +50,7 @@ final class Daemon: Sendable {
         try text.write(toFile: "\(directory.path)/notify.conf", atomically: true, encoding: .utf8)
     }
 
-    /// The text that it writes when it gets a signal.
+    /// Returns the status that a signal makes notifyd write.
     func statusFile(_ signal: Int32) async throws -> String {
         let path = "\(directory.path)/notifyd_\(process.identifier).status"
         try? FileManager.default.removeItem(atPath: path)

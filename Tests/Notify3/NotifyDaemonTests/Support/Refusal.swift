@@ -3,7 +3,7 @@ import NotifydProtocol
 @testable import NotifyDaemon
 
 extension DaemonState {
-    /// The refusal of a copy of this state when `body` changes it; `nil` if it does not refuse.
+    /// Returns the refusal when `body` changes a copy of this state; `nil` if there is none.
     func refusal(_ body: (inout DaemonState) throws -> Void) -> NotifydProtocol.ErrorName? {
         var copy = self
         do {
@@ -14,7 +14,6 @@ extension DaemonState {
         }
     }
 
-    /// The state of a name, as root reads it.
     func state(of name: String) -> UInt64 { (try? state(of: name, for: .root)) ?? 0 }
 }
 

@@ -2,65 +2,66 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// What a hostile process does.
+/// The attack of a hostile process.
 enum Deed: String {
-    /// Calls each method without end, on many connections, and waits for the answers.
+    /// Calls each method in an endless loop, on many connections, and waits for the replies.
     case calls
-    /// The same without waiting: as many calls at once as the bus grants.
+    /// Does the same without waiting: as many calls at once as the bus grants.
     case pipelines
-    /// The same, and says that it reads the answers.
+    /// Does the same, and answers notifyd's pings.
     case conversations
-    /// Calls without end that want no answer, so that the bus counts none of them.
+    /// Sends endless calls that expect no reply, so that the bus counts none of them.
     case unansweredCalls = "unanswered-calls"
-    /// Calls whose answers are never read.
+    /// Sends calls whose replies it never reads.
     case neverReads = "never-reads"
-    /// Has notifyd post names to connections that subscribe to all of them and read none.
+    /// Makes notifyd post names to connections that subscribe to all of them and read none.
     case hearsNothing = "hears-nothing"
-    /// Suspends and resumes itself, and reads nothing of it on many connections.
+    /// Suspends and resumes itself on many connections, and does not read the signals.
     case suspendsItself = "suspends-itself"
     /// Calls of 30 MB.
     case bigBodies = "big-bodies"
-    /// Reports of a million names, and what were reports of millions of tiny values.
+    /// Sends reports of a million names, and reports of an earlier version with millions of tiny values.
     case bigReports = "big-reports"
-    /// New connections that call with 20 MB: the bus has to be asked about each while its call waits.
+    /// Makes new connections that call with 20 MB. notifyd has to ask the bus about each while its call waits.
     case hoards
-    /// Calls that are messages but not calls of notifyd's, and dictionaries that are too deep, too wide and too long.
+    /// Sends messages that are not calls of notifyd's interface, and dictionaries that are too deep, too wide and too
+    /// long.
     case malformed
-    /// As many connections as the bus grants, each with as many names and states as notifyd grants.
+    /// Makes as many connections as the bus grants, each with as many names and states as notifyd grants.
     case names
-    /// Connections that appear, call once and vanish.
+    /// Makes connections that appear, call once and vanish.
     case newcomers
-    /// Connections that hang up in the middle of a call, or say nothing.
+    /// Makes connections that hang up in the middle of a call, or say nothing.
     case hangUps = "hang-ups"
-    /// Signals that claim to be notifyd's, and posts of names that the user may not post.
+    /// Sends signals that claim to be notifyd's, and posts names that the user may not post.
     case forgedSignals = "forged-signals"
-    /// Answers to calls of notifyd's, which say that this user is root.
+    /// Sends replies to notifyd's calls that claim that this user is root.
     case forgedAnswers = "forged-answers"
-    /// Has notifyd post what the bus's policy or the configuration forbids.
+    /// Asks notifyd to post names that the bus's policy or the configuration forbids.
     case forbiddenPosts = "forbidden-posts"
-    /// Sets reserved states, suspends others' processes.
+    /// Sets reserved states, and suspends other users' processes.
     case meddles
     /// Takes the bus names of notifyd and of the processes that it knows.
     case squats
-    /// Queues with the processes that notifyd knows, many times, and never reports.
+    /// Joins the queue of the processes that notifyd knows, many times, and never reports.
     case queues
-    /// Connections that say nothing.
+    /// Makes connections that say nothing.
     case idles
-    /// Asks for everything that notifyd tells.
+    /// Asks for everything that notifyd tells callers.
     case asks
 }
 
-/// A hostile process: threads that do their deed until they are killed.
+/// A hostile process. Its threads attack until they are killed.
 final class Attacker: Sendable {
     let address: String
-    /// Text that no message of notifyd's may have.
+    /// Text that no message of notifyd may contain.
     let secrets: [[UInt8]]
-    /// Process ids that no message of notifyd's may have.
+    /// Process ids that no message of notifyd may contain.
     let processes: [UInt32]
     private let parent = getppid()
     private let lanesAtWork = Mutex(0)
 
-    /// - Parameter secrets: text, or `pid:` and a process id.
+    /// - Parameter secrets: Text, or `pid:` and a process id.
     init(_ address: String, secrets: [String]) {
         self.address = address
         self.secrets = secrets.filter { !$0.hasPrefix("pid:") }.map { Array($0.utf8) }
@@ -69,8 +70,8 @@ final class Attacker: Sendable {
 
     // MARK: Lanes
 
-    /// Runs `body` again and again on so many threads. Each has a connection, and makes another when the bus has closed it (`body` returns
-    /// false). Keeps connections open meanwhile.
+    /// Runs `body` repeatedly on this number of threads. Each thread has a connection, and makes another one when
+    /// `body` returns false because the bus has closed it. Keeps the connections in `held` open.
     func lanes(
         _ count: Int,
         keeping held: [RawConnection] = [],
@@ -92,7 +93,7 @@ final class Attacker: Sendable {
                 }
             }
         }
-        // A test that was killed does not leave it behind.
+        // Ends with the test's process, even if that is killed.
         withExtendedLifetime(held) { while getppid() == parent { usleep(100_000) } }
         exit(0)
     }
@@ -104,7 +105,7 @@ final class Attacker: Sendable {
         }
     }
 
-    /// Says so if a message of notifyd's tells what this user must not know.
+    /// Reports a leak if a message of notifyd contains something that this user must not know.
     func search(_ message: ReceivedMessage, of what: String) {
         for secret in secrets where message.body.contains(secret) {
             say("LEAK \(what) tells \(String(decoding: secret, as: UTF8.self))")
@@ -117,7 +118,7 @@ final class Attacker: Sendable {
         }
     }
 
-    /// Calls, and says so if that succeeds. Returns whether there was an answer.
+    /// Calls, and reports a leak if the call succeeds. Returns whether there was a reply.
     func mustFail(_ connection: RawConnection, _ call: WireMessage, _ what: String) -> Bool {
         guard let answer = connection.call(call) else { return false }
         if answer.kind == WireMessage.Kind.answer.rawValue { say("LEAK \(what)") }

@@ -1,6 +1,6 @@
 import Glibc
 
-// Deeds that keep notifyd busy or fill it.
+// Attacks that keep notifyd busy or fill its memory.
 extension Attacker {
     private static func calls(_ round: Int) -> [WireMessage] {
         let name = "flood.\(round % 100)"
@@ -35,7 +35,7 @@ extension Attacker {
             }
             connection.answerPings()
             guard round / 4 % 50 == 49 else { return true }
-            // Who reads is answered, if only by a refusal.
+            // A process that reads gets a reply, at least a refusal.
             let answer = connection.call(Notifyd.getState("n"), seconds: 20)
             if answer == nil { say("LEAK nothing: notifyd answers no more") }
             return answer != nil
@@ -49,7 +49,8 @@ extension Attacker {
         func post(_ length: Int) -> WireMessage {
             Notifyd.post("user.uid.\(getuid())." + String(repeating: "a", count: length))
         }
-        // Before it is ready it has as much on its way as dbus-daemon holds of one sender, if notifyd posts that.
+        // Before it is ready, it has as many bytes in flight as dbus-daemon holds for one sender, if notifyd posts
+        // them.
         if let connection = RawConnection(address) {
             for _ in 0..<600 where connection.call(post(250_000))?.kind != WireMessage.Kind.answer.rawValue { break }
         }
@@ -96,7 +97,7 @@ extension Attacker {
             let calls = [
                 Notifyd.getState(text), Notifyd.enter([text]), Notifyd.setState(text, 1, at: 1), Notifyd.post(text),
             ]
-            // A bus that does not carry it hangs up.
+            // A bus that does not forward the message hangs up.
             return connection.call(calls[round / 2 % 4]) != nil
         }
     }
@@ -114,7 +115,8 @@ extension Attacker {
         lanes(2) { connection, round in connection.call(reports[round / 2 % reports.count]) != nil }
     }
 
-    /// The arguments of a report in the form of an earlier version: a number, and a dictionary with one variant, which `value` writes.
+    /// The arguments of a report in the form of an earlier version: a number, and a dictionary with one variant.
+    /// `value` writes the variant.
     private static func dictionary(_ value: (inout WireBuffer) -> Void) -> WireBuffer {
         WireBuffer {
             $0.number(UInt64(0))
@@ -131,7 +133,7 @@ extension Attacker {
             guard let newcomer = RawConnection(self.address) else { return true }
             let calls = [Notifyd.enter([text]), Notifyd.report(1, text), Notifyd.setState(text, 1, at: 1)]
             newcomer.send(calls[round / 3 % 3])
-            // With the connection its call would go.
+            // Without this, the call would disappear together with its connection.
             _ = newcomer.call(Notifyd.getState("n"))
             return true
         }
@@ -139,7 +141,7 @@ extension Attacker {
 
     func sendMalformed() {
         let deep = Self.dictionary { fields in
-            // D-Bus allows 64 containers inside one another.
+            // D-Bus allows 64 nested containers.
             for _ in 0..<60 { fields.signature("v") }
             fields.signature("s")
             fields.string("deep")
@@ -169,7 +171,7 @@ extension Attacker {
         lanes(3) { connection, round in connection.call(all[round % all.count]) != nil }
     }
 
-    /// As many connections as the bus grants this user, but for a few.
+    /// Returns as many connections as the bus grants this user, except for a few.
     private func connections() -> [RawConnection] {
         var connections: [RawConnection] = []
         while connections.count < 300, let connection = RawConnection(address) { connections.append(connection) }
@@ -232,7 +234,7 @@ extension Attacker {
             guard let connection = RawConnection(self.address, isSilent: round % 8 == 7) else { return true }
             let bytes = Notifyd.enter((0..<500).map { "half.\($0)" }).bytes(serial: 9)
             switch round / 8 % 4 {
-            // After a whole call; before the end of its body; in its header; in the greeting.
+            // Hangs up after a whole call, before the end of its body, in its header, or in the greeting.
             case 0: _ = connection.write(bytes + bytes)
             case 1: _ = connection.write(Array(bytes.dropLast(100)))
             case 2: _ = connection.write(Array(bytes.prefix(20)))

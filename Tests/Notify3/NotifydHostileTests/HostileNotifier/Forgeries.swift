@@ -1,8 +1,8 @@
 import Glibc
 
-// Deeds of somebody who pretends to be another, or does what is another's.
+// Attacks by a process that pretends to be another one, or uses another one's rights.
 extension Attacker {
-    /// Names that this user may not post: by the bus's policy, by the configuration, and by their form.
+    /// Names that this user may not post, because of the bus's policy, the configuration or their form.
     private static let forbidden = [
         "SHARED_MODE_CURRENT_ACCOUNT_CHANGED", "policy.quiet", "reserved.quiet", "user.uid.0.quiet", "user.uid.2.quiet",
     ]
@@ -30,7 +30,7 @@ extension Attacker {
 
     private static func posts() -> [WireMessage] {
         forbidden.map { name in
-            // No byte of these names is escaped but a digit at the beginning of an element.
+            // In these names, only a digit at the beginning of an element is escaped.
             let escaped = name.replacing(".0.", with: ".__30.").replacing(".2.", with: ".__32.")
             var signal = WireMessage(kind: .signal, path: "/org/notifycenter", member: "Posted")
             signal.interface = "org.notifycenter.Darwin1.\(escaped)"
@@ -43,7 +43,7 @@ extension Attacker {
     func forgeAnswers() {
         lanes(4) { connection, round in
             if round % 4 == 0 {
-                // Whom notifyd asks the bus about meanwhile.
+                // notifyd asks the bus about this connection while the forged replies arrive.
                 guard let newcomer = RawConnection(self.address) else { return true }
                 let reserved = Notifyd.setState("user.uid.0.mine", 666, at: UInt64(round))
                 return self.mustFail(newcomer, reserved, "a state of root's was set")
@@ -57,7 +57,7 @@ extension Attacker {
         }
     }
 
-    /// “The caller is root.”
+    /// A reply that claims that the caller is root.
     private static func credentials(answering serial: UInt32) -> WireMessage {
         var answer = WireMessage(kind: .answer, destination: Notifyd.name, answers: serial)
         answer.signature = "a{sv}"
@@ -94,7 +94,7 @@ extension Attacker {
                 let call = Notifyd.setState(name, 666, at: UInt64.max)
                 guard self.mustFail(connection, call, "the state of \(name) was set") else { return false }
             }
-            // Registrations that the user may not have are passed over.
+            // notifyd ignores registrations that the user may not have.
             guard let answer = connection.call(Notifyd.enter(Self.forbidden + ["reserved.secret"])) else {
                 return false
             }
@@ -105,7 +105,7 @@ extension Attacker {
 
     func squat() {
         lanes(4) { connection, round in
-            // In each way that there is: 1 allows others to replace this one, 2 replaces others, 4 does not wait.
+            // Tries all flags: 1 allows replacement, 2 replaces the owner, 4 does not queue.
             guard let answer = connection.call(BusDriver.request(Notifyd.name, flags: UInt32(round % 8))) else {
                 return false
             }

@@ -4,32 +4,32 @@ import Foundation
 import Glibc
 import notify
 
-/// A process that uses notify(3) as programs do, and measures how long it takes. It does so for each line “measure ROUNDS” of its standard
-/// input, and writes one line of figures: `state` (reading one), `set`, `post`, `reserved` and `bus` are the medians in microseconds and
-/// `…-worst` the longest; `failed` and `wrong` are counts.
+/// A process that uses notify(3) as programs do, and measures how long that takes. For each line “measure ROUNDS” on
+/// standard input, it prints one line of figures: `state` (reading a state), `set`, `post`, `reserved` and `bus` are
+/// medians in microseconds, `…-worst` the longest times, `failed` and `wrong` counts.
 final class HonestProcess {
-    /// How long one measurement takes, in seconds, where it has rounds enough for a median.
+    /// How long one measurement takes, in seconds, if it then has enough rounds for a median.
     private static let patience = 5.0
-    /// With fewer rounds, and until so many seconds are over, it goes on: machines stand still for some.
+    /// A measurement continues with fewer rounds than this, until so many seconds are over, because machines can stall.
     private static let (leastRounds, longest) = (9, 60.0)
-    /// After how many seconds what was posted counts as lost.
+    /// The number of seconds after which a post counts as lost.
     private static let lost = 25.0
-    /// Names that this process registers at each measurement, beside those of the rounds.
+    /// The number of names that this process registers at each measurement, in addition to those of the rounds.
     private static let names = 200
 
     private let peer: String
     private let user = "\(getuid())"
     private let bus: DBusConnection
-    /// Whose post is the other process's answer, and whose post this process itself hears.
+    /// `pong` hears the other process's reply, and `own` this process's own posts.
     private let pong: Hearing
     private let own: Hearing
-    /// Names that none but an attacker would post, and the tokens that hear them.
+    /// Names that only an attacker would post, and the tokens that hear them.
     private var quiet: [(name: String, token: Int32)] = []
     private let kept: Int32
     private var failed = 0
     private var wrong = 0
 
-    /// What a file descriptor of notify(3) tells.
+    /// A registration with a file descriptor of notify(3).
     private struct Hearing {
         let name: String
         let descriptor: Int32
@@ -41,7 +41,7 @@ final class HonestProcess {
             self.descriptor = descriptor
         }
 
-        /// Takes what has arrived, and waits for something if nothing has.
+        /// Reads one token, and waits for it if none has arrived.
         func wait(seconds: Double) -> Bool {
             var waiting = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard poll(&waiting, 1, CInt(seconds * 1000)) > 0 else { return false }
@@ -49,7 +49,7 @@ final class HonestProcess {
             return read(descriptor, &token, 4) == 4
         }
 
-        /// Forgets what has arrived.
+        /// Discards the tokens that have arrived.
         func clear() { while wait(seconds: 0) {} }
     }
 
@@ -122,7 +122,7 @@ final class HonestProcess {
         return now() - start
     }
 
-    /// Many names at once: nobody else's use up this user's limit.
+    /// Registers many names at once. Names of other users must not use up this user's limit.
     private func register() -> [Int32] {
         (0..<Self.names).compactMap { number in
             var token: Int32 = -1
@@ -136,7 +136,7 @@ final class HonestProcess {
         expect(value == 42, "the state that was set at the start was \(value)")
     }
 
-    /// A new name, a state, and the same state back.
+    /// Registers a new name, sets its state, and reads the state back.
     private func setState(_ round: Int) {
         var (token, value): (Int32, UInt64) = (-1, 0)
         guard succeeds(notify_register_check("honest.state.\(user).\(round % 7)", &token)) else { return }
@@ -146,21 +146,21 @@ final class HonestProcess {
         expect(value == UInt64(round) + 1, "a state was \(value) and not \(round + 1)")
     }
 
-    /// A post to the other process and its post back.
+    /// Posts to the other process, and waits for its post.
     private func exchangePosts() {
         pong.clear()
         guard succeeds(notify_post("honest.ping.\(peer)")) else { return }
         if !pong.wait(seconds: Self.lost) { fail("no answer to a post") }
     }
 
-    /// A post of a reserved name, which notifyd carries out.
+    /// Posts a reserved name, through notifyd.
     private func postReserved() {
         own.clear()
         guard succeeds(notify_post(own.name)) else { return }
         if !own.wait(seconds: Self.lost) { fail("a post of \(own.name) was not heard") }
     }
 
-    /// How long the bus itself takes.
+    /// Measures how long the bus itself takes.
     private func askBus() {
         do {
             try bus.flush()
@@ -194,7 +194,7 @@ final class HonestProcess {
     }
 }
 
-/// Without it the process is of no use.
+/// Ends the process if the status is an error, because the process is of no use then.
 private func require(_ status: UInt32, _ what: String) {
     guard status != 0 else { return }
     say("could not get \(what): status \(status)")

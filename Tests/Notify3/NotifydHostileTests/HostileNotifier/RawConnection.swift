@@ -1,6 +1,7 @@
 import Glibc
 
-/// A connection of a hostile process: a socket, and bytes that need be no D-Bus messages. Used by one thread at a time.
+/// A connection of a hostile process: a socket that can send bytes that are not D-Bus messages. Used by one thread at a
+/// time.
 final class RawConnection {
     let descriptor: CInt
     private var serial: UInt32 = 0
@@ -8,10 +9,10 @@ final class RawConnection {
     /// Its unique bus name.
     private(set) var name = ""
 
-    /// Connects, and says who the user is.
+    /// Connects, and authenticates as this user.
     ///
-    /// - Parameter isSilent: stops there: the bus waits for more.
-    /// - Returns: `nil` where the bus hangs up: it has limits of its own.
+    /// - Parameter isSilent: Whether to stop before authentication, so that the bus waits.
+    /// - Returns: `nil` if the bus hangs up because of its own limits.
     init?(_ address: String, isSilent: Bool = false) {
         descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0, connect(address.dropFirst("unix:path=".count)) else { return nil }
@@ -38,7 +39,7 @@ final class RawConnection {
 
     // MARK: Sending
 
-    /// Returns whether the bus still takes bytes.
+    /// Returns whether the bus still accepts bytes.
     func write(_ bytes: [UInt8]) -> Bool {
         var sent = 0
         while sent < bytes.count {
@@ -54,14 +55,14 @@ final class RawConnection {
         return true
     }
 
-    /// The serial number, or `nil` where the bus has hung up.
+    /// Returns the serial number; `nil` if the bus has hung up.
     @discardableResult
     func send(_ message: WireMessage) -> UInt32? {
         serial += 1
         return write(message.bytes(serial: serial)) ? serial : nil
     }
 
-    /// Sends a message so often in few writes: its bytes differ in the serial number alone.
+    /// Sends a message many times in few writes. Only the serial numbers differ.
     func send(_ message: WireMessage, times: Int) -> Bool {
         var bytes: [UInt8] = []
         for _ in 0..<times {
@@ -73,7 +74,7 @@ final class RawConnection {
 
     // MARK: Receiving
 
-    /// The answer, or `nil` where the bus has hung up or there is none within the time. Other messages are thrown away.
+    /// Returns the reply; `nil` if the bus has hung up or no reply comes in time. Discards other messages.
     func call(_ message: WireMessage, seconds: Double = 60) -> ReceivedMessage? {
         guard let serial = send(message) else { return nil }
         let deadline = now() + seconds
@@ -83,7 +84,7 @@ final class RawConnection {
         return nil
     }
 
-    /// The next message, or `nil` where the bus has hung up or there is none within the time.
+    /// Returns the next message; `nil` if the bus has hung up or no message comes in time.
     func receive(until deadline: Double) -> ReceivedMessage? {
         while true {
             if let message = takeMessage() { return message }
@@ -91,14 +92,14 @@ final class RawConnection {
         }
     }
 
-    /// Throws away what has arrived.
+    /// Discards the bytes that have arrived.
     func drain() {
         received = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT)) > 0 {}
     }
 
-    /// Throws away what has arrived, but says to those who ask that this process reads.
+    /// Discards the messages that have arrived, but answers pings, so that this process seems to read.
     func answerPings() {
         while read(until: now()) {}
         while let message = takeMessage() {
@@ -137,7 +138,7 @@ final class RawConnection {
     }
 }
 
-/// Seconds of a clock that does not go back.
+/// Seconds of the monotonic clock.
 func now() -> Double {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

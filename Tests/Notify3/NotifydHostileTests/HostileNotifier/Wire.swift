@@ -1,11 +1,11 @@
-// D-Bus messages as bytes, made without a library: a hostile process keeps to no library's checks.
+// D-Bus messages as bytes, made without a library, because a library would refuse malformed ones.
 
-/// What notifyd is called on the bus. The deeds name it here and nowhere else.
+/// The names of notifyd's interface. Only this place in the attacks has them.
 enum Notifyd {
     static let name = "org.notifycenter.Notifyd1"
     static let path = "/org/notifycenter/Notifyd"
     static let interface = "org.notifycenter.Notifyd1"
-    /// The name for which processes with registrations queue.
+    /// The bus name for which processes with registrations queue.
     static let clientsName = "org.notifycenter.Notifyd1.Clients"
     static let methods = [
         "Enter", "Leave", "Report", "Post", "SetState", "GetState", "SuspendProcess", "ResumeProcess", "List", "Status",
@@ -38,14 +38,14 @@ enum Notifyd {
         )
     }
 
-    /// The first page, or the one at the cursor.
+    /// Requests the first page, or the page at the cursor.
     static func list(_ cursor: UInt64 = 0) -> WireMessage { call("List", "t", WireBuffer { $0.number(cursor) }) }
 
     static func leave(_ names: some Sequence<String>) -> WireMessage {
         call("Leave", "as", WireBuffer { $0.array { body in for name in names { body.string(name) } } })
     }
 
-    /// A report of so many names without anything but `name`.
+    /// Makes a report of `count` names that have only the name `name`.
     static func report(_ count: Int, _ name: String = "", round: UInt64 = 0) -> WireMessage {
         let body = WireBuffer {
             $0.number(round)
@@ -65,7 +65,7 @@ enum Notifyd {
         return call("Report", reportSignature, body)
     }
 
-    /// Each signal that notifyd sends.
+    /// Makes each signal that notifyd sends.
     static func signals(_ round: UInt64) -> [WireMessage] {
         var tell = WireMessage(kind: .signal, path: path, interface: interface, member: "Tell")
         (tell.signature, tell.body) = ("t", WireBuffer { $0.number(round) })
@@ -82,7 +82,7 @@ enum Notifyd {
     static func post(_ name: String) -> WireMessage { call("Post", "s", WireBuffer { $0.string(name) }) }
 }
 
-/// What the bus itself is called.
+/// The names of the bus itself.
 enum BusDriver {
     static let name = "org.freedesktop.DBus"
 
@@ -102,7 +102,7 @@ enum BusDriver {
         call(method, "s", WireBuffer { $0.string(connection) })
     }
 
-    /// What the bus says when a name changes hands, in the words of somebody else.
+    /// Forges the bus's signal for a change of owner.
     static func ownerChanged(_ name: String, from old: String, to new: String) -> WireMessage {
         var signal = WireMessage(kind: .signal, path: "/org/freedesktop/DBus", interface: Self.name)
         signal.member = "NameOwnerChanged"
@@ -111,7 +111,6 @@ enum BusDriver {
         return signal
     }
 
-    /// RequestName.
     static func request(_ name: String, flags: UInt32) -> WireMessage {
         call(
             "RequestName",
@@ -124,7 +123,7 @@ enum BusDriver {
     }
 }
 
-/// The body of a message, or its header. Numbers are little-endian.
+/// The bytes of a message's body or header. Numbers are little-endian.
 struct WireBuffer {
     private(set) var bytes: [UInt8] = []
 
@@ -151,7 +150,7 @@ struct WireBuffer {
         bytes.append(0)
     }
 
-    /// Of elements that are aligned to so many bytes.
+    /// Writes an array whose elements have this alignment.
     mutating func array(alignment: Int = 4, _ fill: (inout WireBuffer) -> Void) {
         number(UInt32(0))
         let length = bytes.count - 4
@@ -166,7 +165,6 @@ struct WireBuffer {
     mutating func raw(_ more: [UInt8]) { bytes += more }
 }
 
-/// A message without its serial number.
 struct WireMessage {
     enum Kind: UInt8 {
         case call = 1
@@ -184,7 +182,7 @@ struct WireMessage {
     var answers: UInt32?
     var signature = ""
     var body = WireBuffer()
-    /// Whether an answer is wanted.
+    /// Whether a reply is expected.
     var wantsAnswer = true
 
     func bytes(serial: UInt32) -> [UInt8] {
@@ -212,18 +210,18 @@ struct WireMessage {
     }
 }
 
-/// A message that arrived.
+/// A message that has arrived.
 struct ReceivedMessage {
     let kind: UInt8
     let serial: UInt32
     let body: [UInt8]
     private(set) var member: String?
-    /// The serial number of the call that it answers.
+    /// The serial number of the call to which it replies.
     private(set) var answers: UInt32?
     private(set) var errorName: String?
     private(set) var sender: String?
 
-    /// Of a whole message. The bus has checked it, so that it is well-formed.
+    /// Parses a whole message. The bus has checked it, so it is well-formed.
     init(_ bytes: [UInt8]) {
         kind = bytes[1]
         serial = Self.number(bytes, at: 8)

@@ -1,18 +1,20 @@
-// What tests run beside notifyd as other users. It goes on until it is killed or its parent ends.
+// The program that tests run as other users next to notifyd. It runs until it is killed or its parent ends.
 //
 //   hostile-notifier honest BUS PEER-USER NAME…   uses notify(3) and measures, see HonestProcess
-//   hostile-notifier DEED BUS SECRET…             means harm, see Deeds; writes “ready” when it is at work, and a line that begins with
-//                                                 LEAK for each message of notifyd's that has a secret, and for what it should not get
+//   hostile-notifier DEED BUS SECRET…             attacks, see Deeds; prints “ready” when it is at work, and a line
+//   that begins with
+//                                                 LEAK for each message of notifyd that has a secret, and for each
+//                                                 forbidden reply
 import Foundation
 import Glibc
 
-/// Past stdio: a line in its buffer would die with the process.
+/// Writes without stdio: a line in its buffer would be lost if the process is killed.
 func say(_ text: String) {
     let line = Array("\(text)\n".utf8)
     _ = write(STDOUT_FILENO, line, line.count)
 }
 
-// As many connections as the bus grants.
+// Allows as many connections as the bus grants.
 var files = rlimit()
 getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
 files.rlim_cur = files.rlim_max
