@@ -42,7 +42,7 @@ package struct Failure: Error {
     /// Whether the text of the cause contains the attempted operation.
     private let isExplained: Bool
 
-    /// A function of notify(3) has just failed. The name is the one that it was called with.
+    /// A function of notify(3) has just failed. `name` was its argument.
     package init(_ attempted: String, _ name: String? = nil, status: UInt32) {
         self.attempted = ([attempted] + [name?.visible].compactMap(\.self)).joined(separator: " ")
         (self.name, self.status, cause) = (name, status, StatusCause.take(of: status))

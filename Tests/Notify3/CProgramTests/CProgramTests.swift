@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// Each program says what it expects, by which rule of notify(3), and exits with 1 if something differs.
+/// Runs C programs. Each checks rules of notify(3), and exits with 1 if an expectation fails.
 @Suite(.disabled(if: isSanitized, "a plain program cannot load a library that needs the sanitizer"))
 struct CProgramTests {
     private let installation: Installation
@@ -26,7 +26,7 @@ struct CProgramTests {
         withExtendedLifetime(services) {}
     }
 
-    // Outages, the end of a process.
+    // Posts across an outage or the end of a process.
     @Test func whatAProgramPostedArrivesWhereItReturnsFromMainAtOnce() async throws {
         let program = try await installation.build("ends.c")
         let services = try await Services()
@@ -36,7 +36,7 @@ struct CProgramTests {
         for _ in 0..<20 {
             let start = ContinuousClock.now
             try await installation.run(program, ["org.example.ends", "200"], on: services.bus)
-            // An end waits for the bus for two seconds. Where the machine stood still so long, it has waited in vain.
+            // A process that ends waits two seconds for the bus. On a machine that stalls longer, this wait is in vain.
             if ContinuousClock.now - start < .seconds(2) { promised += 200 }
         }
         #expect(promised >= 2000)
@@ -67,7 +67,8 @@ struct CProgramTests {
             try ChildProcess(tool, [$0, "news", "weather"], environment: variables)
         }
         for listener in listeners { try await listener.line { $0 == "listening" } }
-        // The first call starts notifyd, which asks all processes for their registrations; it keeps the value for those that it knows.
+        // The first call starts notifyd, which asks all processes for their registrations. It keeps the value if a
+        // process reports the name.
         for value in ["1", "15"] { try await installation.run(tool, ["state", "weather", value], on: bus) }
         try await installation.run(tool, ["post", "news"], on: bus)
         for listener in listeners { try await listener.line { $0 == "news" } }
@@ -78,8 +79,8 @@ struct CProgramTests {
     }
 }
 
-/// A bus that starts notifyd at the first call, as where it is installed. dbus-broker has systemd start services, and a test has none of its own:
-/// there notifyd runs from the beginning. Both go with this object.
+/// A bus that starts notifyd at the first call, as on an installed system. dbus-broker starts services through systemd,
+/// which a test does not have. There notifyd runs from the beginning. Both end with this object.
 private final class Services {
     private let notifyd: ChildProcess?
     let bus: PrivateBus

@@ -2,7 +2,7 @@ import Foundation
 import NotifyCenterTestKit
 import Testing
 
-// Packaging/install, with other files instead of the built ones.
+// Packaging/install, with other files in place of the built ones.
 @Suite struct InstallScriptTests {
     private let directory: TemporaryDirectory
     private let variables: [String: String]

@@ -1,10 +1,10 @@
 import Foundation
 import NotifyCenterTestKit
 
-/// The files that `make install` gives a C program, from the debug build and in a temporary directory: the library, the headers, and
-/// the file for pkg-config.
+/// The files that `make install` gives a C program: the library, the headers and the file for pkg-config. They come
+/// from the debug build, and are in a temporary directory.
 struct Installation {
-    /// One for all tests.
+    /// Shared by all tests.
     static let shared = Result { try Installation() }
 
     private let prefix: TemporaryDirectory
@@ -29,22 +29,21 @@ struct Installation {
             .write(toFile: "\(prefix.path)/lib/pkgconfig/darwin-notify.pc", atomically: true, encoding: .utf8)
     }
 
-    /// The shared library.
     var library: String { "\(prefix.path)/lib/libdarwin-notify.so" }
 
-    /// The flags and variables by which programs find it, at their build and at their start.
+    /// The variables by which programs find the library when they are built and when they start.
     var environment: [String: String] {
         ["PKG_CONFIG_PATH": "\(prefix.path)/lib/pkgconfig", "LD_LIBRARY_PATH": "\(prefix.path)/lib"]
     }
 
-    /// Builds one of the programs as its author would, and returns its path.
+    /// Builds one of the programs as its author would. Returns its path.
     func build(_ source: String) async throws -> String {
         let program = "\(prefix.path)/\(source)-program"
         try await run(Self.programs("build"), [Self.programs(source), program])
         return program
     }
 
-    /// Runs a build script instead of the compiler, and returns the program that it makes.
+    /// Runs a build script instead of the compiler. Returns the path of the program that it makes.
     func build(_ script: String, _ name: String) async throws -> String {
         let program = "\(prefix.path)/\(name)"
         try await run(script, [program])
@@ -57,7 +56,7 @@ struct Installation {
         let process = try ChildProcess(program, arguments, environment: variables)
         let status = await process.exitStatus()
         guard status == 0 else {
-            // The output is complete when its end has been read.
+            // Waits for the end of the output, so that it is complete.
             _ = try? await process.line(within: .seconds(5)) { _ in false }
             throw Failure(
                 description: "\(program): \(status)\n\(process.lines.joined(separator: "\n"))\n\(process.errorText)"

@@ -1,6 +1,6 @@
 @testable import FileWatching
 
-/// A tree of directories, files and links in memory. A watch's number stands for a place.
+/// A tree of directories, files and links in memory. The number of a watch stands for a path.
 struct FakeFileSystem: FileSystemLook {
     enum Node: Hashable {
         case directory
@@ -53,7 +53,7 @@ struct FakeFileSystem: FileSystemLook {
 }
 
 extension PathResolution {
-    /// As texts: `place:interest`.
+    /// Returns the interests as texts: `place:interest`.
     func texts(_ fileSystem: FakeFileSystem) -> Set<String> {
         var texts: Set<String> = []
         for (watch, interests) in interests {

@@ -32,7 +32,7 @@ import Testing
     @Test func theExistingPartOfAMissingPathIsWatched() {
         #expect(resolve("/a/b/c", ["/a": .directory]) == Found(["/:a", "/a:b"], .missing))
         #expect(resolve("/a", [:]) == Found(["/:a!"], .missing))
-        // A file where a directory is needed.
+        // A path continues after a file.
         #expect(resolve("/a/b", ["/a": .file(inode: 1)]) == Found(["/:a"], .missing))
     }
 
@@ -74,7 +74,7 @@ import Testing
         #expect(resolve("/../../a", ["/a": .file(inode: 5)]).end == present)
     }
 
-    // The right to read is inotify's wish, not stat's.
+    // inotify needs the right to read; stat does not.
     @Test func aFileThatMayNotBeReadIsWatchedByItsDirectory() {
         let nodes: [String: Node] = ["/a": .directory, "/a/f": .secret(inode: 5)]
         #expect(resolve("/a/f", nodes) == Found(["/:a", "/a:f!", "/a writes:f!"], present))

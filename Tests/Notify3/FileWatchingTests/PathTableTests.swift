@@ -136,7 +136,7 @@ import Testing
         let changed = settle(1, "/d/f")
         #expect(changed)
         #expect(table.nextDue == start + .seconds(1))
-        // What inotify does tell does not wait for that.
+        // An event of inotify does not wait for the next comparison.
         table.take(event("/", Int(IN_ATTRIB), "d"), at: start)
         #expect(table.nextDue == start + .milliseconds(100))
     }

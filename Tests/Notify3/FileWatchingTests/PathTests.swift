@@ -38,7 +38,7 @@ import Testing
 
     private func count(_ token: UInt64) -> Int { changes.lines.count { $0 == "\(token)" } }
 
-    /// Does something, and waits until the token is notified.
+    /// Runs `body`, and waits until the token is notified.
     private func expectChange(_ token: UInt64, _ what: Comment, _ body: () throws -> Void) async throws {
         let before = count(token)
         try body()
@@ -111,10 +111,10 @@ import Testing
         for _ in 0..<20_000 { try write("f") }
         unlink(path("f"))
         try await eventually { count(2) > 0 }
-        // A later event shows that the others are over.
+        // A later event shows that the earlier ones are over.
         try monitor(3, path("h"))
         try await expectChange(3, "created") { try write("h") }
-        // The time that notifyd may need to read the events.
+        // The periods that passed until the events were read.
         let periods = (ContinuousClock.now - begin) / .milliseconds(100)
         #expect(Double(count(2)) <= periods + 2)
     }
@@ -127,7 +127,7 @@ import Testing
         #expect(count(2) == 0)
     }
 
-    // Each process has so many, that others of its user have some too.
+    // The limits of one process leave watches to other processes of its user.
     @Test func tooManyPathsAndWatchesAreRefused() async throws {
         let outcomes = (UInt64(1)...1024).map { watcher.addAndWait($0, FilePath(path("f")), .all) }
         #expect(outcomes.allSatisfy { $0 == .watched })
@@ -136,7 +136,7 @@ import Testing
         }
         for id in UInt64(1)...1024 { watcher.remove(id) }
         #expect(watcher.addAndWait(1025, FilePath(path("f")), .all) == .watched)
-        // Deep directories: each path has as many watches as parts.
+        // In deep directories, each path has as many watches as parts.
         let shelf = String(repeating: "d/", count: 1000)
         var failed = false
         for index in 0..<9 where !failed {

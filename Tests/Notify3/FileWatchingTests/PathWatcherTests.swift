@@ -8,9 +8,9 @@ import Testing
 @testable import FileWatching
 
 @Suite struct PathWatcherTests {
-    /// Otherwise paths would pile up behind a slow path.
+    /// Otherwise paths would accumulate behind a slow path.
     @Test func aRemovedPathDoesNotWaitForItsTurn() async throws {
-        // The buses of other tests may use all of the user's inotify instances for a moment.
+        // Other tests may use all of the user's inotify instances for a moment.
         var made: PathWatcher?
         try await eventually("an inotify instance is free") {
             made = try? PathWatcher { _ in }
@@ -53,7 +53,7 @@ import Testing
             return
         }
         #expect(reason.contains("does not answer"))
-        // Others wait behind it, and are watched when it fails.
+        // Other paths wait behind it, and are watched when it fails.
         let watched = SharedLines()
         watcher.add(2, .root, .all) { watched.append("\($0)") }
         #expect(watched.lines.isEmpty)
@@ -63,7 +63,7 @@ import Testing
     }
 }
 
-/// A file system whose server reads no question: a lookup in it waits until ``end()``.
+/// A file system whose server reads no request: a lookup in it waits until ``end()``.
 private final class SilentFileSystem: Sendable {
     static let isAllowed: Bool = {
         guard let system = SilentFileSystem() else { return false }
@@ -87,7 +87,7 @@ private final class SilentFileSystem: Sendable {
         self.device = Locked(device)
     }
 
-    /// Without a server every question fails.
+    /// Ends the server, so that every request fails.
     func end() {
         let device = device.withLock { device in
             defer { device = -1 }
@@ -101,7 +101,6 @@ private final class SilentFileSystem: Sendable {
     deinit { end() }
 }
 
-/// Lines that several threads write.
 final class SharedLines: Sendable {
     private let state = Locked<[String]>([])
     var lines: [String] { state.withLock { $0 } }

@@ -5,7 +5,7 @@ import Testing
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().appending(path: "../../..")
         .standardized
 
-    /// The page's sections are what tests and code cite: `Rules, a.7`.
+    /// Tests and code cite the sections of the page, for example `Rules, a.7`.
     @Test func everySectionOfTheRulesIsCitedByATest() throws {
         let page = try String(
             contentsOf: Self.root.appending(path: "Sources/Notify3/notify/notify.docc/Rules.md"),
@@ -16,11 +16,11 @@ import Testing
         #expect(sections == (1...15).map { "a.\($0)" } + ["b"])
         let cited = try citations()
         for section in sections { #expect(cited.contains(section), "no test cites section \(section)") }
-        // What is cited is on the page.
+        // The page has every section that tests cite.
         #expect(cited.subtracting(sections).isEmpty)
     }
 
-    /// In comments and names of tests, `Rules, a.9, and a.12` and `Rules, b` in full.
+    /// Returns the sections that comments and names of tests cite, for example `Rules, a.9, and a.12`, or `Rules, b`.
     private func citations() throws -> Set<String> {
         var cited: Set<String> = []
         let files = FileManager.default.enumerator(

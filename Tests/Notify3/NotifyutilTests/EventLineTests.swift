@@ -12,7 +12,7 @@ struct StyleTests {
         Event(token: 3, time: time, name: "com.foo", kind: kind, state: state)
     }
 
-    @Test("the line of an event is its name; with -v also token, time, state and kind; with -q there is none")
+    @Test("an event prints its name, with -v also token, time, state and kind")
     func events() {
         #expect(Verbosity.normal.line(event(.port)) == "com.foo")
         #expect(Verbosity.verbose.line(event(.port, .value(7))) == "[3] 1700000000.007 com.foo 7 port")
@@ -32,7 +32,7 @@ struct StyleTests {
         #expect(Verbosity.verbose.line(event(kind, .value(0)))?.hasSuffix(" 0 \(word)") == true)
     }
 
-    @Test("signals and failures")
+    @Test("a signal and a failure print Darwin's lines")
     func others() {
         #expect(Verbosity.normal.line(signal: 10) == "SIGNAL 10")
         #expect(Verbosity.verbose.line(signal: 10) == "SIGNAL 10")

@@ -30,7 +30,7 @@
  * If a process posts, and then calls a function that waits for a reply (notify_register_check, notify_get_state),
  * notify_check sees the post.
  *
- * When a process that has used the bus forks, the child has no tokens. It posts by a connection of its own. Until it
+ * When a process that has used the bus forks, the child has no tokens. It posts through a new connection. Until it
  * calls exec, the other functions return NOTIFY_STATUS_OPT_DISABLE or NOTIFY_STATUS_INVALID_TOKEN there, except for
  * names that begin with `self.`. A signal handler must not fork if it may have interrupted one of these functions. */
 

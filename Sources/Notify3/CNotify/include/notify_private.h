@@ -16,8 +16,8 @@
 #define NOTIFY_OPT_OLD_IPC 0x00000008
 /** Undoes NOTIFY_OPT_DISABLE. */
 #define NOTIFY_OPT_ENABLE 0x04000000
-/** From now on the functions return NOTIFY_STATUS_OPT_DISABLE, except those that check, peek at or cancel a token, and
- * for `self.` names. */
+/** From now on the functions return NOTIFY_STATUS_OPT_DISABLE, except to check, peek at or cancel a token, and for
+ * `self.` names. */
 #define NOTIFY_OPT_DISABLE 0x08000000
 
 /** A flag of notify_register_mach_port, without effect here. */

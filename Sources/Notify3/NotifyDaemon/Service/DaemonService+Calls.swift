@@ -99,7 +99,7 @@ extension DaemonService {
     }
 
     /// Returns whether to read a call. A report costs more than any other call, so notifyd reads only the first report
-    /// of a connection, and those that a round waits for.
+    /// of a connection, and reports that a round waits for.
     private func isWanted(_ work: IncomingWork) -> Bool {
         guard work.method == .report, state.clients[work.sender]?.hasReported == true else { return true }
         var arguments = ArgumentReader(work.reply.arguments)

@@ -68,7 +68,7 @@ extension DaemonState {
         }
     }
 
-    /// The processes that a caller may list: all for root, otherwise those of its own user.
+    /// The processes that a caller may list: all for root, otherwise those of the same user.
     package func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
 
     /// The connections that have registrations.

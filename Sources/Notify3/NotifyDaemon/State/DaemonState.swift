@@ -27,7 +27,7 @@ package struct DaemonState: Sendable {
     /// The user of each connection in ``clients``. Stored separately, because each call needs it several times, and
     /// copying a client is expensive.
     private(set) var users: [String: UInt32] = [:]
-    /// What notifyd stores for all connections of a user together. A user for whom it stores nothing has no entry.
+    /// The total amount that notifyd stores for all connections of a user. A user without any has no entry.
     private(set) var amounts: [UInt32: Amount] = [:]
     /// How often each process is suspended. A process that is not suspended has no entry.
     var suspensions: [UInt32: UInt32] = [:]

@@ -31,7 +31,7 @@ struct NameTable {
     }
 
     /// Sets the state of a name, and makes the registrant its keeper. The newest state wins; of two states with the
-    /// same time, the one that is set later. Does nothing if the name does not exist.
+    /// same time, the later call wins. Does nothing if the name does not exist.
     mutating func set(_ name: NotificationName, _ state: StateReport, by connection: String) {
         guard let index = entries.index(forKey: name), state.time >= entries.values[index].state.time else { return }
         entries.values[index].state = state

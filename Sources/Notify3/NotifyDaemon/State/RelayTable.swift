@@ -3,7 +3,7 @@ import NotifydProtocol
 /// The connections that receive posts through notifyd, because their sandbox's proxy lets no broadcasts through. Pure.
 ///
 /// A connection without room for a post is paused on the post's interface. During the pause, the bus sends notifyd no
-/// posts for it. So a flood costs notifyd no more than the room that it has set aside.
+/// posts for it. So a flood cannot cost notifyd more than this room.
 ///
 /// - Parameter Rule: The lease of a match rule. While it exists, the bus sends notifyd the posts on an interface.
 struct RelayTable<Rule, Post> {

@@ -6,7 +6,7 @@
 
 static char key;
 
-// A serial queue that `is_here` knows.
+// A serial queue that `is_here` recognizes.
 static dispatch_queue_t queue_here(void) {
     dispatch_queue_t queue = dispatch_queue_create("org.example.here", DISPATCH_QUEUE_SERIAL);
     dispatch_queue_set_specific(queue, &key, &key, NULL);
@@ -15,7 +15,7 @@ static dispatch_queue_t queue_here(void) {
 
 static int is_here(void) { return dispatch_get_specific(&key) == &key; }
 
-// All that was submitted to the queue has run.
+// Waits until all jobs of the queue have run.
 static void drain(dispatch_queue_t queue) {
     dispatch_sync(queue, ^{
     });
@@ -54,7 +54,7 @@ static void null_arguments(void) {
     notify_handler_t handler = ^(int t) {
         (void)t;
     };
-    // a.1, a.8: told, without a crash.
+    // a.1, a.8: a status tells of the error, without a crash.
     EXPECT_EQUAL(notify_register_dispatch(NULL, &token, queue, handler), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, NULL, handler), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_dispatch("org.example.null", &token, queue, NULL), NOTIFY_STATUS_NULL_INPUT);
@@ -63,7 +63,7 @@ static void null_arguments(void) {
 }
 
 static void cancelled_in_the_handler(void) {
-    // a.7: cancel inside the handler is fine, and that call the last.
+    // a.7: a handler may cancel its own token, and that call is the last.
     dispatch_queue_t queue = queue_here();
     __block atomic_int calls = 0, status = -1;
     int token = -1;
@@ -81,7 +81,7 @@ static void cancelled_in_the_handler(void) {
 }
 
 static void cancelled_while_a_call_waits(void) {
-    // a.7: the token is looked at again right before a call: after notify_cancel returned none begins.
+    // a.7: the token is checked right before a call: none begins after notify_cancel has returned.
     dispatch_queue_t queue = queue_here();
     __block atomic_int calls = 0;
     int token = -1;
@@ -107,7 +107,7 @@ static void a_slow_handler_hears_the_last_post(void) {
     int token = -1;
     EXPECT_OK(notify_register_dispatch("org.example.block.slow", &token, queue, ^(int t) {
         (void)t;
-        // The first call does not end before the last post: what comes meanwhile has to wait.
+        // The first call ends after the last post, so that all later posts have to wait.
         for (int i = 0; i < PATIENCE_MS && !atomic_load(&is_over); i++) rest();
         if (atomic_load(&is_over)) atomic_fetch_add(&heard_after, 1);
         atomic_fetch_add(&calls, 1);
@@ -119,7 +119,7 @@ static void a_slow_handler_hears_the_last_post(void) {
     EVENTUALLY(atomic_load(&calls) >= 2);
     settle();
     drain(queue);
-    // The header: at most 16 wait to begin, beside the one that is under way.
+    // The header: at most 16 calls wait to begin, in addition to the running one.
     EXPECT(atomic_load(&calls) <= 18);
     int before = atomic_load(&calls);
     EXPECT_OK(notify_post("org.example.block.slow"));
@@ -129,7 +129,7 @@ static void a_slow_handler_hears_the_last_post(void) {
 }
 
 static void held_back(void) {
-    // a.10: counted, also with queues, where Darwin's has a mere flag.
+    // a.10: suspensions are counted, also with queues, where Darwin has only a flag.
     dispatch_queue_t queue = queue_here();
     __block atomic_int held_calls = 0, running_calls = 0;
     int held = -1, running = -1;
@@ -160,7 +160,7 @@ static void held_back(void) {
     dispatch_release(queue);
 }
 
-// Whether a signal to the process comes to a thread of the program.
+// The thread that handled a signal to the process.
 static pthread_t signalled;
 
 static void note_thread(int number) {

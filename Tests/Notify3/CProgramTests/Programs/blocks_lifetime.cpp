@@ -1,4 +1,4 @@
-// How long blocks and queues are kept: C++, because objects that a block captures have destructors.
+// How long blocks and queues are kept. C++, because objects that a block captures have destructors.
 #include "expect.h"
 #include <atomic>
 #include <dispatch/dispatch.h>
@@ -8,7 +8,7 @@ namespace {
 char key;
 std::atomic<int> copies{0}, misplaced_ends{0};
 
-// Counts itself, and where it ends.
+// Counts its instances, and records where the last one ends.
 struct Witness {
     Witness() { copies++; }
     Witness(const Witness &) { copies++; }
@@ -28,7 +28,7 @@ dispatch_queue_t queue_here(void (*finalizer)(void *) = nullptr, void *context =
     return queue;
 }
 
-// The stack's own block and object are gone when this returns; what is left is the library's.
+// The block and the object on the stack are gone when this returns. Only the library's copy remains.
 int registered(dispatch_queue_t queue, const char *name, std::atomic<int> *calls) {
     int token = -1;
     Witness witness;
@@ -59,7 +59,7 @@ void the_block_is_released_on_its_queue() {
 }
 
 void the_queue_is_retained() {
-    // a.2: q is retained until cancel: the library's reference is the only one left.
+    // a.2: the queue is retained until notify_cancel. The library's reference is the only one.
     static std::atomic<int> finalized{0};
     std::atomic<int> calls{0};
     auto queue = queue_here([](void *context) { ++*static_cast<std::atomic<int> *>(context); }, &finalized);
@@ -74,7 +74,7 @@ void the_queue_is_retained() {
 }
 
 void many_come_and_go() {
-    // Nothing is left behind, whenever the cancellation comes.
+    // Nothing leaks, whenever the cancellation comes.
     std::atomic<int> calls{0};
     auto queue = queue_here();
     for (int i = 0; i < 500; i++) {

@@ -1,9 +1,9 @@
-// What notify_check answers.
+// The results of notify_check.
 #include "expect.h"
 #include <notify_private.h>
 
 static void each_token_has_its_own_answer(void) {
-    // Rules, a.7: the first check is true, per token, also where another token of the name was checked before.
+    // Rules, a.7: the first check of each token is true, even if another token of the name was checked before.
     int first = watch("org.example.own"), second = -1, plain = -1, descriptor = -1, fd = -1, signal_token = -1;
     EXPECT_EQUAL(checked(first), 0);
     EXPECT_OK(notify_register_check("org.example.own", &second));
@@ -16,19 +16,19 @@ static void each_token_has_its_own_answer(void) {
     int tokens[] = {first, second, plain, descriptor, signal_token};
     for (int i = 2; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
 
-    // a.9: any number of posts is one “true”.
+    // a.9: any number of posts gives one “true”.
     for (int i = 0; i < 100; i++) EXPECT_OK(notify_post("org.example.own"));
     fence();
     for (int i = 0; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
     for (int i = 0; i < 5; i++) EXPECT_EQUAL(checked(tokens[i]), 0);
     for (int i = 0; i < 5; i++) EXPECT_OK(notify_cancel(tokens[i]));
 
-    // A name that begins anew has its first “true” again.
+    // After the last registration, a new one has its first “true” again.
     EXPECT_OK(notify_cancel(watch("org.example.own")));
 }
 
 static void a_post_then_an_answer(void) {
-    // a.8: a post and then any function that waits for an answer.
+    // a.8: a post, and then any function that waits for a reply.
     int token = watch("org.example.fenced");
     uint64_t state;
     for (int i = 0; i < 200; i++) {
@@ -48,7 +48,7 @@ static void a_post_then_an_answer(void) {
 }
 
 static void suspended(void) {
-    // a.10: suspension never affects notify_check.
+    // a.10: suspension does not affect notify_check.
     int token = watch("org.example.suspended");
     EXPECT_OK(notify_suspend(token));
     EXPECT_EQUAL(checked(token), 0);
@@ -61,7 +61,7 @@ static void suspended(void) {
 }
 
 static void peeking(void) {
-    // a.3: the counter, without taking notice.
+    // a.3: notify_peek reads the counter without changing the next check.
     int token = watch("org.example.peeked"), own = -1;
     uint32_t before = 0, after = 0;
     EXPECT_OK(notify_peek(token, &before));
@@ -73,7 +73,7 @@ static void peeking(void) {
     EXPECT_EQUAL(before, after);
     EXPECT_EQUAL(checked(token), 1);
     EXPECT_OK(notify_cancel(token));
-    // Of `self.` names, too.
+    // Names of the process too.
     EXPECT_OK(notify_register_check("self.peeked", &own));
     EXPECT_OK(notify_peek(own, &before));
     EXPECT_OK(notify_post("self.peeked"));
@@ -82,7 +82,7 @@ static void peeking(void) {
     EXPECT_OK(notify_cancel(own));
 }
 
-// Which bus it is, is asked once: a program that prepares its environment for others stays on its own.
+// The environment is read once: a program that prepares its environment for children stays on its own bus.
 static void the_environment_changes(void) {
     int token = watch("org.example.environment"), other = -1;
     setenv("NOTIFY_CENTER_BUS", "unix:path=/nonexistent", 1);

@@ -5,7 +5,8 @@
 enum { DUPLICATES = 20000, THREADS = 4, TURNS = 400 };
 
 static void duplicates(void) {
-    // Rules, a.7 and a.14: one name may have very many registrations, and notify_check answers for each of them by itself.
+    // Rules, a.7 and a.14: one name may have very many registrations, and notify_check works for each of them
+    // separately.
     static int tokens[DUPLICATES];
     for (int i = 0; i < DUPLICATES; i++) EXPECT_OK(notify_register_check("org.example.duplicate", &tokens[i]));
     for (int i = 0; i < DUPLICATES; i++) EXPECT_EQUAL(checked(tokens[i]), 1);
@@ -29,7 +30,7 @@ static void *register_post_cancel(void *context) {
             EXPECT_OK(notify_post(name));
             EXPECT_EQUAL(next_token(fd), fd_token);
             EXPECT_OK(notify_cancel(fd_token));
-            // The registration of the descriptor did not wait for the bus; the fence does.
+            // The registration of the descriptor did not wait for the bus. The fence does.
             fence();
             EXPECT_EQUAL(checked(token), 1);
         }

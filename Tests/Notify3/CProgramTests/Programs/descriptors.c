@@ -1,4 +1,4 @@
-// Descriptors, and ports, which are descriptors here.
+// Descriptors, and ports, which are descriptors on Linux.
 #include "expect.h"
 #include <fcntl.h>
 #include <sys/select.h>
@@ -17,7 +17,7 @@ static void tokens_arrive(void) {
     unsigned char bytes[8];
     EXPECT_EQUAL(read(fd, bytes, sizeof bytes), 4);
     EXPECT_EQUAL((long long)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3], token);
-    // From another process.
+    // A post of another process arrives.
     post_elsewhere("org.example.fd");
     EXPECT_EQUAL(next_token(fd), token);
     // a.12: inherited across exec.
@@ -42,7 +42,7 @@ static void several_tokens_share_one(void) {
     EXPECT((one == first && two == third) || (one == third && two == first));
     EXPECT_EQUAL(next_token(other_fd), other);
 
-    // a.6: closed with the last of its tokens, and not before.
+    // a.6: the descriptor is closed with the last of its tokens, and not before.
     EXPECT_OK(notify_cancel(first));
     EXPECT_OK(notify_cancel(third));
     EXPECT_OK(notify_post("org.example.share.2"));
@@ -51,13 +51,14 @@ static void several_tokens_share_one(void) {
     EXPECT(file != 0);
     EXPECT_OK(notify_cancel(second));
     EXPECT(file_of(fd) != file);
-    // What is closed is no earlier call's any more.
+    // A closed descriptor cannot be reused.
     EXPECT_EQUAL(notify_register_file_descriptor("org.example.share.1", &fd, NOTIFY_REUSE, &first), NOTIFY_STATUS_INVALID_FILE);
     EXPECT_OK(notify_cancel(other));
 }
 
 static void a_slow_reader_loses_repetitions_only(void) {
-    // a.9, not as Darwin does: a full descriptor is never closed, and after the last post each token comes once more.
+    // a.9, unlike on Darwin: a full descriptor is never closed, and each token is written once more after the last
+    // post.
     // Private names cost no time on the bus.
     enum { POSTS = 40000 };
     int fd = -1, first = -1, second = -1;
@@ -74,7 +75,7 @@ static void a_slow_reader_loses_repetitions_only(void) {
     }
     EXPECT(firsts >= 1 && firsts <= POSTS);
     EXPECT(seconds >= 1 && seconds <= POSTS);
-    // It goes on as before.
+    // The descriptor works as before.
     EXPECT_OK(notify_post("self.slow.1"));
     int token;
     do { token = next_token(fd); } while (token == second);
@@ -84,7 +85,7 @@ static void a_slow_reader_loses_repetitions_only(void) {
 }
 
 static void the_last_word_reaches_a_full_descriptor(void) {
-    // A post that comes while there is no room is told when there is: the reader has read all that was there before it.
+    // A post to a full descriptor is delivered when there is room, after the reader has read everything before it.
     int fd = -1, late = -1, flooding = -1;
     EXPECT_OK(notify_register_file_descriptor("self.full", &fd, 0, &flooding));
     EXPECT_OK(notify_register_file_descriptor("org.example.late", &fd, NOTIFY_REUSE, &late));
@@ -115,7 +116,6 @@ static void cancelling_one_token_leaves_the_others(void) {
 }
 
 static void ports(void) {
-    // The port is a descriptor.
     mach_port_t port = 0, same;
     int first = -1, second = -1;
     EXPECT_OK(notify_register_mach_port("org.example.port.1", &port, 0, &first));
@@ -126,7 +126,7 @@ static void ports(void) {
     EXPECT_EQUAL(next_token((int)port), second);
     EXPECT_OK(notify_post("org.example.port.1"));
     EXPECT_EQUAL(next_token((int)port), first);
-    // a.10: suspension holds back one token of a port.
+    // a.10: suspension holds back only one token of a port.
     EXPECT_OK(notify_suspend(first));
     EXPECT_OK(notify_post("org.example.port.1"));
     EXPECT_OK(notify_post("org.example.port.2"));
@@ -139,11 +139,12 @@ static void ports(void) {
     EXPECT(file_of((int)port) != file);
 }
 
-// A caller may have closed a descriptor, and got its number again for the next one: the number stands for that.
+// A caller may have closed a descriptor, and the next pipe may get its number. The number then means the new pipe.
 static void numbers_come_again(void) {
     enum { ATTEMPTS = 200 };
     int lost_fd = -1, lost = -1, fd = -1, first = -1, second = -1;
-    // The next pipe needs three numbers, and the caller's is the last of them. Another thread may take one of the three.
+    // The next pipe needs three numbers, and the caller's is the last of them. Another thread may take one of the
+    // three.
     for (int i = 0; i < ATTEMPTS; i++) {
         int low[2] = {open("/dev/null", O_RDONLY), open("/dev/null", O_RDONLY)};
         EXPECT_OK(notify_register_file_descriptor("org.example.again", &lost_fd, 0, &lost));
@@ -165,8 +166,8 @@ static void numbers_come_again(void) {
     EXPECT(file_of(fd) != file);
 }
 
-// A daemon closes all descriptors from 3 on and opens files under the numbers. They are its own: the library writes to
-// none, and closes none.
+// A daemon closes all descriptors from 3 on, and opens files with the same numbers. The library writes to none of these
+// files, and closes none.
 static void the_program_closes_all(void) {
     enum { COUNT = 16 };
     int fd = -1, local = -1, global = -1;
@@ -176,7 +177,7 @@ static void the_program_closes_all(void) {
     FILE *files[COUNT];
     for (int i = 0; i < COUNT; i++) files[i] = tmpfile();
     EXPECT_OK(notify_post("self.org.example.closed"));
-    // The library finds the bus again by itself.
+    // The library reconnects to the bus by itself.
     for (int i = 0; i < 10000 && notify_post("org.example.closed") != NOTIFY_STATUS_OK; i++) usleep(1000);
     EXPECT_OK(notify_post("org.example.closed"));
     EXPECT_OK(notify_cancel(local));

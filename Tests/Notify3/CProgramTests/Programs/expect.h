@@ -1,5 +1,5 @@
-// What the programs say what they expect with. An expectation that fails is printed and counted, and the program goes on; the exit
-// status of `finish()` is 1 then. For C11 and C++17.
+// The expectations of the programs. A failed expectation is printed and counted, and the program goes on. Then
+// `finish()` returns the exit status 1. For C11 and C++17.
 #ifndef EXPECT_H
 #define EXPECT_H
 
@@ -49,7 +49,7 @@ static inline void rest(void) {
 #define EXPECT(condition) expect(!!(condition), #condition, __FILE__, __LINE__)
 #define EXPECT_EQUAL(is, wanted) expect_equal((long long)(is), (long long)(wanted), #is, __FILE__, __LINE__)
 #define EXPECT_OK(call) EXPECT_EQUAL(call, NOTIFY_STATUS_OK)
-// Waits until it holds, and then does not ask again.
+// Waits until the condition holds, and then does not evaluate it again.
 #define EVENTUALLY(condition) \
     do { \
         long long deadline_ = milliseconds() + PATIENCE_MS; \
@@ -65,13 +65,13 @@ static inline int finish(void) {
 
 // MARK: Tokens
 
-// The answer of notify_check; -1 where it fails.
+// The result of notify_check; -1 if it fails.
 static inline int checked(int token) {
     int check = -1;
     return notify_check(token, &check) == NOTIFY_STATUS_OK ? check : -1;
 }
 
-// A registration for asking, with its first answer taken.
+// Registers for notify_check, and takes the first result.
 static inline int watch(const char *name) {
     int token = -1;
     EXPECT_OK(notify_register_check(name, &token));
@@ -79,7 +79,7 @@ static inline int watch(const char *name) {
     return token;
 }
 
-// What posts, set states and registrations have to pass before an answer comes: a synchronous call (Rules, a.8).
+// A synchronous call, which earlier posts, states and registrations precede on the bus (Rules, a.8).
 static inline void fence(void) {
     int token = -1;
     if (notify_register_check("org.example.fence", &token) == NOTIFY_STATUS_OK) notify_cancel(token);
@@ -87,7 +87,8 @@ static inline void fence(void) {
 
 // MARK: Descriptors
 
-// Which file a number stands for; 0 for none. Other threads open files too, so that a number that was closed may be in use at once.
+// Identifies the file of a descriptor; 0 for none. Other threads open files too, so a closed number may be in use again
+// at once.
 static inline ino_t file_of(int fd) {
     struct stat file;
     return fstat(fd, &file) == 0 ? file.st_ino : 0;
@@ -98,7 +99,7 @@ static inline int is_readable(int fd, int timeout_ms) {
     return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLIN);
 }
 
-// The next token that can be read; -1 where none comes, -2 at the end of the file.
+// The next token that can be read; -1 if none comes, -2 at the end of the file.
 static inline int next_token(int fd) {
     uint32_t bytes;
     if (!is_readable(fd, PATIENCE_MS)) return -1;
@@ -106,8 +107,8 @@ static inline int next_token(int fd) {
     return count == (ssize_t)sizeof bytes ? (int)ntohl(bytes) : count == 0 ? -2 : -1;
 }
 
-// Waits until all that this process has posted was handed out to its descriptors, ports and signals: they are served in the order
-// of the posts, and this one is the last.
+// Waits until all posts of this process have reached its descriptors, ports and signals. They are served in the order
+// of the posts, and this post is the last.
 static inline void settle(void) {
     static int fd, token = -1;
     char name[64];
@@ -122,7 +123,7 @@ static inline void settle(void) {
 
 extern char **environ;
 
-// Starts this program again, in another role; its output can be read from *output, if that is wanted.
+// Starts this program again in another role. If `output` is not NULL, the program's output can be read from *output.
 static inline pid_t start(const char *role, const char *first, const char *second, int *output) {
     char *arguments[] = {(char *)"program", (char *)role, (char *)first, (char *)second, NULL};
     posix_spawn_file_actions_t actions;
@@ -144,17 +145,17 @@ static inline pid_t start(const char *role, const char *first, const char *secon
     return process;
 }
 
-// The exit status, or minus the signal.
+// The exit status, or the negative number of the signal.
 static inline int status_of(pid_t process) {
     int status = 0;
     while (waitpid(process, &status, 0) < 0 && errno == EINTR) {}
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Another process posts a name, and has ended.
+// Posts a name from another process, and waits for its end.
 static inline void post_elsewhere(const char *name) { EXPECT_EQUAL(status_of(start("post", name, NULL, NULL)), 0); }
 
-// The roles that every program has; others are its own. To be called first in main.
+// Runs the roles that every program has. Call it first in main.
 static inline void take_role(int argc, char **argv) {
     if (argc < 3 || strcmp(argv[1], "post")) return;
     exit(notify_post(argv[2]) == NOTIFY_STATUS_OK ? 0 : 1);
@@ -162,13 +163,13 @@ static inline void take_role(int argc, char **argv) {
 
 static inline int is_role(int argc, char **argv, const char *role) { return argc > 1 && !strcmp(argv[1], role); }
 
-// Tells whoever reads the output of this process.
+// Prints a line for the process that reads the output.
 static inline void say(const char *line) {
     puts(line);
     fflush(stdout);
 }
 
-// Waits for a byte of another process; whether it came.
+// Waits for a byte of another process. Returns whether it came.
 static inline int heard(int output) {
     char byte;
     return is_readable(output, PATIENCE_MS) && read(output, &byte, 1) == 1;

@@ -33,9 +33,9 @@ int main(int argc, char **argv) {
     touch(path);
     EXPECT_EQUAL(next_token(fd), token);
     EVENTUALLY(checked(asked) == 1);
-    // Cancelled is not told any more, and the other registration is.
+    // A cancelled token is not notified, and the other registration is.
     EXPECT_OK(notify_cancel(asked));
-    // Again, when it is written, and when it goes.
+    // Another change, a write, and a removal are each reported.
     while (is_readable(fd, 300)) next_token(fd);
     touch(path);
     EXPECT_EQUAL(next_token(fd), token);
@@ -48,10 +48,10 @@ int main(int argc, char **argv) {
     EXPECT_EQUAL(status, 0);
     unlink(path);
     EXPECT_EQUAL(next_token(fd), token);
-    // Only the registration that asked hears it.
+    // Only the registration with the path is notified.
     EXPECT(!is_readable(bystander_fd, 0));
 
-    // Only what was asked for: deletion, not writing.
+    // Only the requested events notify: deletion, not writing.
     int deleted = -1, deleted_fd = -1;
     touch(other);
     EXPECT_OK(notify_register_file_descriptor("org.example.file.deleted", &deleted_fd, 0, &deleted));

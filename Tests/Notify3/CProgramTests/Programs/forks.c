@@ -32,11 +32,11 @@ static void *post_in_thread(void *context) {
     return context;
 }
 
-// In a forked child: Rules, a.12.
+// The checks in a forked child: Rules, a.12.
 static int child(void) {
     int token = -1, check, fd = -1;
     uint64_t state;
-    // The parent's tokens mean nothing.
+    // The parent's tokens are invalid.
     EXPECT(!notify_is_valid_token(inherited));
     EXPECT_EQUAL(notify_check(inherited, &check), NOTIFY_STATUS_INVALID_TOKEN);
     EXPECT_EQUAL(notify_check(inherited_self, &check), NOTIFY_STATUS_INVALID_TOKEN);
@@ -44,7 +44,7 @@ static int child(void) {
     EXPECT_EQUAL(notify_suspend(inherited), NOTIFY_STATUS_INVALID_TOKEN);
     EXPECT_EQUAL(notify_get_state(inherited, &state), NOTIFY_STATUS_INVALID_TOKEN);
     EXPECT_EQUAL(notify_set_state(inherited, 1), NOTIFY_STATUS_INVALID_TOKEN);
-    // It posts, by a connection of its own, and so do a thread of it and its own child.
+    // The child posts through its own connection, and so do its thread and its own child.
     EXPECT_OK(notify_post("org.example.fork.child"));
     EXPECT_OK(notify_post(reserved));
     pthread_t thread;
@@ -58,7 +58,7 @@ static int child(void) {
     EXPECT_EQUAL(notify_register_plain("org.example.fork", &token), NOTIFY_STATUS_OPT_DISABLE);
     EXPECT_EQUAL(notify_register_signal("org.example.fork", SIGUSR1, &token), NOTIFY_STATUS_OPT_DISABLE);
     EXPECT_EQUAL(notify_register_file_descriptor("org.example.fork", &fd, 0, &token), NOTIFY_STATUS_OPT_DISABLE);
-    // Names of the process itself work.
+    // Names of the process work.
     EXPECT_OK(notify_register_check("self.fork", &token));
     EXPECT_EQUAL(checked(token), 1);
     EXPECT_OK(notify_post("self.fork"));
@@ -73,7 +73,7 @@ static int child(void) {
     EXPECT_EQUAL(next_token(fd), fd_token);
     EXPECT_OK(notify_cancel(fd_token));
     EXPECT_OK(notify_cancel(token));
-    // Doing it twice is harmless.
+    // A second call has no effect.
     _notify_fork_child();
     return failures;
 }
@@ -82,7 +82,7 @@ enum { FILES = 64 };
 static int service_files[FILES];
 static ino_t service_inodes[FILES];
 
-// Each still is the file that it was before this process was forked.
+// Each descriptor still means the file that it meant before this process was forked.
 static int worker(void) {
     struct stat now;
     for (int i = 0; i < FILES; i++) {
@@ -92,7 +92,8 @@ static int worker(void) {
     return failures;
 }
 
-// A child that closes what it inherited, as services do, and has other files under the numbers: its own children keep them.
+// A child that closes its inherited descriptors, as services do, and opens other files with these numbers. Its own
+// children keep the files.
 static int service(void) {
     struct stat file;
     for (int fd = 3; fd < 1024; fd++) close(fd);
@@ -110,7 +111,7 @@ static int service(void) {
     return status_of(process);
 }
 
-// A program that registers and then becomes a daemon, as the process that it returns in.
+// A program that registers and then becomes a daemon, which continues in a child.
 static int daemon_role(void) {
     int token = watch("org.example.fork.before");
     if (daemon(1, 1) != 0) return 9;
@@ -120,7 +121,7 @@ static int daemon_role(void) {
 }
 
 static int exec_child(void) {
-    // exec makes it whole again.
+    // After exec all functions work again.
     execl("/proc/self/exe", "program", "whole", (char *)NULL);
     return 9;
 }
@@ -135,7 +136,7 @@ static int whole_role(void) {
 }
 
 static void options(void) {
-    // a.3: DISABLE, until ENABLE; tokens stay valid, checking and cancelling works.
+    // a.3: NOTIFY_OPT_DISABLE holds until NOTIFY_OPT_ENABLE. Tokens stay valid, and can be checked and cancelled.
     int token = watch("org.example.options"), other = -1, fd = -1;
     uint64_t state;
     EXPECT_OK(notify_post("org.example.options"));
@@ -166,7 +167,7 @@ int main(int argc, char **argv) {
     take_role(argc, argv);
     if (is_role(argc, argv, "whole")) return whole_role();
     if (is_role(argc, argv, "daemon")) return daemon_role();
-    // A process that has not used the functions may fork as it likes: the child is a process like any other.
+    // If a process has not used the functions, its forked child can use all of them.
     EXPECT_EQUAL(status_of(forked(whole_role)), 0);
 
     int spare_fd = -1, spare = -1;
@@ -188,7 +189,7 @@ int main(int argc, char **argv) {
     EXPECT_EQUAL(status_of(forked(exec_child)), 0);
     EXPECT_EQUAL(next_token(inherited_fd), inherited);
     EXPECT_EQUAL(next_token(spare_fd), spare);
-    // The parent goes on.
+    // The parent works as before.
     EXPECT_OK(notify_post("org.example.fork"));
     EXPECT_EQUAL(next_token(inherited_fd), inherited);
     EXPECT_EQUAL(checked(inherited_self), 1);

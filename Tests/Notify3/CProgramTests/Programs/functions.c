@@ -44,7 +44,7 @@ static void calls_are_in_the_order_of_the_posts(void) {
     for (int round = 0; round < 6; round++) EXPECT_OK(notify_post(round % 2 ? "org.example.f.second" : "org.example.f.first"));
     EVENTUALLY(calls.count == 6);
     for (int round = 0; round < 6; round++) EXPECT_EQUAL(calls.tokens[round], round % 2 ? second : first);
-    // Without `release` nothing is called at the end of the first.
+    // The first registration has no `release`, so nothing is called when it ends.
     EXPECT_OK(notify_cancel(first));
     EXPECT_OK(notify_cancel(second));
     EVENTUALLY(calls.released == 1);
@@ -83,7 +83,7 @@ static void a_slow_handler_holds_sixteen_calls(void) {
     EXPECT_OK(notify_post("org.example.f.burst"));
     EVENTUALLY(calls.is_running);
     for (int post = 0; post < 100; post++) EXPECT_OK(notify_post("org.example.f.burst"));
-    // Descriptors are served meanwhile.
+    // Descriptors are served while the handler waits.
     settle();
     calls.waits = 0;
     EVENTUALLY(calls.count == 17);
@@ -99,10 +99,10 @@ static void a_registration_that_fails_leaves_the_context_to_its_caller(void) {
     EXPECT_EQUAL(token, NOTIFY_TOKEN_INVALID);
     EXPECT_EQUAL(notify_register_dispatch_f(NULL, &token, NULL, &calls, note, release), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_dispatch_f("a", NULL, NULL, &calls, note, release), NOTIFY_STATUS_NULL_INPUT);
-    // The path is relative, which is found when the rest of the registration is done.
+    // A relative path is refused only after the rest of the registration.
     const char *path = "com.apple.system.notify.service.path:relative";
     EXPECT_EQUAL(notify_register_dispatch_f(path, &token, NULL, &calls, note, release), NOTIFY_STATUS_INVALID_REQUEST);
-    // A release would come on the queue, before what comes there later.
+    // A release would run on the queue, before later calls there.
     static struct calls later;
     EXPECT_OK(notify_register_dispatch_f("self.f.later", &token, NULL, &later, note, release));
     EXPECT_OK(notify_cancel(token));

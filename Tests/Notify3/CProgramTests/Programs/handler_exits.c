@@ -1,4 +1,5 @@
-// exit inside a signal handler that interrupts these functions, as many programs end themselves at SIGTERM: handler_exits [ROUNDS]
+// Calls exit inside a signal handler that interrupts these functions, as many programs end at SIGTERM: handler_exits
+// [ROUNDS]
 #include "expect.h"
 
 static void exit_here(int signal) {
@@ -20,7 +21,7 @@ static void post_until_the_signal(void) {
     }
 }
 
-// The exit status, or minus the signal; -1000 if the process hangs.
+// The exit status, or the negative number of the signal; -1000 if the process hangs.
 static int end_of(pid_t process) {
     int status = 0;
     for (int i = 0; i < PATIENCE_MS; i++) {

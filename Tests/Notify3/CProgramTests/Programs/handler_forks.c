@@ -1,4 +1,4 @@
-// fork inside a signal handler that interrupts these functions, as crash handlers do it.
+// Calls fork inside a signal handler that interrupts these functions, as crash handlers do.
 #include "expect.h"
 #include <pthread.h>
 #include <sys/time.h>
@@ -7,7 +7,7 @@ enum { ROUNDS = 14 };
 
 static volatile sig_atomic_t child_status = -1;
 
-// Interrupts the function that the main thread is in, which may hold the library's locks.
+// Interrupts a function of the main thread, which may hold the library's locks.
 static void fork_here(int signal) {
     (void)signal;
     pid_t process = fork();
@@ -30,15 +30,15 @@ static void *register_and_post(void *context) {
     return NULL;
 }
 
-// The first fork of this process is that in the handler.
+// The first fork of this process is the one in the handler.
 static int one_fork(const char *milliseconds) {
     pthread_t thread;
     struct itimerval soon = {.it_value = {.tv_usec = 1000 * atoi(milliseconds)}};
     struct sigaction action = {.sa_handler = fork_here};
     sigset_t alarms, before;
     EXPECT_OK(notify_register_check("self.handler", &token));
-    // The main thread alone is interrupted, and only in functions that take locks and no memory: the C library's own fork may
-    // wait for its heap.
+    // Only the main thread is interrupted, and only in functions that take locks and no memory, because the C library's
+    // own fork may wait for its heap.
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &alarms, &before);

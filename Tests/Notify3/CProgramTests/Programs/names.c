@@ -1,7 +1,7 @@
-// Names: long, empty, other alphabets, a process's own, a user's.
+// Names: long, empty, in other alphabets, of a process, of a user.
 #include "expect.h"
 
-// Both names are posted, and each token hears its own alone.
+// Posts both names. Each token hears only its own name.
 static void expect_apart(const char *one, const char *other) {
     int first = watch(one), second = watch(other), fd = -1, token = -1;
     EXPECT_OK(notify_post(one));
@@ -11,7 +11,7 @@ static void expect_apart(const char *one, const char *other) {
     post_elsewhere(other);
     EVENTUALLY(checked(second) == 1);
     EXPECT_EQUAL(checked(first), 0);
-    // State, too, is of the whole name (a.4).
+    // A state also belongs to the whole name (a.4).
     uint64_t state = 0;
     EXPECT_OK(notify_set_state(first, 1));
     EXPECT_OK(notify_set_state(second, 2));
@@ -29,7 +29,8 @@ static void expect_apart(const char *one, const char *other) {
 }
 
 static void length(int bytes) {
-    // Rules, a.4: 511 bytes are Darwin's limit; here names of any length that differ in their last byte are told apart.
+    // Rules, a.4: Darwin's limit is 511 bytes. Here names of any length that differ only in the last byte are different
+    // names.
     char *one = (char *)malloc((size_t)bytes + 1), *other = (char *)malloc((size_t)bytes + 1);
     memset(one, 'n', (size_t)bytes);
     memcpy(one, "org.", 4);
@@ -42,19 +43,19 @@ static void length(int bytes) {
 }
 
 static void self_names(void) {
-    // a.4, a.9: private to the process; nothing is lost, however fast it is posted.
+    // a.4, a.9: a private name stays in the process, and loses nothing, however fast it is posted.
     int fd = -1, token = -1, check = watch("self.burst");
     EXPECT_OK(notify_register_file_descriptor("self.burst", &fd, 0, &token));
     for (int i = 0; i < 100; i++) EXPECT_OK(notify_post("self.burst"));
     for (int i = 0; i < 100; i++) EXPECT_EQUAL(next_token(fd), token);
     EXPECT(!is_readable(fd, 0));
     EXPECT_EQUAL(checked(check), 1);
-    // Another process's are its own.
+    // Another process has its own private names.
     post_elsewhere("self.burst");
     settle();
     EXPECT(!is_readable(fd, 0));
     EXPECT_EQUAL(checked(check), 0);
-    // State works without notifyd, and ends with the last registration.
+    // A private state works without notifyd, and ends with the last registration.
     uint64_t state = 5;
     EXPECT_OK(notify_get_state(token, &state));
     EXPECT_EQUAL(state, 0);
@@ -67,7 +68,7 @@ static void self_names(void) {
     EXPECT_OK(notify_get_state(check, &state));
     EXPECT_EQUAL(state, 0);
     EXPECT_OK(notify_cancel(check));
-    // a.10: suspension of one token leaves another running, here as anywhere.
+    // a.10: suspension of one token does not affect the other.
     int one = -1, two = -1;
     fd = -1;
     EXPECT_OK(notify_register_file_descriptor("self.two", &fd, 0, &one));
@@ -86,7 +87,7 @@ static void expect_all(const char *name, uint32_t status) {
     EXPECT_EQUAL(notify_post(name), status);
     EXPECT_EQUAL(notify_register_check(name, &token), status);
     if (status == NOTIFY_STATUS_OK) EXPECT_OK(notify_cancel(token));
-    // Not as Darwin does (a.8): a refusal is told by every function.
+    // Unlike on Darwin (a.8), every function returns the refusal.
     EXPECT_EQUAL(notify_register_file_descriptor(name, &fd, 0, &token), status);
     if (status == NOTIFY_STATUS_OK) EXPECT_OK(notify_cancel(token));
     EXPECT_EQUAL(notify_register_signal(name, SIGCHLD, &token), status);
@@ -94,7 +95,8 @@ static void expect_all(const char *name, uint32_t status) {
 }
 
 static void user_names(uid_t user) {
-    // a.4: the owner and root may, others may not; `user.uid.5010` is not user 501's; the rest is root's.
+    // a.4: the owner and root may use a user's name, other users may not. `user.uid.5010` does not belong to user 501.
+    // All other names there belong to root.
     char own[64], below[64], longer[64];
     snprintf(own, sizeof own, "user.uid.%u", (unsigned)user);
     snprintf(below, sizeof below, "user.uid.%u.settings", (unsigned)user);
@@ -111,7 +113,7 @@ static void user_names(uid_t user) {
 int main(int argc, char **argv) {
     take_role(argc, argv);
     if (is_role(argc, argv, "nobody")) {
-        // A bus takes root's connection only, so this one is made before.
+        // A bus accepts only root's connection, so it is made before the change of user.
         fence();
         EXPECT_EQUAL(seteuid(65534), 0);
         user_names(65534);

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     post_elsewhere("org.example.signal.1");
     EVENTUALLY(first_posts == 2);
 
-    // a.9: signals merge; blocked, any number of posts is one.
+    // a.9: signals merge: while they are blocked, any number of posts gives one signal.
     sigset_t set, before;
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     EXPECT_EQUAL(calls, calls_before + 1);
     EXPECT_EQUAL(first_posts, 3);
 
-    // a.10: two suspensions, two resumptions, one signal for all that came meanwhile.
+    // a.10: two suspensions need two resumptions, and one signal stands for all posts during them.
     EXPECT_OK(notify_suspend(first));
     EXPECT_OK(notify_suspend(first));
     calls_before = calls;
@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
     EXPECT_OK(notify_resume(first));
     EVENTUALLY(calls == calls_before + 1);
 
-    // Many interruptions of a thread that is inside the library itself (the handler must not wait for what it interrupts).
+    // Interrupts a thread many times inside the library. The handler must not wait for the function that it interrupts.
     int seen = first_posts;
     for (int i = 0; i < 3000; i++) {
         int token = -1;
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
     }
     EVENTUALLY(first_posts > seen);
 
-    // a.10: after cancel nothing comes.
+    // a.10: no signal follows notify_cancel.
     settle();
     EXPECT_OK(notify_cancel(first));
     EXPECT_OK(notify_cancel(second));

@@ -1,4 +1,4 @@
-// The 64 bits of a name, across tokens, processes, and notifyd's own life.
+// The 64 bits of state of a name, across tokens, processes, and restarts of notifyd.
 #include "expect.h"
 
 static uint64_t state_of(int token) {
@@ -7,7 +7,7 @@ static uint64_t state_of(int token) {
     return state;
 }
 
-// As somebody sees it who has no registration yet.
+// The state of a name through a new registration.
 static uint64_t seen_anew(const char *name) {
     int token = -1;
     EXPECT_OK(notify_register_check(name, &token));
@@ -18,22 +18,22 @@ static uint64_t seen_anew(const char *name) {
 
 static void in_one_process(void) {
     int first = watch("org.example.state"), second = watch("org.example.state");
-    // Rules, a.11: 0 at first, the last writer wins, of the name and not of the token.
+    // Rules, a.11: the state is 0 at first, belongs to the name and not to the token, and the last writer wins.
     EXPECT_EQUAL(state_of(first), 0);
     EXPECT_OK(notify_set_state(first, 1));
     EXPECT_EQUAL(state_of(second), 1);
     EXPECT_OK(notify_set_state(second, UINT64_MAX));
     EXPECT_EQUAL(state_of(first), UINT64_MAX);
-    // Nothing is posted.
+    // Setting a state posts nothing.
     EXPECT_EQUAL(checked(first), 0);
-    // It lives as long as any registration does, and no longer.
+    // The state lives until the last registration ends.
     EXPECT_OK(notify_cancel(first));
     EXPECT_EQUAL(state_of(second), UINT64_MAX);
     EXPECT_OK(notify_cancel(second));
     EXPECT_EQUAL(seen_anew("org.example.state"), 0);
 }
 
-// Another process, which sets the state and holds the name until it is killed; or sets what it was 1 higher, and ends.
+// Another process. Either sets the state and holds the name until it is killed, or sets the state 1 higher and ends.
 static int hold_role(const char *name, const char *value) {
     int token = -1;
     EXPECT_OK(notify_register_check(name, &token));
@@ -58,13 +58,13 @@ static void across_processes(void) {
     EXPECT_EQUAL(seen_anew("org.example.held"), 4711);
     EXPECT_EQUAL(status_of(start("increment", "org.example.held", NULL, NULL)), 0);
     EXPECT_EQUAL(seen_anew("org.example.held"), 4712);
-    // a.11: it dies with the last registration, also where that one's process is killed.
+    // a.11: the state ends with the last registration, even if its process is killed.
     kill(holder, SIGKILL);
     status_of(holder);
     EVENTUALLY(seen_anew("org.example.held") == 0);
     close(output);
 
-    // The usual protocol: set, then post; who hears of the post reads what was set, or something later.
+    // The usual protocol: set, then post. A receiver of the post reads the value that was set, or a later one.
     int fd = -1, token = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.protocol", &fd, 0, &token));
     holder = start("hold", "org.example.protocol", "12", &output);
@@ -72,14 +72,14 @@ static void across_processes(void) {
     EXPECT_EQUAL(state_of(token), 12);
     kill(holder, SIGKILL);
     status_of(holder);
-    // This process still has a registration: the value stays.
+    // The value stays, because this process still has a registration.
     EXPECT_EQUAL(status_of(start("increment", "org.example.protocol", NULL, NULL)), 0);
     EXPECT_EQUAL(state_of(token), 13);
     EXPECT_OK(notify_cancel(token));
     close(output);
 }
 
-// The process that has notifyd's name on the bus; 0 for none.
+// The process that owns notifyd's name on the bus; 0 for none.
 static pid_t notifyd(void) {
     FILE *answer = popen("dbus-send --session --print-reply=literal --dest=org.freedesktop.DBus / "
                          "org.freedesktop.DBus.GetConnectionUnixProcessID string:org.notifycenter.Notifyd1 2>/dev/null", "r");
@@ -90,7 +90,7 @@ static pid_t notifyd(void) {
 }
 
 static void after_a_restart(void) {
-    // a.12: what was set lives on, of this process and of others, the newest.
+    // a.12: the newest state survives a restart, whether this or another process set it.
     int token = watch("org.example.restart"), output = -1;
     EXPECT_OK(notify_set_state(token, 100));
     pid_t holder = start("hold", "org.example.restart.other", "200", &output);
@@ -101,14 +101,14 @@ static void after_a_restart(void) {
     if (before <= 0) return;
     kill(before, SIGKILL);
     EVENTUALLY(notifyd() != before);
-    // The value that a process set which is gone is lost (a.12); that of this process is back, or the newer one.
+    // A value whose process is gone may be lost (a.12). The value of this process is back, or the newer one.
     uint64_t state = 0;
     EVENTUALLY((state = state_of(token)) == 100 || state == 101);
     EXPECT(notifyd() > 0 && notifyd() != before);
     EVENTUALLY(seen_anew("org.example.restart.other") == 200);
     EXPECT_OK(notify_set_state(token, 300));
     EXPECT_EQUAL(seen_anew("org.example.restart"), 300);
-    // Posts never needed it.
+    // Posts do not need notifyd.
     EXPECT_OK(notify_post("org.example.restart"));
     fence();
     EXPECT_EQUAL(checked(token), 1);
@@ -125,7 +125,7 @@ int main(int argc, char **argv) {
     if (is_role(argc, argv, "increment")) return increment_role(argv[2]);
     in_one_process();
     across_processes();
-    // Nobody starts notifyd again on dbus-broker, which has systemd do it.
+    // dbus-broker relies on systemd to start notifyd again, and a test has no systemd.
     const char *bus = getenv("NOTIFY_CENTER_TEST_BUS");
     if (!bus || strcmp(bus, "dbus-broker") != 0) after_a_restart();
     return finish();

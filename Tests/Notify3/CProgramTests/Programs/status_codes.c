@@ -1,4 +1,4 @@
-// Every documented error, NULL everywhere, and the numbers of tokens.
+// Every documented error, NULL for every pointer, and the numbers of tokens.
 #include "expect.h"
 #include <notify_private.h>
 
@@ -15,7 +15,7 @@ static void names(void) {
     EXPECT_EQUAL(notify_register_signal(NULL, SIGUSR1, &token), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_file_descriptor(NULL, &fd, 0, &token), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_mach_port(NULL, &port, 0, &token), NOTIFY_STATUS_INVALID_NAME);
-    // The header: no UTF-8.
+    // The header: the name is not UTF-8.
     EXPECT_EQUAL(notify_post("\xff\xfe"), NOTIFY_STATUS_INVALID_NAME);
     EXPECT_EQUAL(notify_register_check("\xc3", &token), NOTIFY_STATUS_INVALID_NAME);
 }
@@ -31,7 +31,7 @@ static void pointers(void) {
     EXPECT_EQUAL(notify_register_signal("org.example.null", SIGUSR1, NULL), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_file_descriptor("org.example.null", &fd, 0, NULL), NOTIFY_STATUS_NULL_INPUT);
     EXPECT_EQUAL(notify_register_mach_port("org.example.null", &port, 0, NULL), NOTIFY_STATUS_NULL_INPUT);
-    // a.1: INVALID_FILE and INVALID_PORT are for the place of the descriptor.
+    // a.1: INVALID_FILE and INVALID_PORT are for a NULL pointer to the descriptor.
     EXPECT_EQUAL(notify_register_file_descriptor("org.example.null", NULL, 0, &token), NOTIFY_STATUS_INVALID_FILE);
     EXPECT_EQUAL(notify_register_mach_port("org.example.null", NULL, 0, &token), NOTIFY_STATUS_INVALID_PORT);
     EXPECT_EQUAL(token, -1);
@@ -45,7 +45,7 @@ static void pointers(void) {
     EXPECT_EQUAL(notify_monitor_file(token, NULL, 0), NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_OK(notify_cancel(token));
 
-    // a.3: nothing here has events; NULL is no harm.
+    // a.3: there are no events here, and NULL is allowed.
     int event = 5, length = 5;
     char text[1];
     EXPECT_OK(notify_get_event(token, &event, text, &length));
@@ -53,7 +53,7 @@ static void pointers(void) {
     EXPECT_EQUAL(length, 0);
     notify_get_event(token, NULL, NULL, NULL);
 
-    // a.1: INVALID_TOKEN for never issued, negative and cancelled ones.
+    // a.1: INVALID_TOKEN for tokens that are unknown, negative or cancelled.
     int strangers[] = {token, -1, 1000000, -2147483647 - 1, 2147483647};
     for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
         int stranger = strangers[i];
@@ -80,7 +80,7 @@ static void descriptors(void) {
     // The header: there is no such signal.
     EXPECT_EQUAL(notify_register_signal("org.example.signal", -1, &token), NOTIFY_STATUS_INVALID_SIGNAL);
     EXPECT_EQUAL(notify_register_signal("org.example.signal", 4711, &token), NOTIFY_STATUS_INVALID_SIGNAL);
-    // a.1: a token that is not for asking cannot be peeked at.
+    // a.1: notify_peek refuses a token of notify_register_plain.
     uint32_t value;
     EXPECT_OK(notify_register_plain("org.example.plain", &token));
     EXPECT_EQUAL(notify_peek(token, &value), NOTIFY_STATUS_INVALID_REQUEST);
@@ -88,18 +88,18 @@ static void descriptors(void) {
 }
 
 static void tokens(void) {
-    // a.6: not negative, unique, never given out twice.
+    // a.6: tokens are not negative, unique, and never given out twice.
     enum { COUNT = 2000 };
     static int seen[COUNT];
     for (int i = 0; i < COUNT; i++) {
         EXPECT_OK(notify_register_check(i % 2 ? "org.example.token" : "self.token", &seen[i]));
         EXPECT(seen[i] > 0);
         EXPECT(notify_is_valid_token(seen[i]));
-        // Each is new: here because each is larger.
+        // Each token is new: here because each is larger than the last.
         if (i >= 1) EXPECT(seen[i] > seen[i - 1]);
         if (i % 3 == 0) EXPECT_OK(notify_cancel(seen[i]));
     }
-    // a.6: cancelled is cancelled.
+    // a.6: a cancelled token stays cancelled.
     EXPECT_EQUAL(notify_cancel(seen[0]), NOTIFY_STATUS_INVALID_TOKEN);
     for (int i = 0; i < COUNT; i++) {
         if (i % 3) EXPECT_OK(notify_cancel(seen[i]));
@@ -110,13 +110,13 @@ static void tokens(void) {
 int main(void) {
     int first = -1;
     EXPECT_OK(notify_register_check("org.example.first", &first));
-    // Rules, a.6: not negative; the first is positive, which Apple's tests ask for.
+    // Rules, a.6: tokens are not negative. The first is positive, which Apple's tests require.
     EXPECT(first > 0);
     names();
     pointers();
     descriptors();
     tokens();
-    // a.9: nobody listens, and nothing is remembered.
+    // a.9: a post without listeners is not remembered.
     EXPECT_OK(notify_post("org.example.nobody"));
     return finish();
 }

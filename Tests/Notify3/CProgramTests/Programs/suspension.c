@@ -1,4 +1,4 @@
-// What is held back, and what is not.
+// Suspension of tokens and processes.
 #include "expect.h"
 #include <notify_private.h>
 
@@ -6,22 +6,22 @@ static void one_notification_follows(void) {
     int fd = -1, held = -1, running = -1, running_fd = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.held", &fd, 0, &held));
     EXPECT_OK(notify_register_file_descriptor("org.example.held", &running_fd, 0, &running));
-    // Rules, a.10: nested and counted.
+    // Rules, a.10: suspensions nest and are counted.
     for (int i = 0; i < 3; i++) EXPECT_OK(notify_suspend(held));
     for (int i = 0; i < 4; i++) EXPECT_OK(notify_post("org.example.held"));
-    // Another token of the name goes on.
+    // Another token of the name is still notified.
     for (int i = 0; i < 4; i++) EXPECT_EQUAL(next_token(running_fd), running);
     for (int i = 0; i < 2; i++) {
         EXPECT_OK(notify_resume(held));
         settle();
         EXPECT(!is_readable(fd, 0));
     }
-    // With the last, one notification.
+    // The last resumption delivers one notification.
     EXPECT_OK(notify_resume(held));
     EXPECT_EQUAL(next_token(fd), held);
     settle();
     EXPECT(!is_readable(fd, 0));
-    // Nothing pending, nothing delivered; resume at 0 is a harmless no-op.
+    // Without a pending post nothing is delivered. A resumption without a suspension has no effect.
     EXPECT_OK(notify_suspend(held));
     EXPECT_OK(notify_resume(held));
     EXPECT_OK(notify_resume(held));
@@ -31,7 +31,7 @@ static void one_notification_follows(void) {
     EXPECT_EQUAL(next_token(fd), held);
     EXPECT_EQUAL(next_token(running_fd), running);
 
-    // A count over 255, where Darwin's stops.
+    // The count goes beyond 255, where Darwin's stops.
     for (int i = 0; i < 300; i++) EXPECT_OK(notify_suspend(held));
     EXPECT_OK(notify_post("org.example.held"));
     for (int i = 0; i < 299; i++) EXPECT_OK(notify_resume(held));
@@ -40,7 +40,7 @@ static void one_notification_follows(void) {
     EXPECT_OK(notify_resume(held));
     EXPECT_EQUAL(next_token(fd), held);
 
-    // Cancel drops what is held back; the descriptor lives on with its other token.
+    // Cancelling drops the pending notification. The descriptor stays open for its other token.
     int also = -1;
     EXPECT_OK(notify_register_file_descriptor("org.example.also", &fd, NOTIFY_REUSE, &also));
     EXPECT_OK(notify_suspend(held));
@@ -54,7 +54,7 @@ static void one_notification_follows(void) {
     EXPECT_OK(notify_cancel(running));
 }
 
-// The other process of `whole_processes`: says each token that it reads.
+// The other process of `whole_processes`: prints each token that it reads.
 static int listen_role(const char *name) {
     int fd = -1, token = -1;
     EXPECT_OK(notify_register_file_descriptor(name, &fd, 0, &token));
@@ -73,7 +73,7 @@ static void whole_processes(void) {
     EVENTUALLY(notify_suspend_pid(listener) == NOTIFY_STATUS_OK);
     EXPECT_OK(notify_suspend_pid(listener));
     for (int i = 0; i < 3; i++) EXPECT_OK(notify_post("org.example.process"));
-    // Counted: one resumption is not enough.
+    // Suspensions are counted: one resumption is not enough.
     EXPECT_OK(notify_resume_pid(listener));
     settle();
     EXPECT(!is_readable(output, 100));
@@ -84,7 +84,7 @@ static void whole_processes(void) {
     EXPECT(!is_readable(output, 0));
     kill(listener, SIGKILL);
     status_of(listener);
-    // No such process, as soon as the bus has seen it go.
+    // INVALID_REQUEST, as soon as the bus has noticed the end of the process.
     EVENTUALLY(notify_suspend_pid(listener) == NOTIFY_STATUS_INVALID_REQUEST);
     EXPECT_EQUAL(notify_resume_pid(-1), NOTIFY_STATUS_INVALID_REQUEST);
     close(output);

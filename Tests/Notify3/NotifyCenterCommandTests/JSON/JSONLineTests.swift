@@ -32,7 +32,7 @@ struct JSONLineTests {
         #expect(line.text == #"{"type":"x","b":1,"a":null,"state":18446744073709551615}"#)
     }
 
-    @Test("a userInfo becomes JSON with its keys in order, and can be read back if JSON has the types")
+    @Test("a userInfo becomes JSON with sorted keys, and JSON's types can be read back")
     func userInfo() throws {
         let info: UserInfo = [
             "z": [1, .unsigned(.max), 1.5, true], "a": ["n\"": "\u{1B}"], "e": 1e300, "m": .integer(.min),
@@ -71,7 +71,7 @@ struct JSONLineTests {
         #expect(PropertyListValue.double(1).json == "1.0")
     }
 
-    @Test("for people, only control characters and backslashes are escaped")
+    @Test("text for people escapes only control characters and backslashes")
     func visible() {
         #expect("com.example é\u{1F600}".visible == "com.example é\u{1F600}")
         #expect("a\u{1B}[31m\\\n\u{202E}".visible == #"a\u001b[31m\\\u000a\u202e"#)

@@ -34,7 +34,7 @@ struct JSONReaderTests {
     )
     func refusals(text: String) { #expect(read(text) == nil) }
 
-    @Test("an error names the place")
+    @Test("an error names the position")
     func offsets() {
         #expect(throws: JSONReader.SyntaxError(offset: 6, reason: "a value cannot begin like this")) {
             try JSONReader.read("{\"é\":x}")
@@ -44,7 +44,7 @@ struct JSONReaderTests {
         }
     }
 
-    @Test("nesting is bounded, for a text of any depth")
+    @Test("a text that is nested too deep is refused")
     func depth() {
         func nested(_ depth: Int) -> String {
             String(repeating: "[", count: depth) + String(repeating: "]", count: depth)

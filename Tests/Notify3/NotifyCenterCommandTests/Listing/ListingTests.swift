@@ -44,7 +44,7 @@ struct ListingTests {
         Listing(names: Self.names, processes: Self.processes, prefix: prefix, program: { "/usr/bin/prog\($0)" })
     }
 
-    @Test("a table has a row for each registration, by process, name and token, and no control characters")
+    @Test("a table is sorted by process, name and token, and has no control characters")
     func table() {
         let text = listing().table { $0 == 1000 ? "ann" : nil }.text(isColourful: false)
         let rows = text.split(separator: "\n").map { $0.split(separator: " ", omittingEmptySubsequences: true) }
@@ -60,7 +60,7 @@ struct ListingTests {
         )
     }
 
-    @Test("a user without a name is shown by number")
+    @Test("a user without a name is shown as a number")
     func users() {
         let text = listing("b").table { _ in nil }.text(isColourful: false)
         #expect(text.contains("1000"))

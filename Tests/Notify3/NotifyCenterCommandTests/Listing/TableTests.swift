@@ -23,13 +23,13 @@ struct TableTests {
         )
     }
 
-    @Test("headings are bold in colour, and the rest is the same")
+    @Test("headings are bold in a colourful table, and the rows stay the same")
     func colour() {
         let lines = table.text(isColourful: true).split(separator: "\n")
         #expect(lines[0] == "\u{1B}[1m  N  NAME    LAST\u{1B}[0m")
         #expect(lines[1] == "  1  a       x")
     }
 
-    @Test("without rows there are headings")
+    @Test("a table without rows has headings")
     func empty() { #expect(Table([.init("A"), .init("B")]).text(isColourful: false) == "A  B\n") }
 }

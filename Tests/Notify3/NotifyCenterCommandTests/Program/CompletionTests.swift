@@ -9,7 +9,7 @@ import Testing
 struct CompletionTests {
     private static func isInstalled(_ shell: String) -> Bool { (try? ChildProcess(shell, ["-c", ":"])) != nil }
 
-    /// What bash would offer for the last of these words.
+    /// Returns bash's completions for the last of these words.
     private func bash(_ words: [String], on bus: ProgramBus) async throws -> [String] {
         let quoted = words.map { "'\($0)'" }.joined(separator: " ")
         let result = try await bus.shell(
@@ -24,7 +24,7 @@ struct CompletionTests {
         return result.lines.filter { !$0.isEmpty }
     }
 
-    @Test("bash knows the function for the program")
+    @Test("bash has a completion function for the program")
     func isRegistered() async throws {
         let result = try await ProgramBus().shell(
             "source '\(Repository.path("Completions/notifyutil.bash"))'; complete -p notifyutil"
@@ -32,7 +32,7 @@ struct CompletionTests {
         #expect(result.lines == ["complete -F _notifyutil notifyutil"])
     }
 
-    @Test("bash offers options and what follows them")
+    @Test("bash offers options and their values")
     func options() async throws {
         let bus = try await ProgramBus()
         let offers: [(words: [String], offered: [String])] = [
@@ -46,7 +46,7 @@ struct CompletionTests {
         }
     }
 
-    @Test("names are the registered ones; without a bus or notifyd there are none, and no message")
+    @Test("bash offers the registered names, and without a bus or notifyd none")
     func names() async throws {
         let bus = try await ProgramBus(hasNotifyd: true)
         let watcher = try await bus.startReady(
@@ -59,12 +59,12 @@ struct CompletionTests {
         )
         for name in ["com.example.one", "com.example:two"] { try await bus.waitUntilListed(name) }
         for option in ["-p", "-w", "-3", "-g", "-s"] {
-            // The shell offers what it is told within a second.
+            // The completion waits at most one second for notifyd, so a slow answer is tried again.
             try await eventually("\(option)") {
                 try await bash([option, "com.e"], on: bus) == ["com.example.one", "com.example:two"]
             }
         }
-        // The separators of words in readline.
+        // readline separates words at these characters.
         try await eventually { try await bash(["-p", "com.example", ":", "t"], on: bus) == ["two"] }
         let lost = try await bash(["--address", "unix", ":", "path", "=", "/nowhere", "-p", ""], on: bus)
         #expect(lost.isEmpty)
@@ -93,16 +93,16 @@ struct CompletionTests {
         withExtendedLifetime(watcher) {}
     }
 
-    @Test("zsh loads the file", .enabled(if: isInstalled("zsh")))
+    @Test("zsh loads the completion file", .enabled(if: isInstalled("zsh")))
     func zsh() async throws {
         let result = try await ProgramBus().shell("zsh -n '\(Repository.path("Completions/_notifyutil"))'; echo $?")
         #expect(result.lines == ["0"])
         #expect(result.errors == "")
     }
 
-    // MARK: notify-center, by what swift-argument-parser makes
+    // MARK: notify-center, with the scripts of swift-argument-parser
 
-    /// What bash would offer for the last of these words.
+    /// Returns bash's completions for the last of these words.
     private func generated(_ words: [String], on bus: ProgramBus) async throws -> [String] {
         let quoted = (["notify-center"] + words).map { "'\($0)'" }.joined(separator: " ")
         let result = try await bus.shell(
@@ -118,7 +118,7 @@ struct CompletionTests {
         return result.lines.map { $0.trimmingCharacters(in: .whitespaces) }.filter { !$0.isEmpty }
     }
 
-    @Test("the scripts for all shells are made, and are sound", arguments: ["bash", "zsh", "fish"])
+    @Test("the scripts for all shells are generated and are valid", arguments: ["bash", "zsh", "fish"])
     func scripts(shell: String) async throws {
         let bus = try await ProgramBus("notify-center")
         let made = try await bus.run("--generate-completion-script", shell)
@@ -129,7 +129,7 @@ struct CompletionTests {
         #expect(checked.errors == "")
     }
 
-    @Test("bash offers the registered names after each command, on the bus that the command line chooses")
+    @Test("bash offers the registered names of the bus on the command line")
     func registeredNames() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
         let watcher = try await bus.with("notifyutil").startReady("-w", "com.example.one", "-w", "$(odd) name")
@@ -159,7 +159,7 @@ struct CompletionTests {
         let others = try await generated(["watch", "com.e"], on: programs.with("notify-center"))
         #expect(others.isEmpty)
         #expect(try await connection.owner(of: NotifydProtocol.busName) == nil)
-        // The same question starts it if it may.
+        // The same request starts it if that is allowed.
         #expect(try await programs.with("notify-center").run("list").status == 0)
         #expect(try await connection.owner(of: NotifydProtocol.busName) != nil)
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("How notify-center ends")
 struct EndTests {
-    @Test("wrong usage is 64, and does nothing")
+    @Test("wrong usage exits with 64 and does nothing")
     func usage() async throws {
         let bus = try await ProgramBus("notify-center")
         for arguments in [
@@ -19,7 +19,7 @@ struct EndTests {
         }
     }
 
-    @Test("--help and --version are on standard output")
+    @Test("--help and --version write to standard output")
     func help() async throws {
         let bus = try await ProgramBus("notify-center")
         for arguments in [
@@ -32,7 +32,7 @@ struct EndTests {
         #expect(version.status == 0 && version.lines == [ProjectVersion.line(of: "notify-center")])
     }
 
-    @Test("a bus that is not there is 69, with the address and what helps")
+    @Test("a missing bus exits with 69, the address and the remedy")
     func noBus() async throws {
         let bus = try await ProgramBus("notify-center")
         for command in [
@@ -47,7 +47,7 @@ struct EndTests {
         }
     }
 
-    @Test("another user's name is 77, with the reason")
+    @Test("another user's name exits with 77 and the reason")
     func notAuthorized() async throws {
         // Root may post any name, so the test runs as another user if root runs it.
         let result = try await ProgramBus("notify-center").shell(
@@ -67,7 +67,7 @@ struct EndTests {
         #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
-    @Test("a full disk, and no standard output at all, are 74 with the reason")
+    @Test("a full disk or a missing standard output exits with 74 and the reason")
     func unwritable() async throws {
         let bus = try await ProgramBus("notify-center", hasNotifyd: true)
         for output in ["> /dev/full", ">&-"] {
@@ -76,7 +76,7 @@ struct EndTests {
         }
     }
 
-    @Test("when the reader ends, SIGPIPE ends the program, silently and before the next post")
+    @Test("SIGPIPE ends the program silently when the reader ends, before the next post")
     func closedPipe() async throws {
         let bus = try await ProgramBus("notify-center")
         let result = try await bus.shell(#""$N" monitor --ready 2> >(cat >&2) | true; echo "${PIPESTATUS[0]}""#)

@@ -20,7 +20,7 @@ struct ListTests {
         )
         for name in ["com.example.a", "com.example.b"] { try await bus.waitUntilListed(name) }
         var table = try await bus.run("list", "com.example.")
-        // On a busy machine a process may not answer in time; then it is listed with what is known.
+        // On a busy machine a process may not report in time. The list then has what notifyd knows.
         try await eventually("both have told of their kinds") {
             let text = table.lines.joined()
             if text.contains("port"), text.contains("check") { return true }
@@ -34,7 +34,7 @@ struct ListTests {
         #expect(rows[1].first == "\(watcher.identifier)" && rows[1].contains("notifyutil"))
         #expect(rows[1].contains("com.example.a") && rows[1].contains("port") && rows[1].last == "9")
         #expect(rows[2].contains(#"com.example.b\u001b"#) && rows[2].contains("check") && rows[2].last == "0")
-        // Not on a terminal, so without colour.
+        // The output is not a terminal, so it has no colour.
         #expect(!table.lines.joined().contains("\u{1B}"))
 
         let json = try await bus.run("list", "--json")
@@ -70,7 +70,7 @@ struct ListTests {
         withExtendedLifetime(watcher) {}
     }
 
-    @Test("without notifyd it is 69, with the remedy")
+    @Test("without notifyd, list exits with 69 and the remedy")
     func noNotifyd() async throws {
         let bus = try await ProgramBus("notify-center")
         for arguments in [["list"], ["list", "--no-start"]] {

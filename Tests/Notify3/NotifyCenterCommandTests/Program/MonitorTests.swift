@@ -7,11 +7,11 @@ import Testing
 
 @Suite("monitor, with the real program")
 struct MonitorTests {
-    @Test("it reports all posts of both centers with process and program")
+    @Test("monitor reports all posts of both centers with process and program")
     func all() async throws {
         let bus = try await ProgramBus("notify-center")
         let monitor = try await bus.startReady("monitor")
-        // It keeps running, so that the bus can be asked about it.
+        // The poster keeps running, so that the bus can identify it.
         let poster = try bus.with("notifyutil").start("-w", "stay", "-p", "a\u{1B}")
         let darwin = try await monitor.line { $0.contains(" darwin ") }
         let name = ChildProcess.built("notifyutil")
@@ -24,7 +24,7 @@ struct MonitorTests {
         try await monitor.line { $0.hasSuffix(#" "o" {"k":[1,true]}"#) && $0.contains(" b c distributed \(getpid()) ") }
     }
 
-    @Test("with names it reports only these")
+    @Test("monitor with names reports only these names")
     func names() async throws {
         let bus = try await ProgramBus("notify-center")
         let monitor = try await bus.startReady("monitor", "--json", "a", "b", "--count", "2")
@@ -41,7 +41,7 @@ struct MonitorTests {
         #expect(posts.allSatisfy { ($0["sender"] as? String)?.hasPrefix(":") == true })
     }
 
-    @Test("posters that end at once do not delay it, and posts stay in order")
+    @Test("posters that end at once do not delay monitor, and posts stay in order")
     func briefPosters() async throws {
         let bus = try await ProgramBus("notify-center")
         let monitor = try await bus.startReady("monitor", "--json")
@@ -57,7 +57,7 @@ struct MonitorTests {
         #expect(own.allSatisfy { $0.contains("\"pid\":\(getpid()),") })
     }
 
-    @Test("after a restart of the bus it asks again who the senders are")
+    @Test("monitor looks up the senders again after a restart of the bus")
     func restart() async throws {
         let bus = try await ProgramBus("notify-center")
         let monitor = try await bus.startReady("monitor")
@@ -67,7 +67,7 @@ struct MonitorTests {
             return monitor.lines.contains { $0.contains(" a darwin \(getpid()) ") }
         }
         try bus.bus.restart()
-        // Other processes have the same unique names now. The first may have posted before the monitor is back.
+        // Other processes now have the same unique names. The first may have posted before the monitor was back.
         var watchers: [ChildProcess] = []
         try await eventually("it names a process of now") {
             watchers.append(

@@ -29,7 +29,7 @@ struct PostTests {
         #expect(posts.allSatisfy { $0["pid"] == nil })
     }
 
-    @Test("a distributed notification's object and payload come back")
+    @Test("a watch prints the object and the payload of a distributed notification")
     func payload() async throws {
         let payload = #"{"a":[1,{"b":"c\n"}],"d":1.5,"t":true,"u":18446744073709551615,"w":1.0,"é":"\u0000"}"#
         let bus = try await ProgramBus("notify-center")
@@ -44,7 +44,7 @@ struct PostTests {
         _ = try object(other)
     }
 
-    @Test("a watch with an object reports only that object, and nothing of the Darwin center")
+    @Test("a watch with an object reports only that object, and no Darwin posts")
     func objects() async throws {
         let bus = try await ProgramBus("notify-center")
         let watcher = try await bus.startReady("watch", "x", "--distributed", "--object", "a", "--count", "1")
@@ -70,7 +70,7 @@ struct PostTests {
         #expect(watcher.lines.compactMap { $0.split(separator: " ").dropFirst().first } == ["a", "b", "a"])
     }
 
-    @Test("a payload that is too deep is refused with the bound")
+    @Test("a payload that is nested too deep is refused with the limit")
     func tooDeep() async throws {
         let deep = "{\"a\":" + String(repeating: "[", count: 30) + String(repeating: "]", count: 30) + "}"
         let result = try await ProgramBus("notify-center").run("post", "x", "--distributed", "--userinfo", deep)
@@ -78,7 +78,7 @@ struct PostTests {
         #expect(result.errors.contains("nested more than"))
     }
 
-    @Test("a userInfo that is no JSON object is refused, and the error names the place")
+    @Test("a userInfo that is not a JSON object is refused with the position")
     func malformed() async throws {
         let bus = try await ProgramBus("notify-center")
         for userInfo in ["[1]", "{", "{\"a\":null}", "{\"a\":1,\"a\":2}"] {

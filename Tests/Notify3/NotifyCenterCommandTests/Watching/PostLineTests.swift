@@ -15,7 +15,7 @@ struct PostLineTests {
         Post(time: time, name: "b", sender: ":1.2", center: .distributed(object: object, userInfo: userInfo))
     }
 
-    @Test("time, name and center; process and program, where they are looked for; then object and userInfo")
+    @Test("a line has time, name, center, process, program, object and userInfo")
     func text() {
         #expect(darwin.line(isJSON: false, sender: nil) == #"5.001 a\u000a darwin"#)
         #expect(darwin.line(isJSON: false, sender: sender) == #"5.001 a\u000a darwin 7 /bin/x y"#)
@@ -25,7 +25,7 @@ struct PostLineTests {
         #expect(distributed(nil, nil).line(isJSON: false, sender: Sender()) == "5.001 b distributed - - - -")
     }
 
-    @Test("JSON has the same, and the sender's bus name and user")
+    @Test("a JSON line also has the sender's bus name and user")
     func json() {
         let start = #"{"type":"post","name":"b","time":5.001,"center":"distributed","sender":":1.2""#
         #expect(
@@ -41,7 +41,7 @@ struct PostLineTests {
         )
     }
 
-    @Test("the size grows with the payload")
+    @Test("the size of a post grows with its payload")
     func size() {
         let (small, large) = (
             distributed(nil, ["a": [.data([1])]]), distributed(nil, ["a": [.data(.init(repeating: 1, count: 1_000))]])

@@ -205,7 +205,7 @@ import Testing
         _ = try state.enter(":1.2", ["a"])
         state.leave(":1.1", ["a", "b"])
         #expect(refusal(":1.2", ["12345678"]) == nil)
-        // Another user has a limit of its own.
+        // Another user has a separate limit.
         _ = state.arrived(":1.3", Identity(user: 502, process: 12))
         #expect(refusal(":1.3", ["x", "y", "z"]) == nil)
         state.gone(":1.1")

@@ -6,7 +6,7 @@ import notify
 @Suite struct CheckTests {
     init() { ProcessBus.use() }
 
-    // Rules, a.8: also if the bus is not asked, because another part of the process already observes the name.
+    // Rules, a.8: holds even if the bus is not asked, because another part of the process already observes the name.
     @Test func aPostIsSeenAfterTheFirstRegistrationOfAnObservedName() throws {
         let name = uniqueName()
         var (token, check): (Int32, Int32) = (-1, -1)

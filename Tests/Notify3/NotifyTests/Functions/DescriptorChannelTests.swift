@@ -6,12 +6,12 @@ import Testing
 
 @Suite("A descriptor whose pipe is full")
 struct DescriptorChannelTests {
-    @Test("a token that ends while it waits is not written, and one that comes again is written once, at its new place")
+    @Test("an ended token is not written; if it returns, it is written at its new place")
     func endedTokens() throws {
         let channel = try #require(DescriptorChannel())
         let tokens = CInt(0)..<20_000
         for token in tokens { channel.notify(token) }
-        // The last one waits, and the one before it comes again.
+        // The last token waits, and the second last ends and returns.
         for token in tokens.dropLast() { channel.end(token) }
         channel.notify(tokens.upperBound - 2)
         var read: [CInt] = []
@@ -20,7 +20,7 @@ struct DescriptorChannelTests {
         #expect(read.dropLast(2).elementsEqual(tokens.prefix(read.count - 2)))
     }
 
-    /// The next token; `nil` if none comes for a long time.
+    /// Returns the next token; `nil` if none arrives for a long time.
     private func next(_ descriptor: CInt) -> CInt? {
         var entry = pollfd(fd: descriptor, events: CShort(POLLIN), revents: 0)
         var token: CInt = 0

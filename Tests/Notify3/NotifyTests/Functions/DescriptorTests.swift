@@ -8,7 +8,7 @@ import notify
 
     @Test func aForeignDescriptorIsNeitherUsedNorClosed() {
         var (descriptor, token): (Int32, Int32) = (-1, -1)
-        // The caller closes it, and another file gets the number.
+        // The caller's descriptor is replaced by another file with the same number.
         notify_register_file_descriptor(uniqueName(), &descriptor, 0, &token)
         let stranger = open("/dev/null", O_RDONLY | O_CLOEXEC)
         dup2(stranger, descriptor)
@@ -28,7 +28,7 @@ import notify
         var (descriptor, token): (Int32, Int32) = (-1, -1)
         notify_register_file_descriptor(name, &descriptor, 0, &token)
         close(descriptor)
-        // Without a reader, writing would raise SIGPIPE.
+        // If the pipe had no reader, writing would raise SIGPIPE.
         #expect(status(notify_post(name)) == NOTIFY_STATUS_OK)
         #expect(status(notify_cancel(token)) == NOTIFY_STATUS_OK)
     }

@@ -9,7 +9,7 @@ import notify
 @Suite struct DispatchTests {
     init() { ProcessBus.use() }
 
-    /// Tokens in the order of their calls.
+    /// The tokens in the order of their calls.
     private final class Calls: Sendable {
         private let tokens = Locked<[Int32]>([])
         var all: [Int32] { tokens.withLock { $0 } }
@@ -32,7 +32,7 @@ import notify
         observation.cancel()
     }
 
-    // Rules, a.4: without loss, and never on the bus.
+    // Rules, a.4: nothing is lost, and nothing reaches the bus.
     @Test func aPrivateNameReachesThisProcessAlone() async throws {
         let (name, calls) = ("self.\(uniqueName())", Calls())
         let queue = DispatchQueue(label: "test")
@@ -50,7 +50,7 @@ import notify
         }
         queue.sync {}
         #expect(calls.all.count == 5)
-        // A post of that name by another process would not arrive either.
+        // A post of that name by another process does not arrive either.
         try DarwinNotifyCenter.default.post(NotificationName(name))
         try await eventually { outside.withLock { $0 } == 1 }
         queue.sync {}

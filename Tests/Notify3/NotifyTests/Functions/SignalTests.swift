@@ -6,7 +6,7 @@ import notify
 @Suite struct SignalTests {
     init() { ProcessBus.use() }
 
-    // Rules, a.1. The C library keeps the first two real-time signals; their default is to end the process.
+    // Rules, a.1. The C library reserves the first two real-time signals; by default they end the process.
     @Test(arguments: [-1, 0, 32, 33, 65, .max]) func aNumberThatIsNoSignalOfTheProcessIsRefused(_ number: Int32) {
         var token: Int32 = 7
         #expect(status(notify_register_signal(uniqueName(), number, &token)) == NOTIFY_STATUS_INVALID_SIGNAL)

@@ -4,13 +4,12 @@ import NotifyCenter
 import Synchronization
 import notify
 
-/// Forks while other threads post, register and observe. Each child posts once, and tries to observe. Says "child
-/// signal NUMBER" or "child status NUMBER" for each child that does not do what it should, and "forked COUNT" at the
-/// end.
+/// Forks while other threads post, register and observe. Each child posts once, and tries to observe. Prints "child
+/// signal NUMBER" or "child status NUMBER" for each child that fails, and "forked COUNT" at the end.
 enum ForkLoad {
     private static let name: NotificationName = "org.example.fork.child"
     private static let reports = Atomic<Int>(0)
-    /// The reports in a child.
+    /// The number of reports in a child.
     private static let ownReports = Atomic<Int>(0)
 
     static func run(_ way: String, _ count: Int) throws -> Never {
@@ -48,7 +47,7 @@ enum ForkLoad {
         }
     }
 
-    /// Does it on a thread for as long as the process lives, and leaves the bus time for the children.
+    /// Repeats `work` on a thread until the process ends, with pauses in which the bus can serve the children.
     private static func again(_ label: String, _ work: @escaping @Sendable () -> Void) {
         DispatchQueue(label: label).async {
             while true {
@@ -61,14 +60,14 @@ enum ForkLoad {
     private struct ChildFailure: Error {}
 
     private static func fork() -> pid_t {
-        // Swift hides fork.
+        // Swift does not import fork.
         typealias Fork = @convention(c) () -> pid_t
         guard let symbol = dlsym(nil, "fork") else { exit(3) }
         return unsafeBitCast(symbol, to: Fork.self)()
     }
 
     private static func body(_ way: String, _ inherited: Int32) -> Int32 {
-        // A child that hangs is killed.
+        // Kills a child that hangs.
         alarm(30)
         do {
             switch way {
@@ -104,7 +103,7 @@ enum ForkLoad {
         return notify_post(name.rawValue) == 0 ? 0 : 12
     }
 
-    /// The functions of CoreFoundation stand on this center, and report what it throws.
+    /// The functions of CoreFoundation use this center, and report the errors that it throws.
     private static func postByCallbackCenter() throws -> Int32 {
         let center = CallbackCenter.darwin
         try center.post(name, object: nil, content: .none, options: [])

@@ -1,5 +1,5 @@
-// A process that calls notify(3), for the tests between processes. Each line of its standard input is a number and a command; the answer is
-// a line that begins with the number. Each call of a handler prints another line.
+// A process that calls notify(3), for the tests between processes. Each line of its standard input is a number and a
+// command. The reply is a line that begins with the number. Each call of a handler prints another line.
 
 import CNotify.Private
 import Dispatch
@@ -7,7 +7,7 @@ import Glibc
 import NotifyCenter
 import notify
 
-/// Whole lines, from any thread.
+/// Prints a whole line, from any thread.
 func say(_ line: String) {
     var line = line + "\n"
     line.withUTF8 { _ = write(STDOUT_FILENO, $0.baseAddress, $0.count) }
@@ -15,7 +15,7 @@ func say(_ line: String) {
 
 func registered(_ status: UInt32, _ token: Int32) -> String { status == 0 ? "token \(token)" : "status \(status)" }
 
-/// Runs something on several threads at the same time, and waits for them.
+/// Runs `work` on several threads at the same time, and waits for them.
 func together(_ count: Int, _ work: @escaping @Sendable (Int) -> Void) {
     let start = DispatchSemaphore(value: 0)
     let ended = DispatchGroup()
@@ -72,7 +72,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         let status = notify_get_state(number, &state)
         return status == 0 ? "state \(state)" : "status \(status)"
     case "post-and-read":
-        // Posts, waits for any answer, and looks, without a pause.
+        // Posts, makes a call that waits for a reply, and checks, without a pause.
         var (check, state): (Int32, UInt64) = (-1, 0)
         let statuses = [
             notify_post(arguments.dropFirst().first.map(String.init)), notify_get_state(number, &state),
@@ -84,7 +84,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         defer { free(path) }
         return "status \(notify_monitor_file(number, path, arguments.dropFirst(2).first.flatMap { Int32($0) } ?? 0))"
     case "storm":
-        // Each of these threads registers names, posts them, cancels them, and posts that.
+        // Each of these threads registers names, posts them, cancels them, and posts after each step.
         let count = arguments.dropFirst().first.flatMap { Int($0) } ?? 0
         together(Int(number)) { thread in
             for index in 0..<count {
@@ -97,7 +97,7 @@ func answer(_ command: String, _ arguments: [Substring]) -> String {
         }
         return "done"
     case "post-in-tasks":
-        // More tasks than there are threads for tasks, which are as many as processors.
+        // More tasks than there are threads for tasks, of which there is one for each processor.
         let posted = DispatchGroup()
         for _ in 0..<(4 * sysconf(CInt(_SC_NPROCESSORS_ONLN))) {
             posted.enter()

@@ -1,4 +1,4 @@
-// Swift as people write it on Apple's platforms with `import notify`: this file uses nothing else of this package. It prints a line for
+// Swift code as on Apple's platforms with `import notify`. It uses nothing else of this package. It prints a line for
 // each notification.
 
 import Dispatch

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// Functions that need no notifyd, between processes.
+/// Functions that work between processes without notifyd.
 @Suite struct BusTests {
     let bus: PrivateBus
     let (listener, poster): (Probe, Probe)
@@ -15,7 +15,7 @@ import Testing
         (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    // Posting, observing and paths work without notifyd; functions that need it fail.
+    // Posting, observing and paths work without notifyd. Functions that need it fail.
     @Test func withoutNotifydOnlyStateAndReservedNamesAreMissing() async throws {
         let token = try await listener.register("dispatch", "menu")
         #expect(try await listener.ask("set \(token) 5") == "status 9")
@@ -34,7 +34,7 @@ import Testing
         #expect(try await listener.ask("register-in-handler") == "status 0")
     }
 
-    // Rules, a.5: the file may reserve any name.
+    // Rules, a.5: an unreadable file may reserve any name.
     @Test func aConfigurationThatCannotBeReadFailsEachCallUntilItCan() async throws {
         let directory = try TemporaryDirectory("notify-configuration")
         let file = "\(directory.path)/notify.conf"
@@ -66,7 +66,7 @@ import Testing
             )
         )
         for name in names.first?.stringsValue ?? [] where name.hasPrefix(":") && name != stranger.uniqueName {
-            // Sent to one process, so that no match rule is needed.
+            // Directed signals need no match rule.
             try stranger.send(try NotifydProtocol.signal(.tell, [.uint64(1)], to: name))
             try stranger.send(try NotifydProtocol.signal(.suspend, to: name))
             try stranger.send(try NotifydProtocol.signal(.tell, [.string("no number")], to: name))

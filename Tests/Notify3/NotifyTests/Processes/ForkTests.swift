@@ -15,12 +15,12 @@ private let isThreadSanitized = false
 )
 struct ForkTests {
     @Test(
-        "posts by a connection of its own, and is told that it cannot observe",
+        "a child posts through its own connection, and is told that it cannot observe",
         arguments: ["notify", "darwin", "distributed", "callback"]
     )
     func posts(_ way: String) async throws { try await forks(100, way) }
 
-    @Test("does so ten thousand times", .timeLimit(.minutes(30)), arguments: ["notify", "darwin", "distributed"])
+    @Test("ten thousand children do the same", .timeLimit(.minutes(30)), arguments: ["notify", "darwin", "distributed"])
     func tenThousandForks(_ way: String) async throws { try await forks(10_000, way) }
 
     private func forks(_ count: Int, _ way: String) async throws {

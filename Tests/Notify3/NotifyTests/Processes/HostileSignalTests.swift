@@ -5,21 +5,21 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// What anybody on the bus may send to a process that uses notify(3), in notifyd's name and otherwise.
+/// Signals that any process on the bus may send to a process that uses notify(3), in notifyd's name or not.
 @Suite(.timeLimit(.minutes(5)))
 struct HostileSignalTests {
     private let bus: PrivateBus
     private let probe: Probe
     private let notifyd: StandInNotifyd
     private let stranger: DBusConnection
-    /// The probe's name on the bus.
+    /// The probe's unique bus name.
     private let target: String
     private let token: Int32
 
     init() async throws {
         bus = try PrivateBus()
         notifyd = try await StandInNotifyd(on: bus.bus)
-        // Large blocks go back to the system when they are freed, wherever small ones lie: what is resident is what is in use.
+        // Frees large blocks to the system at once, so that the resident memory is the memory in use.
         probe = try Probe(bus.environment.merging(["MALLOC_MMAP_THRESHOLD_": "65536"]) { $1 })
         token = try await probe.register("dispatch", "menu")
         let heard = notifyd
@@ -40,7 +40,7 @@ struct HostileSignalTests {
         )
     }
 
-    /// Waits until the process has read what was sent to it before, and hears a post.
+    /// Waits until the process has read all earlier messages, and hears a post.
     private func expectHeard(_ what: Comment? = nil) async throws {
         let before = probe.calls(token)
         try await stranger.flush()
@@ -51,14 +51,14 @@ struct HostileSignalTests {
 
     private var reports: Int { notifyd.words.count { $0 == .report } }
 
-    // Rules, a.11: the sender is notifyd, or the signal is nothing.
+    // Rules, a.11: signals count only if notifyd is the sender.
     @Test func signalsOfStrangersInNotifydsNameChangeNothing() async throws {
         let before = reports
         let forged: [(String, [DBusValue])] = [
             ("Suspend", []), ("Tell", [.uint64(1)]), ("Nothing", []),
         ]
         for (member, arguments) in forged { try stranger.send(try signal(member, arguments)) }
-        // As if the bus said that the stranger is notifyd.
+        // A signal as if the bus said that the stranger is notifyd.
         let name = DBusValue.string(NotifydProtocol.busName)
         try stranger.send(
             try .signal(
@@ -73,12 +73,12 @@ struct HostileSignalTests {
         #expect(reports == before)
     }
 
-    // Rules, a.5: a reserved name comes from notifyd, also where a forged post needs no rule to arrive.
+    // Rules, a.5: a reserved name comes only from notifyd, even if a forged post arrives without a match rule.
     @Test func aReservedNameIsTakenFromNotifydAlone() async throws {
         let name = "user.uid.\(geteuid()).menu"
         let reserved = try await probe.register("dispatch", name)
         func post() throws -> DBusMessage {
-            // Underscores and digits are escaped in an interface.
+            // Underscores and digits are escaped in an interface name.
             let escaped = try #require(
                 DarwinSignal.rule(NotificationName(name)).description.split(separator: "'").first {
                     $0.contains("Darwin1")
@@ -109,7 +109,7 @@ struct HostileSignalTests {
         try notifyd.connection.send(try signal("Suspend", [.uint32(1)]))
         try await expectHeard()
         #expect(reports == before)
-        // The genuine ones, to see that the others arrived where these do.
+        // Genuine signals show that the other ones have arrived.
         try notifyd.connection.send(try signal("Tell", [.uint64(1)]))
         let heard = notifyd
         try await eventually("it reports") { heard.words.count { $0 == .report } == before + 1 }
@@ -121,7 +121,7 @@ struct HostileSignalTests {
         try await eventually("what was held back comes") { probe.calls(token) == calls + 1 }
     }
 
-    // A body is read when sender and signature are right, and then it is small.
+    // A body is read only if sender and signature are right, and then it is small.
     @Test func aHugeBodyIsNotRead() async throws {
         // Reading it would take tens of megabytes.
         let huge: [DBusValue] = [.array(Array(repeating: .variant(.int64(1)), count: 1 << 18), of: "v")]
@@ -130,7 +130,8 @@ struct HostileSignalTests {
             try await expectHeard()
             return try peakResidentKiB()
         }
-        // Of a member that is ignored at once; several times, because buffers grow with how the message comes in.
+        // Measures a signal that is ignored at once. Several times, because buffers grow with the pattern in which the
+        // message arrives.
         var usual = 0
         let other = try signal("Other", huge)
         for _ in 0..<3 { usual = try await peak(other, from: notifyd.connection) }
@@ -143,10 +144,11 @@ struct HostileSignalTests {
         }
     }
 
-    // A path may be as long as the largest message. No text is made of it before the sender is known to be notifyd.
+    // A path may be as long as the largest message. It is not converted to text before the sender is known to be
+    // notifyd.
     @Test func aHugePathOfAStrangerIsNotRead() async throws {
         let path = "/" + String(repeating: "x", count: 15 << 20)
-        // A call with this path, which is refused by its length.
+        // A call with this path, which is refused because of its length.
         let other = try DBusMessage.methodCall(
             destination: target,
             path: path,
@@ -161,7 +163,7 @@ struct HostileSignalTests {
             arguments: [.uint64(1)],
             destination: target
         )
-        // Several times, because libdbus's buffers grow with how the message comes in.
+        // Several times, because libdbus's buffers grow with the pattern in which the message arrives.
         for _ in 0..<3 {
             try stranger.send(other)
             try await expectHeard()

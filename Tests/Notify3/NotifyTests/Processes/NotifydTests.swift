@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// The state and paths that notifyd keeps for processes with the library.
+/// The states and paths that notifyd stores for processes with the library.
 @Suite struct NotifydTests {
     let bus: PrivateBus
     let (first, second): (Probe, Probe)
@@ -15,12 +15,13 @@ import Testing
         (first, second) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    /// A cancellation waits for nobody, so that the bus may read first what another process sends after it. A registration waits for the bus.
+    /// Waits until the bus has read the probe's earlier messages. A cancellation does not wait, so the bus could read a
+    /// later message of another process first. A registration waits for the bus.
     private func waitUntilTheBusHasRead(_ probe: Probe) async throws {
         _ = try await probe.register("check", "another")
     }
 
-    // Rules, a.11: it ends with the last registration, at once.
+    // Rules, a.11: the state ends at once with the last registration.
     @Test func aStateEndsAtOnceEvenIfItsNameIsSoonRegisteredAgain() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -30,7 +31,7 @@ import Testing
             #expect(try await first.ask("cancel \(token)") == "status 0")
             token = try await first.register("check", "menu")
             #expect(try await first.ask("get \(token)") == "state 0")
-            // If the name is handed on to another process, the state stays.
+            // The state stays if another process registers the name first.
             #expect(try await first.ask("set \(token) 6") == "status 0")
             let other = try await second.register("check", "menu")
             #expect(try await first.ask("cancel \(token)") == "status 0")
@@ -39,7 +40,7 @@ import Testing
         }
     }
 
-    // Rules, a.12: a restart loses nothing that a living process can tell it again; the newest value wins.
+    // Rules, a.12: after a restart, living processes report everything again. The newest value wins.
     @Test func aRestartOfNotifydLosesNothing() async throws {
         let notifyd = try await startNotifyd(on: bus)
         let tokens = (try await first.register("check", "menu"), try await second.register("dispatch", "menu"))
@@ -50,17 +51,17 @@ import Testing
         #expect(try await second.ask("set \(order) 4") == "status 0")
         notifyd.kill()
         _ = await notifyd.exitStatus()
-        // Observers do not notice.
+        // Observers do not notice the restart.
         #expect(try await first.ask("post menu") == "status 0")
         try await eventually { second.calls(tokens.1) == 1 }
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
-        // It waits for the processes, for a limited time on a busy machine.
+        // notifyd waits for the processes, but on a busy machine the time limit may end that wait.
         try await eventually("it knows both states") {
             let states = (try await second.ask("get \(tokens.1)"), try await second.ask("get \(order)"))
             return states == ("state 3", "state 4")
         }
-        // It knows who is registered: the state goes with the last of them.
+        // It knows the registrants: the state ends with the last one.
         _ = try await first.ask("cancel \(tokens.0)")
         #expect(try await second.ask("get \(tokens.1)") == "state 3")
         _ = try await second.ask("cancel \(tokens.1)")
@@ -78,17 +79,17 @@ import Testing
         #expect(try await first.ask("set \(setter) 5") == "status 0")
         #expect(try await first.ask("cancel \(setter)") == "status 0")
         try await waitUntilTheBusHasRead(first)
-        // An answer of notifyd comes after what it sent before.
+        // notifyd's reply comes after its earlier signals.
         #expect(try await second.ask("get \(token)") == "state 5")
         notifyd.kill()
         _ = await notifyd.exitStatus()
         let next = try await startNotifyd(on: bus)
         defer { next.kill() }
-        // It waits for the processes, for a limited time on a busy machine.
+        // notifyd waits for the processes, but on a busy machine the time limit may end that wait.
         try await eventually("it knows the state") { try await second.ask("get \(token)") == "state 5" }
     }
 
-    // Rules, a.8: also if notifyd posts.
+    // Rules, a.8: holds even if notifyd posts the name.
     @Test func aPostOfAUsersNameIsSeenAfterACallThatWaits() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -101,7 +102,7 @@ import Testing
         }
     }
 
-    // Rules, a.5: receivers take a reserved name from notifyd alone.
+    // Rules, a.5: receivers take a reserved name only from notifyd.
     @Test func aReservedNameThatTheDarwinCenterPostsIsHeard() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -132,12 +133,12 @@ import Testing
         #expect(text.contains("menu"))
         #expect(text.contains("\(first.process.identifier)"))
         #expect(try await second.ask("dump \(folder.path)/no/such/folder") == "status 1000000")
-        // It would wait for a reader.
+        // Otherwise the write would wait for a reader.
         #expect(mkfifo("\(folder.path)/pipe", 0o600) == 0)
         #expect(try await second.ask("dump \(folder.path)/pipe") == "status 1000000")
     }
 
-    // Rules, a.5: a wait for notifyd must not need a thread that tasks share.
+    // Rules, a.5: a wait for notifyd must not need one of the threads that tasks share.
     @Test func tasksPostAReservedNameEvenOnFewThreads() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }

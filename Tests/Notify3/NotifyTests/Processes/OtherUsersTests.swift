@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import NotifydProtocol
 import Testing
 
-/// Names that belong to users, on a bus that several of them share. Only root can start processes of others.
+/// Names that belong to users, on a bus that several users share. Only root can start processes of other users.
 @Suite(.enabled(if: geteuid() == 0 && PrivateBus.Daemon.chosen == .daemon, "root alone has several users"))
 struct OtherUsersTests {
     let bus: PrivateBus
@@ -15,7 +15,7 @@ struct OtherUsersTests {
         options.admitsOtherUsers = true
         bus = try PrivateBus(options)
         root = try Probe(bus.environment)
-        // A bus accepts users that the machine knows. Every Linux has nobody and daemon.
+        // A bus accepts only users that the machine knows. Every Linux has nobody and daemon.
         owner = try Probe(bus.environment, asUser: 65_534)
         stranger = try Probe(bus.environment, asUser: 1)
     }
@@ -40,7 +40,7 @@ struct OtherUsersTests {
         try await eventually { root.calls(rootsToken) == 2 && owner.calls(ownersToken) == 2 }
     }
 
-    // Rules, a.5: a bus carries posts from anybody; a receiver takes those of notifyd.
+    // Rules, a.5: a bus forwards posts from any process, but a receiver takes only notifyd's.
     @Test func aForgedPostOfAnotherUsersNameIsIgnored() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -65,7 +65,7 @@ struct OtherUsersTests {
         #expect(try await owner.ask("read \(checked)") == "check 1")
     }
 
-    // Rules, a.5 and a.9: also for a process that posts and ends.
+    // Rules, a.5 and a.9: holds even for a process that posts and ends.
     @Test func aPostOfAUsersNameArrivesAlthoughItsProcessEndsAtOnce() async throws {
         let notifyd = try await startNotifyd(on: bus)
         defer { notifyd.kill() }
@@ -77,7 +77,7 @@ struct OtherUsersTests {
             #expect(await poster.exitStatus() == 0)
             try await eventually { root.calls(token) == count }
         }
-        // notifyd asks the bus who calls.
+        // notifyd asks the bus who the caller is.
         #expect(try await stranger.ask("post user.uid.65534.menu") == "status 7")
         let forged = try ChildProcess(
             "setpriv",
@@ -92,7 +92,7 @@ struct OtherUsersTests {
         #expect(root.calls(token) == 3)
     }
 
-    // Rules, a.13: what stat tells needs no right to read.
+    // Rules, a.13: changes that stat reports need no right to read.
     @Test func aFileThatMayNotBeReadIsMonitored() async throws {
         var files: [(path: String, mode: mode_t, token: Int32)] = []
         var folders: [TemporaryDirectory] = []
@@ -116,7 +116,7 @@ struct OtherUsersTests {
                 files.append((path, mode, token))
             }
         }
-        // A change may be told twice, by the kernel and by the look each second.
+        // A change may be reported twice, by the kernel and by the look each second.
         func isTold(_ what: String, _ deed: (String, mode_t) -> Void) async throws {
             let before = files.map { owner.calls($0.token) }
             for file in files { deed(file.path, file.mode) }
@@ -140,7 +140,7 @@ struct OtherUsersTests {
         }
     }
 
-    // A process of another user that is first in the queue of processes with registrations gains nothing and harms nobody.
+    // Another user's process that owns the name of the queue of registered processes gains nothing.
     @Test func whoOwnsTheNameOfTheQueueHarmsNobody() async throws {
         _ = try await stranger.register("check", "menu")
         let connection = try DBusConnection.open(bus.bus)

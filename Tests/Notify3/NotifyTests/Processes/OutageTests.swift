@@ -2,7 +2,7 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// What the functions do while the bus is gone, stopped, back, or was never there (Rules, a.12).
+/// The functions while the bus is lost, stopped, back, or has never been there (Rules, a.12).
 @Suite struct OutageTests {
     let bus: PrivateBus
     let (listener, poster): (Probe, Probe)
@@ -12,7 +12,7 @@ import Testing
         (listener, poster) = (try Probe(bus.environment), try Probe(bus.environment))
     }
 
-    /// Waits until a registration of the listener is in force: posts the name until the listener gets it.
+    /// Waits until a registration of the listener is in force: posts the name until the listener gets a post.
     private func hears(_ token: Int32, _ name: String) async throws {
         let before = listener.calls(token)
         try await eventually("\(name) is heard") {
@@ -41,7 +41,7 @@ import Testing
         let checked = try await listener.register("check", "menu")
         #expect(try await listener.ask("read \(checked)") == "check 1")
         #expect(try await listener.ask("read \(checked)") == "check 0")
-        // A registration that is cancelled before the bus is back gets nothing.
+        // A registration that is cancelled before the bus is back receives nothing.
         let cancelled = try await listener.register("dispatch", "menu")
         #expect(try await listener.ask("cancel \(cancelled)") == "status 0")
         try bus.start()
@@ -78,13 +78,13 @@ import Testing
         let hanging = try HangingUpBus(inPlaceOf: bus)
         try await eventually("it is asked again and again") { hanging.connections.count > 2 }
         let began = ContinuousClock.now
-        // One that goes out before the loss is noticed is lost.
+        // A post that is sent before the loss is noticed is lost.
         try await eventually("a post is refused") { try await listener.ask("post menu") == "status 9" }
         for command in ["set \(token) 5", "get \(token)", "dump /dev/null"] {
             #expect(try await listener.ask(command) == "status 9", "\(command)")
         }
         let late = try await listener.register("dispatch", "order")
-        // Whoever meets the bus only now has seen its greeting.
+        // The poster connects only now, and has seen the bus's greeting.
         let checked = try await poster.register("check", "order")
         #expect(ContinuousClock.now - began < .seconds(20), "nobody waits 25 s for an answer")
         hanging.stop()
@@ -104,7 +104,7 @@ import Testing
         try await hears(try await listener.register("dispatch", "menu"), "menu")
     }
 
-    // This bus accepts no match rule.
+    // This bus refuses every match rule.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection"))
     func aRuleThatTheBusRefusesIsARegistrationThatFails() async throws {
         let strict = try PrivateBus(.init(matchRulesPerConnection: 0))
@@ -115,8 +115,8 @@ import Testing
         #expect(try await probe.ask("post menu") == "status 0")
     }
 
-    // No function waits longer than 30 seconds, and earlier messages count when the bus goes on. What waits for so long is
-    // in this test, at the same time.
+    // No function waits longer than 30 seconds, and earlier messages count when the bus goes on. All waits of this
+    // length are in this test, at the same time.
     @Test(.enabled(if: PrivateBus.Daemon.chosen == .daemon, "the process of dbus-broker is another than its launcher"))
     func aStoppedBusIsWaitedForOnceAndNoLongerThanThirtySeconds() async throws {
         try await withTaskExecutorPreference(OwnThread()) {
@@ -154,7 +154,7 @@ import Testing
         let took = ContinuousClock.now - began
         #expect(took < .seconds(40), "\(took)")
         #expect(answers.allSatisfy { $0.hasSuffix(" status 9") }, "\(answers)")
-        // The kernel keeps a post until the bus goes on.
+        // The kernel stores a post until the bus goes on.
         #expect(try await probes[0].ask("post menu") == "status 0")
         #expect(try await probes[1].ask("suspend \(tokens[1])") == "status 0")
         bus.resume()
@@ -163,7 +163,8 @@ import Testing
         try await eventually { probes[1].calls(tokens[1]) == 1 }
     }
 
-    /// The process knows that its bus is lost, or notices it in the registration; and the next bus answers nothing.
+    /// Registers after the bus was lost, while the next bus does not respond. `isKnown` tells whether the process knows
+    /// of the loss before.
     private func judgeRegistrationAfterALoss(isKnown: Bool) async throws {
         let bus = try PrivateBus()
         let poster = try Probe(bus.environment)

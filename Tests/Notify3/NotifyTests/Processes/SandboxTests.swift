@@ -6,7 +6,7 @@ import NotifydProtocol
 import Synchronization
 import Testing
 
-/// A bus behind the proxy that each Flatpak has.
+/// A bus behind a proxy like that of a Flatpak.
 private struct ProxiedBus {
     static let isInstalled = access("/usr/bin/xdg-dbus-proxy", X_OK) == 0
 
@@ -15,10 +15,10 @@ private struct ProxiedBus {
     let address: String
 
     var bus: Bus { .address(address) }
-    /// For a process inside.
+    /// The environment of a process in the sandbox.
     var environment: [String: String] { ["DBUS_SESSION_BUS_ADDRESS": address, Bus.environmentVariable: address] }
 
-    /// - Parameter permissions: of the sandbox, as the proxy takes them.
+    /// - Parameter permissions: The sandbox's permissions, as arguments of the proxy.
     init(_ bus: PrivateBus, _ permissions: String...) async throws {
         try await self.init(bus, arguments: ["--filter"] + permissions)
     }
@@ -30,12 +30,12 @@ private struct ProxiedBus {
         self.directory = directory
         self.address = address
         proxy = try ChildProcess("xdg-dbus-proxy", [bus.address, socket] + arguments)
-        // Its socket is there before it listens.
+        // The socket exists before the proxy listens.
         try await eventually("the proxy listens") { (try? DBusConnection.open(.address(address))) != nil }
     }
 }
 
-/// What an observer heard, in order.
+/// The notifications that an observer received, in order.
 private final class Heard: Sendable {
     private let state = Locked<[String]>([])
     var all: [String] { state.withLock { $0 } }
@@ -76,7 +76,7 @@ struct SandboxTests {
             util.errorText.contains("--talk-name=org.notifycenter.Notifyd1")
         }
         #expect(!util.errorText.contains("ready"))
-        // notifyd alone posts a reserved name, and its posts do not pass either.
+        // Only notifyd posts a reserved name, and its posts do not pass this proxy either.
         let reserved = try ChildProcess(
             ChildProcess.built("notifyutil"),
             ["--ready", "-1", "user.uid.\(geteuid()).x"],
@@ -98,7 +98,7 @@ struct SandboxTests {
         }
         try DistributedNotifyCenter(connection: poster).post("a.b", object: "o", userInfo: ["n": 1])
         try await eventually("it hears") { heard.all == ["o true true"] }
-        // Its own post comes once, and from inside posts go out.
+        // Its own post arrives once, and posts from inside arrive outside.
         let back = Heard()
         let outer = try await outside.observe("a.b", delivery: .immediate) { back.add($0.object ?? "") }
         try inside.post("a.b", object: "mine")
@@ -195,7 +195,7 @@ struct SandboxTests {
         withExtendedLifetime((observation, second, failures)) {}
     }
 
-    /// In notifyd's place: takes the registrations for posts, and refuses those that it is told to.
+    /// Stands in for notifyd: accepts registrations for posts, and refuses some as the test chooses.
     private final class Relay: Sendable {
         final class Calls: Sendable { let all = Locked<[[String]]>([]) }
 
@@ -203,7 +203,8 @@ struct SandboxTests {
         let calls = Calls()
         private let object = Locked<Observation?>(nil)
 
-        /// - Parameter refusal: of a call that registers these interfaces; `calls` has it already.
+        /// - Parameter refusal: The refusal of a call that registers these interfaces. `calls` contains the call
+        ///   already.
         init(_ bus: Bus, refusal: @escaping @Sendable ([String], Int) -> NotifydProtocol.ErrorName?) throws {
             connection = try DBusConnection.open(bus)
             let method = DBusInterface.Method("Relay", in: [.init("interfaces", "as")], out: []) { [calls] call in
@@ -222,7 +223,7 @@ struct SandboxTests {
             object.withLock { $0 = token }
         }
 
-        /// Another notifyd comes, to which everything is registered anew.
+        /// Starts as another notifyd, for which everything is registered again.
         func begin() async throws {
             calls.all.withLock { $0 = [] }
             try await connection.requestName(NotifydProtocol.busName)
@@ -258,7 +259,7 @@ struct SandboxTests {
     @Test func aNotifydWithoutRoomIsAskedAgain() async throws {
         let filtered = try await ProxiedBus(bus, Self.permission)
         let refusals = Locked(0)
-        // The first call of all interfaces, and the one of the first interface alone.
+        // Refuses the first call with all interfaces, and the call with the first interface only.
         let relay = try Relay(bus.bus) { _, _ in
             refusals.withLock { refusals in
                 refusals -= 1
@@ -301,7 +302,7 @@ struct SandboxTests {
         withExtendedLifetime((token, lease, notifyd)) {}
     }
 
-    // Anybody may send to a process in a sandbox.
+    // Any process may send to a process in a sandbox.
     @Test func onlyNotifydRelays() async throws {
         let notifyd = try await startNotifyd(on: bus)
         let filtered = try await ProxiedBus(bus, Self.permission)
@@ -339,11 +340,11 @@ struct SandboxTests {
         let connection = try DBusConnection.open(bus.bus)
         try await eventually("notifyd runs") { try await connection.owner(of: NotifydProtocol.busName) != nil }
         let filtered = try await ProxiedBus(bus, Self.permission)
-        // It does not see the configuration.
+        // The probe does not see the configuration.
         let probe = try Probe(filtered.environment)
         let (reserved, open) = (try await probe.register("dispatch", "r.x"), try await probe.register("dispatch", "o"))
         let center = DarwinNotifyCenter(connection: connection)
-        // As a process does that does not see the configuration either.
+        // The post of a process that does not see the configuration either.
         try center.post("r.x")
         try center.post("o")
         try await eventually("the open name is heard") { probe.calls(open) == 1 }

@@ -11,11 +11,11 @@ import Testing
         probe = try Probe(bus.environment)
     }
 
-    // Rules, a.11: when a function returns, it has told notifyd, whatever other threads do.
+    // Rules, a.11: when a function returns, its message to notifyd is sent, whatever other threads do.
     @Test func aFunctionReturnsAfterItHasToldNotifyd() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus)
         let (threads, count) = (8, 200)
-        // A change during the first report of the process is in the report.
+        // The first report of the process contains changes that are made during it.
         _ = try await probe.register("check", "first")
         try await eventually { notifyd.words.contains(.report) }
         #expect(try await probe.ask("storm \(threads) \(count)") == "done")
@@ -35,11 +35,11 @@ import Testing
         #expect(late.isEmpty)
     }
 
-    // Rules, a.11: the process tells nothing only if nobody owns notifyd's name.
+    // Rules, a.11: the process sends nothing to notifyd only if notifyd's name has no owner.
     @Test func aNotifydThatRefusesAnAnswerIsStillTold() async throws {
         let notifyd = try await StandInNotifyd(on: bus.bus, isRefusing: true)
         _ = try await probe.register("check", "menu")
-        // The refusal arrives before the answer to this call.
+        // The refusal arrives before the reply to this call.
         for index in 0..<20 { _ = try await probe.register("check", "order.\(index)") }
         try await eventually { notifyd.words.contains(.enter("order.19")) }
     }

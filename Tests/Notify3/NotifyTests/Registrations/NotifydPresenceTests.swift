@@ -12,7 +12,7 @@ import Testing
         #expect(!isNewsAgain && presence.value == .present(":1.7"))
     }
 
-    /// The names of another bus are other processes'.
+    /// On another bus, the same names belong to other processes.
     @Test func anAnswerFromBeforeAnOutageDoesNotCountAfterIt() {
         var presence = NotifydPresence()
         let question = presence.question

@@ -24,13 +24,13 @@ import Testing
         #expect(menu.map(\.sink) == ["sink 2", "sink 3", "sink 4"])
     }
 
-    // Rules, a.10: nested, counted, one pending notification with the last resumption.
+    // Rules, a.10: suspensions are counted, and the last resumption delivers one pending notification.
     @Test func suspensionIsCountedAndOneNoticeStandsForAll() {
         var table = table([2, 3])
         let (first, second) = (table.suspend(2), table.suspend(2))
         #expect(first && second)
         for _ in 0..<3 {
-            // The other token of the name goes on.
+            // The name's other token is still notified.
             let posted = table.posted("menu")
             #expect(tokens(posted) == [3])
         }
@@ -78,7 +78,7 @@ import Testing
         #expect(resumed == nil && tokens(posted) == [3])
     }
 
-    // Rules, a.11: state dies with the last registration.
+    // Rules, a.11: the state ends with the last registration.
     @Test func theLastRegistrationOfANameEndsItAndItsState() {
         var table = table([2, 3])
         table.setState(StateReport(value: 5, time: 1), of: "menu")
@@ -126,7 +126,7 @@ import Testing
             let posted = table.posted("menu")
             #expect(posted.isEmpty)
         }
-        // Token 3 is still suspended by itself.
+        // Token 3 has its own suspension.
         let (first, second, third) = (table.resumeProcess(), table.resumeProcess(), table.resume(3))
         #expect(first.isEmpty && tokens(second) == [2, 4] && third??.token == 3)
         let none = table.resumeProcess()

@@ -2,7 +2,7 @@ import DBusTransport
 import NotifyCenterTestKit
 import NotifydProtocol
 
-/// Starts notifyd, because not every bus starts services. On return notifyd owns its name.
+/// Starts notifyd, because not every bus starts services. On return it owns its bus name.
 func startNotifyd(on bus: PrivateBus) async throws -> ChildProcess {
     let notifyd = try ChildProcess(ChildProcess.built("notifyd"), environment: bus.environment)
     let connection = try DBusConnection.open(bus.bus)

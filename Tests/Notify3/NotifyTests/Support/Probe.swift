@@ -7,7 +7,7 @@ final class Probe: Sendable {
     let process: ChildProcess
     private let asked = Locked(0)
 
-    /// - Parameter user: the user as whom it runs; only root can choose another.
+    /// - Parameter user: The user of the process. Only root can choose another user.
     init(_ environment: [String: String], asUser user: UInt32? = nil) throws {
         let program = ChildProcess.built("notify-probe")
         if let user {
@@ -18,7 +18,7 @@ final class Probe: Sendable {
         }
     }
 
-    /// Makes it carry out a command, and returns its answer.
+    /// Makes the process carry out a command, and returns the reply.
     func ask(_ command: String, within time: Duration = .seconds(60)) async throws -> String {
         let number = asked.withLock { asked in
             asked += 1

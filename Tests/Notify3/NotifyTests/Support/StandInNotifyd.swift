@@ -2,13 +2,13 @@ import DBusTransport
 import NotifydProtocol
 import Synchronization
 
-/// Owns notifyd's name, and records the messages to notifyd and the posts in the order of the bus.
+/// Owns notifyd's bus name, and records the messages to notifyd and the posts in the order of the bus.
 final class StandInNotifyd: Sendable {
     enum Word: Hashable {
         case enter(String)
         case leave(String)
         case post(String)
-        /// Replaces the records by the full state.
+        /// A report: replaces the records with the full state.
         case report
     }
 
@@ -17,7 +17,7 @@ final class StandInNotifyd: Sendable {
     private let callers = Locked<Set<String>>([])
     private let parts = Locked<(handlers: [Observation], lease: MatchRuleLease?)>(([], nil))
 
-    /// - Parameter isRefusing: whether it answers each call with an error.
+    /// - Parameter isRefusing: Whether it replies to each call with an error.
     init(on bus: Bus, isRefusing: Bool = false) async throws {
         let connection = try DBusConnection.open(bus)
         self.connection = connection
@@ -69,7 +69,7 @@ final class StandInNotifyd: Sendable {
     /// The records so far.
     var words: [Word] { heard.withLock { $0 } }
 
-    /// The processes that have told it of names, by their unique bus names.
+    /// The unique bus names of the processes that have sent names.
     var processes: Set<String> { callers.withLock { $0 } }
 
     private func note(_ word: Word) { heard.withLock { $0.append(word) } }

@@ -4,7 +4,7 @@ import Testing
 @testable import notify
 
 @Suite struct TokenTableTests {
-    // Not from 0 on, because other suites use the first tokens of the process's table.
+    // High numbers, because other suites use the first tokens of the process's table.
     private static let first: CInt = 1 << 30
 
     @Test func aTokenSeesEachCountOnce() throws {
@@ -33,7 +33,7 @@ import Testing
     @Test func aCounterOfManyTokensIsReadByEach() {
         var pool = PostCounterPool()
         let counter = pool.take()
-        // Over a boundary of pages, and of chunks.
+        // The range crosses a boundary of pages and of chunks.
         let tokens = (Self.first + 65_536 - 600)..<(Self.first + 65_536 + 600)
         #expect(tokens.allSatisfy { TokenTable.insert($0, counter) })
         #expect(tokens.allSatisfy { TokenTable.check($0) == true })
@@ -69,7 +69,7 @@ import Testing
         let tokens = (0..<8).compactMap { _ in numbers.take() }
         // Rules, a.6: the first is 2.
         #expect(tokens == Array(2...9))
-        // 2 and 3 are on the first page, 4 to 7 on the second, 8 and 9 on the one that is in use.
+        // 2 and 3 are on the first page, 4 to 7 on the second, 8 and 9 on the page in use.
         let ends = [3, 2, 4, 5, 6, 7, 9, 8].map { numbers.end($0) }
         #expect(ends == [false, true, false, false, false, true, false, false])
         let unknown = numbers.end(2)

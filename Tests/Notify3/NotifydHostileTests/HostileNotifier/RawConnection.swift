@@ -12,7 +12,7 @@ final class RawConnection {
     /// Connects, and authenticates as this user.
     ///
     /// - Parameter isSilent: Whether to stop before authentication, so that the bus waits.
-    /// - Returns: `nil` if the bus hangs up because of its own limits.
+    /// - Returns: `nil` if the bus hangs up because of its limits.
     init?(_ address: String, isSilent: Bool = false) {
         descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0, connect(address.dropFirst("unix:path=".count)) else { return nil }

@@ -14,7 +14,7 @@ struct DocumentationTests {
         "-s", "--dump", "--ready", "--session", "--system", "--address", "--help", "--version",
     ]
 
-    @Test("the parser knows each", arguments: options)
+    @Test("the parser knows each option", arguments: options)
     func known(option: String) {
         do throws(UsageError) {
             _ = try Parser.parse([option, "1", "1"])
@@ -23,19 +23,19 @@ struct DocumentationTests {
         }
     }
 
-    @Test("the usage text has each", arguments: options)
+    @Test("the usage text has each option", arguments: options)
     func usage(option: String) {
         #expect(Usage.text.contains("\(option) ") || Usage.text.contains("\(option),"))
     }
 
-    @Test("the manual has each", arguments: options)
+    @Test("the manual has each option", arguments: options)
     func manual(option: String) throws {
         let text = try file("Documentation/man/notifyutil.1")
-        // Fl of mdoc prints the first hyphen.
+        // mdoc's Fl macro prints the first hyphen.
         #expect(text.contains("Fl \(option.dropFirst().replacing("-", with: "\\-"))"))
     }
 
-    @Test("all three completions have each", arguments: options)
+    @Test("all three completions have each option", arguments: options)
     func completions(option: String) throws {
         for path in ["Completions/notifyutil.bash", "Completions/_notifyutil"] {
             #expect(try file(path).contains(option), "\(path)")

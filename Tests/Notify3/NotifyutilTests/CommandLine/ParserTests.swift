@@ -43,7 +43,7 @@ struct ParserTests {
     )
     func counts(option: String, count: Int) throws { #expect(try commands(option, "a") == [watch("a", count)]) }
 
-    @Test("an argument that begins with -w watches for ever", arguments: ["-w", "-watch", "-w5"])
+    @Test("an argument that begins with -w watches forever", arguments: ["-w", "-watch", "-w5"])
     func watches(option: String) throws { #expect(try commands(option, "a") == [watch("a")]) }
 
     @Test("a kind holds for the commands after it")
@@ -79,7 +79,7 @@ struct ParserTests {
         )
     }
 
-    @Test("-signal takes a number unless an option follows; otherwise it is the last number, or 1")
+    @Test("-signal without a number uses the last number, or 1")
     func signals() throws {
         #expect(
             try commands("-signal", "-w", "a", "-sig", "12", "-w", "b", "-signal", "-w", "c") == [
@@ -111,7 +111,7 @@ struct ParserTests {
         #expect(invocation.warnings.isEmpty == !warns)
     }
 
-    @Test("-M and -R are options of the library")
+    @Test("-M and -R set options of the library")
     func libraryOptions() throws {
         #expect(try Parser.parse(["-M"]).options == UInt32(NOTIFY_OPT_DISPATCH))
         #expect(try Parser.parse(["-R", "-M"]).options == UInt32(NOTIFY_OPT_DISPATCH | NOTIFY_OPT_REGEN))
@@ -158,7 +158,7 @@ struct ParserTests {
 
     // MARK: Beyond Darwin's
 
-    @Test("the bus is that of the last option, for the whole command line")
+    @Test("the last option for the bus holds for the whole command line")
     func bus() throws {
         #expect(try Parser.parse(["-p", "a"]).bus == nil)
         #expect(try Parser.parse(["--session", "-p", "a", "--system"]).bus == .system)

@@ -6,20 +6,20 @@ import Testing
 
 @Suite("How the program ends")
 struct ExitTests {
-    @Test("a wrong command line does nothing, says why on standard error, names --help, and is 1")
+    @Test("a wrong command line does nothing, and exits with 1 and the reason")
     func usage() async throws {
         let bus = try await ProgramBus()
         let watcher = try await bus.startReady("-w", "a", "-w", "b")
         let result = try await bus.run("-p", "a", "-p")
         #expect(result.status == 1 && result.lines.isEmpty)
         #expect(result.errors == "name required following -p\nsee notifyutil --help")
-        // The output of commands before the mistake would come before this.
+        // Commands before the mistake print nothing.
         #expect(try await bus.run("-p", "b").status == 0)
         try await watcher.line { $0 == "b" }
         #expect(watcher.lines == ["b"])
     }
 
-    @Test("help, the version and no command exit with 0: -h writes to standard error, --help to standard output")
+    @Test("help, the version and an empty command line exit with 0")
     func help() async throws {
         let bus = try await ProgramBus()
         for option in ["-h", "-help"] {
@@ -34,7 +34,7 @@ struct ExitTests {
         #expect(try await bus.run("-q", "--ready").status == 0)
     }
 
-    @Test("a bus that is not there is 69, with Darwin's line, the address and what helps; --dump has no line")
+    @Test("a missing bus exits with 69, Darwin's line, the address and the remedy")
     func noBus() async throws {
         let bus = try await ProgramBus()
         let nowhere = ["--address", "unix:path=/nowhere/bus"]
@@ -71,7 +71,7 @@ struct ExitTests {
         #expect(await watcher.exitStatus() == 0)
     }
 
-    @Test("after a failure the other commands follow, and the first failure decides the status")
+    @Test("other commands follow a failure, and the first failure decides the status")
     func goesOn() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.run("-signal", "99", "-w", "a", "-g", "b", "-port", "-1", "c", "-p", "c")
@@ -79,7 +79,7 @@ struct ExitTests {
         #expect(result.status == 70)
     }
 
-    @Test("another user's name is 77, with Darwin's line and the reason")
+    @Test("another user's name exits with 77, Darwin's line and the reason")
     func notAuthorized() async throws {
         // CF-W3. Root may post any name, so the test runs as another user if root runs it.
         let result = try await ProgramBus().shell(
@@ -99,13 +99,13 @@ struct ExitTests {
         #expect(result.errors.contains("argument 2 is not UTF-8 text"))
     }
 
-    @Test("a full disk, and no standard output at all, are 74 with the reason, and nothing goes elsewhere")
+    @Test("a full disk or a missing standard output exits with 74 and the reason")
     func unwritable() async throws {
         let bus = try await ProgramBus()
         for arguments in ["--help", "--version", "-1 a -p a", "-g a"] {
             let full = try await bus.shell("\"$N\" \(arguments) > /dev/full; echo $?")
             #expect(full.lines == ["74"] && full.errors.contains("No space left"), "\(arguments): \(full)")
-            // What a program says of itself is written in one way.
+            // All messages of the program itself are written in the same way.
             if arguments == "--version" { continue }
             let closed = try await bus.shell("\"$N\" \(arguments) >&-; echo $?")
             #expect(
@@ -115,7 +115,7 @@ struct ExitTests {
         }
     }
 
-    @Test("when the reader ends, SIGPIPE ends the program, silently and before the next event")
+    @Test("SIGPIPE ends the program silently when the reader ends, before the next event")
     func closedPipe() async throws {
         let bus = try await ProgramBus()
         let result = try await bus.shell(#""$N" -w a -p a | head -n 1; echo "${PIPESTATUS[0]}""#)
@@ -149,7 +149,7 @@ struct ExitTests {
         #expect(result.errors == "0")
     }
 
-    @Test("without standard error the rest works")
+    @Test("without standard error the program still works")
     func noErrorOutput() async throws {
         let result = try await ProgramBus().shell(#""$N" -v -1 a -p a 2>&-; "$N" -x 2>/dev/full; echo $?"#)
         #expect(result.lines.first?.contains(" a ") == true)

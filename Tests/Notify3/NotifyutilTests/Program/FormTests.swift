@@ -15,7 +15,7 @@ struct FormTests {
         }
     }
 
-    @Test("if the state cannot be read, the line says so, and standard error has the reason once")
+    @Test("an unreadable state is shown on the line, and its reason is printed once")
     func noState() async throws {
         let result = try await ProgramBus().run("-v", "-2", "a", "-p", "a", "-p", "a")
         #expect(result.lines.count == 2)

@@ -6,10 +6,10 @@ import Testing
 struct KindTests {
     private static let kinds = [["-port"], ["-file"], ["-dispatch"], ["-check"], ["-plain"], []]
 
-    @Test("each kind reports a post of its own process, and counts")
+    @Test("each kind reports and counts the posts of the same process")
     func ownPosts() async throws {
         let bus = try await ProgramBus()
-        // At the same time, because each of them takes its pauses.
+        // At the same time, because each process has its pauses.
         let programs = try Self.kinds.enumerated().map { number, kind in
             let (a, b) = ("a\(number)", "b\(number)")
             return try bus.start(kind + ["-z", "400", "-2", a, "-1", b, "-p", a, "-p", b, "-p", "c", "-p", a])
@@ -36,11 +36,11 @@ struct KindTests {
         }
     }
 
-    @Test("the signal kind says which signal, then the names that were posted")
+    @Test("the signal kind prints the signal, then the names that were posted")
     func signals() async throws {
         let bus = try await ProgramBus()
         let watcher = try await bus.startReady("-signal", "10", "-1", "a", "-1", "b", "-sig", "12", "-1", "c")
-        // A pending signal hides a second one of the same number.
+        // A pending signal hides a second signal of the same number.
         for (name, lines) in [("b", 2), ("c", 4), ("a", 6)] {
             #expect(try await bus.run("-p", name).status == 0)
             try await eventually("\(name) is reported") { watcher.lines.count == lines }
@@ -49,7 +49,7 @@ struct KindTests {
         #expect(await watcher.exitStatus() == 0)
     }
 
-    @Test("without a number the signal is 1, and -q leaves its line out")
+    @Test("the default signal is 1, and -q leaves its line out")
     func firstSignal() async throws {
         let bus = try await ProgramBus()
         #expect(try await bus.run("-signal", "-1", "a", "-p", "a").lines == ["SIGNAL 1", "a"])
@@ -57,14 +57,14 @@ struct KindTests {
         #expect(quiet.lines.isEmpty && quiet.status == 0)
     }
 
-    @Test("there is no signal 99")
+    @Test("signal 99 is refused")
     func noSignal() async throws {
         let result = try await ProgramBus().run("-signal", "99", "-1", "a")
         #expect(result.lines == ["a: Failed with code 5"] && result.status == 70)
         #expect(result.errors.contains("no such signal"))
     }
 
-    @Test("several kinds of one name report each")
+    @Test("several kinds of one name report each post")
     func mixed() async throws {
         let result = try await ProgramBus().run(
             "-1 a -file -1 a -dispatch -1 a -check -1 a -signal -1 a -p a".split(separator: " ").map(String.init)
@@ -72,7 +72,7 @@ struct KindTests {
         #expect(result.lines.sorted() == ["SIGNAL 1", "a", "a", "a", "a", "a"] && result.status == 0)
     }
 
-    @Test("a descriptor that was closed with its last registration is followed by a new one")
+    @Test("a new registration works after a descriptor was closed with its last one")
     func newDescriptor() async throws {
         let bus = try await ProgramBus()
         for kind in ["-port", "-file"] {
@@ -82,7 +82,7 @@ struct KindTests {
         }
     }
 
-    @Test("events are reported during a pause, and the commands after it follow")
+    @Test("events are reported during a pause, and later commands follow")
     func pauses() async throws {
         let bus = try await ProgramBus()
         let child = try bus.start("-1", "a", "-p", "a", "-z", "600000", "-p", "x", "-p", "y")

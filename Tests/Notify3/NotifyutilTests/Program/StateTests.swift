@@ -4,7 +4,7 @@ import Testing
 
 @Suite("States, with the real program and notifyd")
 struct StateTests {
-    @Test("a state lasts as long as a process is registered")
+    @Test("a state lasts until the last registration ends")
     func idiom() async throws {
         // CF-W4
         let bus = try await ProgramBus(hasNotifyd: true)
@@ -28,7 +28,7 @@ struct StateTests {
         #expect(warned.lines == ["b 12", "b"] && warned.errors.contains("12x") && warned.status == 0)
     }
 
-    @Test("without notifyd a state fails with Darwin's line, the reason, and 69; posts and watches go on")
+    @Test("without notifyd a state fails with 69, and posts and watches go on")
     func noNotifyd() async throws {
         let result = try await ProgramBus().run("-g", "a", "-s", "b", "1", "-1", "c", "-p", "c")
         #expect(result.lines == ["a: Failed with code 9", "b: Failed with code 9", "c"])

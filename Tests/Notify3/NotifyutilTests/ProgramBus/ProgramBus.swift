@@ -1,12 +1,12 @@
 import DBusTransport
 package import NotifyCenterTestKit
 
-/// notifyd did not start. Has its output.
+/// notifyd did not start. The description has its output.
 private struct NotifydFailure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A bus, and a program on it.
+/// A bus, and a program to run on it.
 package struct ProgramBus {
     package let bus: PrivateBus
     private let program: String
@@ -14,7 +14,7 @@ package struct ProgramBus {
 
     /// - Parameters:
     ///   - program: notifyutil or notify-center.
-    ///   - hasNotifyd: whether notifyd runs on the bus. This starts it itself, because not every bus starts services.
+    ///   - hasNotifyd: Whether notifyd runs on the bus. It is started here, because not every bus starts services.
     package init(_ program: String = "notifyutil", hasNotifyd: Bool = false) async throws {
         self.program = ChildProcess.built(program)
         let bus = try PrivateBus()
@@ -30,8 +30,8 @@ package struct ProgramBus {
         var child = try start()
         try await eventually("notifyd is on the bus") {
             if !child.isRunning {
-                // It needs one of the user's inotify instances, which the kernel frees with a delay. If many processes come and go,
-                // there may be none.
+                // notifyd needs one of the user's inotify instances. The kernel frees them with a delay, so there may
+                // be none if many processes come and go.
                 guard child.errorText.contains("max_user_instances") else {
                     throw NotifydFailure(description: "notifyd ended: \(child.errorText)")
                 }
@@ -43,7 +43,7 @@ package struct ProgramBus {
         notifyd = child
     }
 
-    /// A program on a bus of the test's own.
+    /// Uses a program on the test's own bus.
     package init(_ program: String, on bus: PrivateBus) {
         (self.program, self.bus, notifyd) = (ChildProcess.built(program), bus, nil)
     }
@@ -52,25 +52,23 @@ package struct ProgramBus {
         (self.program, bus, notifyd) = (ChildProcess.built(program), other.bus, other.notifyd)
     }
 
-    /// Another program on the same bus.
+    /// Uses another program on the same bus.
     package func with(_ program: String) -> ProgramBus { ProgramBus(program, self) }
 
-    /// Starts it.
     package func start(_ arguments: String...) throws -> ChildProcess { try start(arguments) }
 
-    /// Starts it.
     package func start(_ arguments: [String], environment: [String: String] = [:]) throws -> ChildProcess {
         try ChildProcess(program, arguments, environment: bus.environment.merging(environment) { $1 })
     }
 
-    /// Starts it, with `--ready`, and waits until it watches.
+    /// Starts the program with `--ready`, and waits until it watches.
     package func startReady(_ arguments: String...) async throws -> ChildProcess {
         let child = try start(arguments + ["--ready"])
         try await eventually("it watches") { child.errorText.contains("ready") }
         return child
     }
 
-    /// Waits until notifyd knows a name. A process tells notifyd after it has registered the name.
+    /// Waits until notifyd knows a name, because a process tells notifyd only after it has registered the name.
     package func waitUntilListed(_ name: String) async throws {
         let notifyutil = with("notifyutil")
         try await eventually("\(name) is listed") {
@@ -78,10 +76,9 @@ package struct ProgramBus {
         }
     }
 
-    /// Runs it to its end.
     package func run(_ arguments: String...) async throws -> Outcome { try await run(arguments) }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     package func run(_ arguments: [String], environment: [String: String] = [:]) async throws -> Outcome {
         try await Outcome(of: start(arguments, environment: environment))
     }
@@ -101,7 +98,7 @@ package struct Outcome {
 
     init(of child: ChildProcess) async throws {
         status = await child.exitStatus()
-        // Its last output may still be on its way.
+        // Waits for the rest of the output.
         _ = try? await child.line { _ in false }
         (lines, errors) = (child.lines, child.errorText)
     }

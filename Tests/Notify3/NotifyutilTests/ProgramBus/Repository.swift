@@ -1,6 +1,5 @@
 import Foundation
 
-/// The package's own folder.
 package enum Repository {
     package static func path(_ path: String) -> String {
         var folder = URL(fileURLWithPath: #filePath)

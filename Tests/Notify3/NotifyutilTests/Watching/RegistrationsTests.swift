@@ -47,7 +47,7 @@ struct RegistrationsTests {
         #expect(registrations.entries(where: \.isPolled).map(\.name) == ["n3"])
     }
 
-    @Test("tokens are four bytes in network order, also if they arrive in pieces")
+    @Test("tokens are four bytes in network order, even if they arrive in pieces")
     func tokens() {
         var reader = TokenReader()
         let bytes: [UInt8] = [0, 0, 0, 2, 0, 0, 1, 0, 0x7F, 0xFF, 0xFF, 0xFF]
