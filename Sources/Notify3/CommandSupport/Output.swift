@@ -60,7 +60,6 @@ package enum Output: CInt {
 /// The arguments of the command line, unchanged. `CommandLine.arguments` replaces bytes that are not UTF-8 by U+FFFD,
 /// so that the program would post another name than the caller gave.
 package enum Arguments {
-    /// An argument that is not text.
     package struct NotText: Error {
         package let message: String
     }

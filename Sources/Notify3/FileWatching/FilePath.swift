@@ -12,7 +12,6 @@ package struct FilePath: Hashable, Sendable {
 
     package init(_ text: String) { bytes = Array(text.utf8) }
 
-    /// Returns the path of an entry of this directory.
     func appending(_ name: Name) -> FilePath {
         FilePath(bytes: bytes == [Self.slash] ? bytes + name : bytes + [Self.slash] + name)
     }
@@ -32,7 +31,6 @@ package struct FilePath: Hashable, Sendable {
 
     static let upwards: Name = Array("..".utf8)
 
-    /// Calls `body` with the path as a C string.
     func withCString<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
         (bytes + [0]).withUnsafeBytes { buffer in
             // Not empty: the buffer ends with the zero.

@@ -1,7 +1,6 @@
 /// inotify's descriptor of a watched directory or file.
 typealias Watch = Int32
 
-/// Why a directory or file cannot be watched.
 enum WatchFailure: Error, Hashable, Sendable {
     /// It does not exist, or is not a directory although one is needed.
     case missing
@@ -37,7 +36,6 @@ enum WatchInterest: Hashable, Sendable {
     case entry(FilePath.Name)
     /// The entry that is the path's last part.
     case last(FilePath.Name)
-    /// The target of the path.
     case target
 }
 

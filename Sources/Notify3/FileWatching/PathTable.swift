@@ -1,6 +1,5 @@
 import Glibc
 
-/// An event of inotify.
 struct WatchEvent: Hashable, Sendable {
     var watch: Watch
     var mask: UInt32
@@ -38,7 +37,6 @@ struct PathTable {
     /// The paths with a due time, so that the table does not have to search all of them.
     private var waiting: Set<UInt64> = []
 
-    /// The time of the next look.
     var nextDue: ContinuousClock.Instant? { waiting.lazy.compactMap { entries[$0]?.due }.min() }
 
     /// Adds a path after the first look at it.

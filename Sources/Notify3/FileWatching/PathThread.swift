@@ -80,7 +80,6 @@ struct PathThread {
         }
     }
 
-    /// Looks again at the paths that are due.
     private mutating func lookAgain() {
         var fired: [UInt64] = []
         for id in table.due(at: .now) {

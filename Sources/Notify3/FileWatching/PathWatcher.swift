@@ -7,7 +7,6 @@ import Synchronization
 ///
 /// Releasing the watcher ends the thread.
 package final class PathWatcher: Sendable {
-    /// The result of an attempt to watch a path.
     package enum Outcome: Hashable, Sendable {
         /// From now on, changes are reported. Also the result if the path was removed before.
         case watched
@@ -23,7 +22,6 @@ package final class PathWatcher: Sendable {
         case end
     }
 
-    /// Figures for the status.
     package struct Figures: Hashable, Sendable {
         package var paths = 0
         package var watches = 0
@@ -138,7 +136,6 @@ package final class PathWatcher: Sendable {
         if let done { done(.watched) } else { core.event.signal() }
     }
 
-    /// The figures after the last change.
     package var figures: Figures { core.figures.withLock { $0 } }
 
     private func send(_ command: Command) {

@@ -32,7 +32,6 @@ struct NotifyCenterCommand: ParsableCommand {
     }
 }
 
-/// The bus that a command uses.
 struct BusOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),

@@ -4,7 +4,6 @@ import NotifyDaemon
 import NotifydProtocol
 import ProjectVersion
 
-/// Carries out an invocation.
 @main
 struct Program {
     let arguments: [String]

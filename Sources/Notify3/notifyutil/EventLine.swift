@@ -10,7 +10,6 @@ enum Verbosity: Equatable {
     case verbose
 }
 
-/// An event that a registration reports.
 struct Event {
     let token: CInt
     let time: Timestamp

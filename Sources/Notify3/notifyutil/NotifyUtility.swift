@@ -16,7 +16,6 @@ struct NotifyUtility {
 
     static func main() { exit(run().rawValue) }
 
-    /// Reads the command line, and carries it out.
     static func run() -> ExitStatus {
         Output.prepare()
         let arguments: [String]

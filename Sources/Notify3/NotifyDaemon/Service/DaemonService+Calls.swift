@@ -10,7 +10,6 @@ extension DaemonService {
         arrivals.called(work, work.method.kind, bytes: bytes, by: work.sender, user: user)
     }
 
-    /// Handles the end of a connection.
     func gone(_ connection: String) {
         arrivals.departed(connection)
         // Lists stop waiting for it now, not only when its departure has its turn.

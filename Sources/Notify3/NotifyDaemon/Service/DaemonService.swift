@@ -10,7 +10,6 @@ import NotifydProtocol
 /// An actor on the connection's reading thread, so that it handles calls and signals in the bus's order. Lives as long
 /// as its process.
 package actor DaemonService {
-    /// The options of the command line.
     package struct Options: Sendable {
         package var bus: Bus
         /// The configuration's file; `nil` for the machine's.

@@ -18,7 +18,6 @@ struct Client {
     var amount = Amount()
     /// Whether it has reported to this notifyd.
     var hasReported = false
-    /// How many lists it waits for.
     var lists = 0
 
     /// Returns the list row for one of its names.
@@ -32,7 +31,6 @@ struct Client {
     }
 }
 
-/// The reason why a call is refused.
 package struct Refusal: Error, Sendable, Hashable {
     package let name: NotifydProtocol.ErrorName
     /// The attempted operation, the obstacle, and the remedy.

@@ -71,7 +71,6 @@ extension DaemonState {
     /// The processes that a caller may list: all for root, otherwise those of the same user.
     package func scope(of caller: Identity) -> Scope { caller.user == 0 ? .all : .user(caller.user) }
 
-    /// The connections that have registrations.
     package func connections(in scope: Scope) -> Set<String> {
         let found = clients.filter { !$0.value.names.isEmpty && scope.contains($0.value.identity) }
         return Set(found.keys)

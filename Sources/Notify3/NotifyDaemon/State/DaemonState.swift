@@ -3,7 +3,6 @@ package import NotifydProtocol
 
 /// The state of notifyd. Pure: it takes events, and returns the ``Action``s that the caller has to carry out.
 package struct DaemonState: Sendable {
-    /// The work after an event, in order.
     package enum Action: Sendable, Hashable {
         /// Sends `Suspend` this many times.
         case suspend(connection: String, times: UInt32)

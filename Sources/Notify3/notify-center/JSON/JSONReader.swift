@@ -4,7 +4,6 @@ import NotifyCenter
 /// Reads JSON (RFC 8259, without extensions) as a property list, for `--userinfo`. Refuses `null`, because a property
 /// list has none, and an object that has a key twice. Whole numbers become integers if 64 bits hold them.
 struct JSONReader {
-    /// The text is not JSON.
     struct SyntaxError: Error, Equatable {
         /// In bytes from the start of the text.
         let offset: Int
@@ -19,7 +18,6 @@ struct JSONReader {
 
     private init(_ text: String) { bytes = Array(text.utf8) }
 
-    /// Returns the value of the whole text.
     static func read(_ text: String) throws(SyntaxError) -> PropertyListValue {
         var reader = JSONReader(text)
         let value = try reader.value(depth: 0)

@@ -15,7 +15,6 @@ struct Listing {
         var kind: RegistrationKind?
         /// The suspensions of the registration and of the whole process together.
         var suspensions: UInt32 = 0
-        /// How often it was notified.
         var deliveries: UInt64?
         var state: UInt64
         /// The paths that it monitors in addition to the name.
@@ -83,7 +82,6 @@ struct Listing {
 
     // MARK: Printing
 
-    /// Returns a line of JSON for each row.
     func json(userName: (UInt32) -> String?) -> [String] {
         rows.map { row in
             var line = JSONLine(row.process == nil ? "name" : "registration")
@@ -102,7 +100,6 @@ struct Listing {
         }
     }
 
-    /// Returns the rows as a table for people.
     func table(userName: (UInt32) -> String?) -> Table {
         var table = Table([
             .init("PID", .right), .init("USER"), .init("PROGRAM"), .init("NAME"), .init("TOKEN", .right), .init("KIND"),

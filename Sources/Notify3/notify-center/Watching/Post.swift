@@ -1,7 +1,6 @@
 import CommandSupport
 import NotifyCenter
 
-/// A post of any process.
 struct Post: Sendable {
     enum Center: Sendable {
         case darwin

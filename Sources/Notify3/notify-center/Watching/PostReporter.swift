@@ -77,7 +77,6 @@ final class PostReporter {
 /// Passes posts from the thread that reads the bus to the main thread, in order. Bounded, because the reader of
 /// standard output may be slower than the posts.
 final class PostInbox: Sendable {
-    /// A post, and the lookup of its sender.
     typealias Item = (post: Post, sender: SenderLookup?)
 
     private struct State {

@@ -67,7 +67,6 @@ struct MonitorCommand: ParsableCommand {
     }
 }
 
-/// The options that watch and monitor share.
 struct WatchOptions: ParsableArguments {
     @Flag(help: "Print one JSON object on each line.")
     var json = false

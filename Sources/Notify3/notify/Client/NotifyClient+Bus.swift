@@ -7,7 +7,6 @@ import Synchronization
 extension NotifyClient {
     // MARK: Posting
 
-    /// Posts a name.
     func post(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) {
         let name = try Self.name(name)
         guard NameScope(name.rawValue) != .process else { return deliver(name) }

@@ -30,7 +30,6 @@ extension NotifyClient {
         if withTable({ $0[token] == nil }) { unmonitor(token) }
     }
 
-    /// Stops watching a token's path.
     func unmonitor(_ token: CInt) { paths.withLock { $0 }?.remove(UInt64(token)) }
 
     private func watch(

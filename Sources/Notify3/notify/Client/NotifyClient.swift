@@ -255,7 +255,6 @@ final class NotifyClient: Sendable {
 
     // MARK: Tokens
 
-    /// Ends a registration.
     func cancel(_ token: CInt) throws(NotifyStatus) {
         let (ended, closed) = try link.leaving { () throws(NotifyStatus) in
             let (ended, closed) = try state.withLock { state throws(NotifyStatus) in
@@ -290,7 +289,6 @@ final class NotifyClient: Sendable {
         return pipe
     }
 
-    /// Returns the registration of a live token.
     func registration(_ token: CInt) throws(NotifyStatus) -> Table.Registration {
         guard let registration = state.withLock({ $0.table[token] }) else { throw .invalidToken }
         return registration

@@ -17,13 +17,12 @@ final class NotifydLink: Sendable {
         let name: NotificationName
         /// How many threads register the name.
         var threads = 1
-        /// The state that this process has to keep.
         var kept: StateReport?
     }
 
     private struct State {
         var presence = NotifydPresence()
-        /// Usually few.
+        /// An array, because there are usually few.
         var registering: [Registering] = []
         /// `nil` until the first registration.
         var connection: DBusConnection?
@@ -58,7 +57,7 @@ final class NotifydLink: Sendable {
             registering[index].kept = state
         }
 
-        /// The connection for `Enter` and `Leave`; `nil` if notifyd does not run.
+        /// The connection for `Enter` and `Leave`; `nil` if notifyd does not run, or before the first registration.
         var receiver: DBusConnection? {
             if presence.value == .absent { nil } else { connection }
         }

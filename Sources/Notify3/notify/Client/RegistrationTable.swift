@@ -18,7 +18,6 @@ struct RegistrationTable<Sink, Resource> {
         var monitor: MonitorReport?
     }
 
-    /// A notification that is due.
     struct Notice {
         let token: CInt
         let sink: Sink
@@ -63,7 +62,6 @@ struct RegistrationTable<Sink, Resource> {
         }
     }
 
-    /// The result of the end of a registration.
     struct Ended {
         let registration: Registration
         /// The resource of the name, if this was its last registration. The name's state is then gone too (Rules,

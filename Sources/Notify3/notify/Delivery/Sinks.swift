@@ -62,7 +62,6 @@ final class SignalSink: NoticeSink {
 final class QueueSink: NoticeSink {
     typealias Handler = @Sendable (CInt) -> Void
 
-    /// Runs a job on a queue.
     typealias Scheduling = @Sendable (@escaping @Sendable () -> Void) -> Void
 
     private struct State {

@@ -29,7 +29,6 @@ enum Kind: Equatable {
     case dispatch
     case signal(CInt)
 
-    /// The word that is printed.
     var word: String {
         let kind: RegistrationKind =
             switch self {
@@ -99,7 +98,6 @@ enum Usage {
         """
 }
 
-/// A whole command line.
 struct Invocation: Equatable {
     /// From left to right.
     var commands: [Command] = []

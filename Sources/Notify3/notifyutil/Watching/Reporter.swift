@@ -23,7 +23,6 @@ final class Reporter {
         self.signals = signals.isEmpty ? nil : try SignalDescriptor(signals)
     }
 
-    /// Whether a registration is left that may report.
     var isBusy: Bool { !watchers.registrations.isEmpty }
 
     func add(_ watch: Watch) throws(Failure) { try watchers.add(watch) }
