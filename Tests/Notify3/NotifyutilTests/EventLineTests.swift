@@ -22,7 +22,7 @@ struct StyleTests {
     }
 
     @Test(
-        "kinds have Darwin's words",
+        "kinds are printed in Darwin's words",
         arguments: zip(
             [Kind.port, .file, .dispatch, .signal(5), .check, .plain],
             ["port", "file", "dispatch", "signal", "check", "plain"]
@@ -42,7 +42,7 @@ struct StyleTests {
     }
 
     @Test(
-        "failures end the program by their reason",
+        "each status of notify(3) has its exit status",
         arguments: zip(
             [0, 7, 9, 1, 5, 1_000_000],
             [CommandSupport.ExitStatus.done, .notAuthorized, .unavailable, .failed, .failed, .failed]

@@ -54,7 +54,7 @@ struct JSONLineTests {
     func data(bytes: [UInt8], text: String) { #expect(PropertyListValue.data(bytes).json == "\"\(text)\"") }
 
     @Test(
-        "dates are ISO 8601 in UTC, and what no calendar has is no date",
+        "a date is ISO 8601 in UTC, or a number if the calendar does not have it",
         arguments: [
             (0, "\"2001-01-01T00:00:00.000Z\""), (-978_307_200, "\"1970-01-01T00:00:00.000Z\""),
             (-978_307_200.25, "\"1969-12-31T23:59:59.750Z\""), (1e20, "1e+20"), (.infinity, "null"), (.nan, "null"),

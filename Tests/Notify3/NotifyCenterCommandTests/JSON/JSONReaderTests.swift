@@ -8,7 +8,7 @@ struct JSONReaderTests {
     private func read(_ text: String) -> PropertyListValue? { try? JSONReader.read(text) }
 
     @Test(
-        "values become what a property list has for them",
+        "values become the corresponding values of a property list",
         arguments: [
             ("{}", .dictionary([:])), (" [ ] ", .array([])), ("true", true), ("false", false), ("0", 0), ("-0", 0),
             ("-12", -12), ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
@@ -21,7 +21,7 @@ struct JSONReaderTests {
     func values(text: String, value: PropertyListValue) { #expect(read(text) == value) }
 
     @Test(
-        "nothing beyond RFC 8259 is taken",
+        "syntax beyond RFC 8259 is refused",
         arguments: [
             "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "{'a':1}", "{\"a\"}", "{\"a\":}", "{\"a\" 1}", "[1 2]",
             "1 2", "01",

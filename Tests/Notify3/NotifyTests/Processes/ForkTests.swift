@@ -20,7 +20,7 @@ struct ForkTests {
     )
     func posts(_ way: String) async throws { try await forks(100, way) }
 
-    @Test("ten thousand children do the same", .timeLimit(.minutes(30)), arguments: ["notify", "darwin", "distributed"])
+    @Test("ten thousand children do so", .timeLimit(.minutes(30)), arguments: ["notify", "darwin", "distributed"])
     func tenThousandForks(_ way: String) async throws { try await forks(10_000, way) }
 
     private func forks(_ count: Int, _ way: String) async throws {

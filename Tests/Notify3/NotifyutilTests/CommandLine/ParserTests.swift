@@ -38,7 +38,7 @@ struct ParserTests {
     }
 
     @Test(
-        "-N counts: the digits say how often, and none is one",
+        "-N reports N posts, and -0 reports one",
         arguments: [("-1", 1), ("-0", 1), ("-12", 12), ("-007", 7), ("-3rd", 3), ("-99999999999999999999", Int.max)]
     )
     func counts(option: String, count: Int) throws { #expect(try commands(option, "a") == [watch("a", count)]) }
@@ -98,7 +98,7 @@ struct ParserTests {
     }
 
     @Test(
-        "the value of -s is a decimal number of 64 bits; of other text, the number at its beginning counts, with a warning",
+        "-s takes a 64-bit decimal number; other text counts by its prefix, and warns",
         arguments: [
             ("123", 123, false), ("-1", UInt64.max, false), ("18446744073709551615", UInt64.max, false),
             ("+7", 7, false),
@@ -133,7 +133,7 @@ struct ParserTests {
     }
 
     @Test(
-        "what does not stand is refused in Darwin's words",
+        "a malformed command line is refused in Darwin's words",
         arguments: [
             (["-x"], "unrecognized option: -x"),
             (["a"], "unrecognized option: a"),

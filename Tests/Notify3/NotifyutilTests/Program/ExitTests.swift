@@ -49,7 +49,7 @@ struct ExitTests {
     }
 
     @Test(
-        "a bus that grants no rule is 70, with Darwin's line, the bus's error and what helps",
+        "a refused match rule exits with 70, the bus's error and the remedy",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker does not count rules by connection")
     )
     func ruleLimit() async throws {
