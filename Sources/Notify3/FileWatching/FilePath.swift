@@ -1,4 +1,4 @@
-/// An absolute path, as bytes like the kernel's paths.
+/// An absolute path. Stored as bytes, as in the kernel.
 package struct FilePath: Hashable, Sendable {
     /// The name of one entry of a directory.
     typealias Name = [UInt8]

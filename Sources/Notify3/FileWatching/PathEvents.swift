@@ -17,7 +17,7 @@ import Glibc
 ///
 /// If inotify may not read a directory or a file, two looks at the path are compared (``PathResolution/isCompared``).
 ///
-/// inotify does not report the following, so this misses it:
+/// inotify does not report these changes, so they are missed:
 /// - writes through a memory mapping
 /// - changes that another machine makes on a network file system
 /// - file systems mounted over a directory of the path

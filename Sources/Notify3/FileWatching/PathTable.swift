@@ -53,7 +53,7 @@ struct PathTable {
         connect(id, resolution)
     }
 
-    /// Returns the watches that are in use no longer.
+    /// Returns the watches that are no longer in use.
     mutating func remove(_ id: UInt64) -> [Watch] {
         guard let entry = entries.removeValue(forKey: id) else { return [] }
         waiting.remove(id)
@@ -124,8 +124,8 @@ struct PathTable {
         return due.sorted()
     }
 
-    /// Takes another look at a path. Returns whether a wanted event happened, and the watches that are in use no
-    /// longer.
+    /// Takes another look at a path. Returns whether a wanted event happened, and the watches that are no
+    /// longer in use.
     mutating func settle(
         _ id: UInt64,
         _ resolution: PathResolution,

@@ -8,7 +8,7 @@ import Synchronization
 /// Releasing the watcher ends the thread.
 package final class PathWatcher: Sendable {
     package enum Outcome: Hashable, Sendable {
-        /// From now on, changes are reported. Also the result if the path was removed before.
+        /// From now on, changes are reported. Also the result if the path was removed first.
         case watched
         /// This process may not search a directory of the path.
         case denied

@@ -53,7 +53,7 @@ enum DaemonInterface {
     }
 }
 
-/// A call to carry out. Its arguments are read at its turn.
+/// A pending call. Its arguments are read at its turn.
 ///
 /// A class, because it moves from queue to queue. Copying a value with five references costs as much as carrying out a
 /// call.

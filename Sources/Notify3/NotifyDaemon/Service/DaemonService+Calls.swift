@@ -12,7 +12,7 @@ extension DaemonService {
 
     func gone(_ connection: String) {
         arrivals.departed(connection)
-        // Lists stop waiting for it now, not only when its departure has its turn.
+        // Lists stop waiting for it now, not only at the turn of its departure.
         rounds.gone(connection)
         proceedRounds()
     }

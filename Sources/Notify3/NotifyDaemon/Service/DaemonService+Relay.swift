@@ -88,7 +88,7 @@ extension DaemonService {
     }
 
     /// Queues a post for its turn. A receiver without room for it is paused. If the post is one of the Darwin center,
-    /// the receiver gets it after the pause, because an observer there receives at least one post after the last.
+    /// the receiver gets it after the pause: its observers must receive a post after the last one was sent.
     private func offer(_ post: RelayedPost, on interface: String, to receiver: String, of user: UInt32) {
         guard state.clients[receiver] != nil else { return }
         let limits = state.limits(ofUser: user)

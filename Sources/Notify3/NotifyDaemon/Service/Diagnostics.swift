@@ -22,7 +22,7 @@ struct ConfigurationSource: Sendable {
 
     /// Reads the file. If the machine's file is missing, the configuration is empty.
     ///
-    /// - Throws: If the file cannot be used, because it may reserve any name.
+    /// - Throws: If the file cannot be used. It must not be ignored then, because it may reserve any name.
     func load() throws(ConfigurationFileError) -> NotifyConfiguration {
         do throws(ConfigurationFileError) {
             let (configuration, errors) = ConfigurationParser.parse(try ConfigurationFile.read(path))

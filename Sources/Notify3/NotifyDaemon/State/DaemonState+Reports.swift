@@ -76,8 +76,8 @@ extension DaemonState {
         return Set(found.keys)
     }
 
-    /// The numbers of registered names, permanent names and processes. For one user, a name counts once for each
-    /// process.
+    /// The numbers of names, permanent names and processes. For all users, the names include the permanent ones. For
+    /// one user, only registered names count, once for each process.
     package func counts(in scope: Scope) -> (names: Int, permanent: Int, processes: Int) {
         let count =
             switch scope {

@@ -127,7 +127,7 @@ enum TokenTable {
     static func forget() { directory.store(0, ordering: .releasing) }
 }
 
-/// Gives out tokens, each number once, and tells which pages of the token table are needed no longer.
+/// Gives out tokens, each number once, and tells which pages of the token table are no longer needed.
 struct TokenNumbers: Sendable {
     private let tokensPerPage: CInt
     /// Darwin's first token is 2, and some programs take 0 for “no token”.

@@ -18,7 +18,7 @@ enum Deed: String {
     case hearsNothing = "hears-nothing"
     /// Suspends and resumes itself on many connections, and does not read the signals.
     case suspendsItself = "suspends-itself"
-    /// Calls of 30 MB.
+    /// Sends calls of 30 MB.
     case bigBodies = "big-bodies"
     /// Sends reports of a million names, and reports of an earlier version with millions of tiny values.
     case bigReports = "big-reports"
