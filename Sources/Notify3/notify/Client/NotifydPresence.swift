@@ -1,4 +1,4 @@
-/// What this process knows about notifyd's presence. Pure: it takes the bus's replies and reports.
+/// notifyd's presence, as far as this process knows. Pure: it takes the bus's replies and reports.
 struct NotifydPresence {
     enum Value: Equatable {
         /// The bus has not replied yet, or is lost.

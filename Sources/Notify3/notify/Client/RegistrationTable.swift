@@ -64,8 +64,8 @@ struct RegistrationTable<Sink, Resource> {
 
     struct Ended {
         let registration: Registration
-        /// The resource of the name, if this was its last registration. The name's state is then gone too (Rules,
-        /// a.11).
+        /// The resource of the name, if this was its last registration. The name's state is then gone too
+        /// (Rules, a.11).
         let lastOfName: Resource?
     }
 

@@ -140,7 +140,7 @@ struct OtherUsersTests {
         }
     }
 
-    // Another user's process that owns the name of the queue of registered processes gains nothing.
+    // Another user's process that owns the name of the queue of registered processes gains nothing, and does no harm.
     @Test func whoOwnsTheNameOfTheQueueHarmsNobody() async throws {
         _ = try await stranger.register("check", "menu")
         let connection = try DBusConnection.open(bus.bus)
