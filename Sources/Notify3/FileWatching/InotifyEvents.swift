@@ -1,6 +1,5 @@
 import Glibc
 
-/// Reads events from inotify's descriptor.
 struct InotifyEvents {
     private let descriptor: CInt
     private var buffer = [UInt8](repeating: 0, count: 65_536)

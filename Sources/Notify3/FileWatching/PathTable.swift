@@ -39,7 +39,6 @@ struct PathTable {
 
     var nextDue: ContinuousClock.Instant? { waiting.lazy.compactMap { entries[$0]?.due }.min() }
 
-    /// Adds a path after the first look at it.
     mutating func add(
         _ id: UInt64,
         _ path: FilePath,

@@ -26,7 +26,6 @@ enum StateReading: Equatable {
 }
 
 extension Verbosity {
-    /// Returns the line for an event; `nil` for no line.
     func line(_ event: Event) -> String? {
         switch self {
         case .quiet: return nil
@@ -41,7 +40,6 @@ extension Verbosity {
         }
     }
 
-    /// Returns the line before the events of a signal; `nil` for no line.
     func line(signal: CInt) -> String? { self == .quiet ? nil : "SIGNAL \(signal)" }
 }
 

@@ -69,7 +69,6 @@ struct Installation {
     /// A file of the folder with the programs.
     static func programs(_ file: String) -> String { package("Tests/Notify3/CProgramTests/Programs/\(file)") }
 
-    /// A file of this package.
     static func package(_ path: String) -> String {
         URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../../\(path)")
             .standardized

@@ -244,7 +244,6 @@ struct ProcessorTime {
     }
 }
 
-/// The settings of notifyd's unit.
 struct Unit {
     private let settings: [String: String]
 
@@ -266,7 +265,6 @@ struct Unit {
 }
 
 extension ChildProcess {
-    /// notifyd was not started.
     struct Missing: Error {}
 
     /// A process ended that should run.

@@ -5,7 +5,6 @@ import NotifydProtocol
 
 /// A waiter for a round of reports.
 enum ListWaiter: Sendable {
-    /// A caller of `List`.
     case caller(IncomingWork)
     /// The file of the long status.
     case statusFile

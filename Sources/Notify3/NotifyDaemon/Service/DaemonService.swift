@@ -34,7 +34,6 @@ package actor DaemonService {
     var relays = RelayTable<MatchRuleLease, RelayedPost>()
     var posts = WaitingPosts<RelayedPost>()
     var rounds = Rounds<ListWaiter>()
-    /// Counts what callers have not read.
     nonisolated let unread: UnreadAnswerGuard
     /// The watched paths of the configuration. A number is never reused.
     var configuredMonitors: [UInt64: NotifyConfiguration.Monitor] = [:]

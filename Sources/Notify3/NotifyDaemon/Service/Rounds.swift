@@ -30,7 +30,6 @@ struct Rounds<Waiter> {
         return begun
     }
 
-    /// Returns whether a round still waits for the connection's report.
     func awaits(_ connection: String, in number: UInt64) -> Bool {
         running[number]?.awaited.contains(connection) == true
     }

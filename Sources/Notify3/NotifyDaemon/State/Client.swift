@@ -3,7 +3,6 @@ package import NotifydProtocol
 
 /// A connection that has, or had, registrations. Pure.
 struct Client {
-    /// The known facts about one of its names.
     struct NameDetails: Hashable {
         var state: StateReport?
         var registrations: [RegistrationReport] = []
@@ -20,7 +19,6 @@ struct Client {
     var hasReported = false
     var lists = 0
 
-    /// Returns the list row for one of its names.
     func report(_ name: NotificationName, _ details: NameDetails) -> NameReport {
         NameReport(
             name: name.rawValue,

@@ -132,7 +132,6 @@ package struct DaemonState: Sendable {
         NameScope(name) != .process && rules.allows(.read, name, by: identity)
     }
 
-    /// Removes the registrations of these names.
     package mutating func leave(_ connection: String, _ left: [String]) {
         guard var client = clients.removeValue(forKey: connection) else { return }
         defer { clients[connection] = client }

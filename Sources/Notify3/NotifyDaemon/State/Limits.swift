@@ -50,8 +50,6 @@ package struct Limits: Sendable, Hashable {
         return limits
     }
 
-    /// - Parameter connection: The amount that the connection would have.
-    /// - Parameter user: The amount that all connections of its user would have.
     func check(connection amount: Amount, user userAmount: Amount) throws(Refusal) {
         guard amount.isWithin(connection) else { throw Self.refusal("a process", connection) }
         guard userAmount.isWithin(user) else { throw Self.refusal("all processes of a user", user) }

@@ -117,7 +117,6 @@ struct RelayTable<Rule, Post> {
         withdraw(connection, from: interface)
     }
 
-    /// Returns the post to send at the end of a pause.
     func owed(_ pause: Pause) -> Post? {
         guard case .paused(let post, _) = receivers[pause.connection]?.interfaces[pause.interface] else { return nil }
         return post

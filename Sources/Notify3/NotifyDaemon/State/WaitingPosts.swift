@@ -12,7 +12,6 @@ struct WaitingPosts<Post> {
 
     private var desk = ServiceFrontDesk<Waiting>(lap: 8)
 
-    /// Returns whether a post of this size may wait for a user.
     func hasRoom(for bytes: Int, of user: UInt32, within limit: CallAmount) -> Bool {
         desk.users[user].hasRoom(for: bytes, within: limit)
     }

@@ -23,7 +23,6 @@ struct Post: Sendable {
         return name.utf8.count + (object?.utf8.count ?? 0) + PropertyListValue.dictionary(userInfo ?? [:]).size
     }
 
-    /// - Parameter sender: The poster's process, if lines show it.
     func line(isJSON: Bool, sender: Sender?) -> String { isJSON ? json(sender) : text(sender) }
 
     private func text(_ sender: Sender?) -> String {

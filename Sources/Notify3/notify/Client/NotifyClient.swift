@@ -166,7 +166,6 @@ final class NotifyClient: Sendable {
         }
     }
 
-    /// Converts a name from C.
     static func name(_ name: UnsafePointer<CChar>?) throws(NotifyStatus) -> NotificationName {
         guard let name, let text = String(validatingCString: name) else { throw .invalidName }
         return NotificationName(text)

@@ -68,7 +68,6 @@ package enum StatusCause {
 }
 
 extension NotifyStatus {
-    /// Runs an operation of the bus, and converts its error.
     static func onBus<Value>(_ body: () throws(DBusError) -> Value) throws(NotifyStatus) -> Value {
         do throws(DBusError) { return try body() } catch { throw NotifyStatus(error) }
     }

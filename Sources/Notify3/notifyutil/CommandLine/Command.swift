@@ -60,7 +60,6 @@ struct StateText: Equatable {
     }
 }
 
-/// The text of `-h` and `--help`.
 enum Usage {
     static let text = """
         usage: notifyutil [OPTION | COMMAND] ...

@@ -16,7 +16,6 @@ struct TokenReader {
         return take(buffer[..<count])
     }
 
-    /// Returns the tokens that these bytes complete.
     mutating func take(_ bytes: some Collection<UInt8>) -> [CInt] {
         pending += bytes
         let complete = pending.count / 4 * 4
@@ -33,7 +32,6 @@ final class TokenPipe: Sendable {
     /// The end for reading.
     let descriptor: CInt
     private let input: CInt
-    /// The queue of the handlers.
     let queue = DispatchQueue(label: "notifyutil")
 
     /// Returns `nil` if there are no descriptors left.

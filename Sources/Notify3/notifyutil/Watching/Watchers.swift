@@ -12,7 +12,6 @@ final class Watchers {
     private var file: CInt?
     private var pipe: TokenPipe?
 
-    /// The descriptors from which tokens can be read.
     var descriptors: [CInt] { [port, file, pipe?.descriptor].compactMap(\.self) }
 
     /// Registers a name. In force on return.
@@ -67,7 +66,6 @@ final class Watchers {
         return notify_register_dispatch(name, &token, pipe.queue) { pipe.add($0) }
     }
 
-    /// Returns whether the token's name was posted since the last call.
     func isPosted(_ token: CInt) -> Bool {
         var check: CInt = 0
         return notify_check(token, &check) == UInt32(NOTIFY_STATUS_OK) && check != 0

@@ -42,6 +42,5 @@ final class Probe: Sendable {
         let answer: String
     }
 
-    /// The number of calls of a token's handler.
     func calls(_ token: Int32) -> Int { process.lines.count { $0 == "called \(token)" } }
 }

@@ -66,7 +66,6 @@ final class StandInNotifyd: Sendable {
         try await connection.requestName(NotifydProtocol.busName)
     }
 
-    /// The records so far.
     var words: [Word] { heard.withLock { $0 } }
 
     /// The unique bus names of the processes that have sent names.

@@ -6,7 +6,6 @@ final class RawConnection {
     let descriptor: CInt
     private var serial: UInt32 = 0
     private var received: [UInt8] = []
-    /// Its unique bus name.
     private(set) var name = ""
 
     /// Connects, and authenticates as this user.

@@ -82,7 +82,6 @@ enum Notifyd {
     static func post(_ name: String) -> WireMessage { call("Post", "s", WireBuffer { $0.string(name) }) }
 }
 
-/// The names of the bus itself.
 enum BusDriver {
     static let name = "org.freedesktop.DBus"
 
@@ -210,7 +209,6 @@ struct WireMessage {
     }
 }
 
-/// A message that has arrived.
 struct ReceivedMessage {
     let kind: UInt8
     let serial: UInt32

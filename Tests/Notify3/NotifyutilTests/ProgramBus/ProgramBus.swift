@@ -52,7 +52,6 @@ package struct ProgramBus {
         (self.program, bus, notifyd) = (ChildProcess.built(program), other.bus, other.notifyd)
     }
 
-    /// Uses another program on the same bus.
     package func with(_ program: String) -> ProgramBus { ProgramBus(program, self) }
 
     package func start(_ arguments: String...) throws -> ChildProcess { try start(arguments) }
@@ -78,7 +77,6 @@ package struct ProgramBus {
 
     package func run(_ arguments: String...) async throws -> Outcome { try await run(arguments) }
 
-    /// Runs the program to its end.
     package func run(_ arguments: [String], environment: [String: String] = [:]) async throws -> Outcome {
         try await Outcome(of: start(arguments, environment: environment))
     }
