@@ -97,12 +97,15 @@ extension DaemonService {
         }
         figures.dropped += 1
         let isOwed = RelayedCenter(interface: interface) == .darwin && post.bytes <= Self.largestOwedPost
-        if relays.pauses.isEmpty { endPausesLater() }
+        endPausesLater()
         relays.pause(interface, for: receiver, owing: isOwed ? post : nil, bytes: post.bytes)
     }
 
     private func endPausesLater() {
+        guard !willEndPauses else { return }
+        willEndPauses = true
         after(.seconds(1)) { service in
+            service.willEndPauses = false
             service.endPauses()
             if !service.relays.pauses.isEmpty { service.endPausesLater() }
         }

@@ -32,6 +32,8 @@ package actor DaemonService {
     var figures = Figures()
     var arrivals = Arrivals<IncomingWork>()
     var relays = RelayTable<MatchRuleLease, RelayedPost>()
+    /// Whether ``endPauses()`` runs within a second.
+    var willEndPauses = false
     var posts = WaitingPosts<RelayedPost>()
     var rounds = Rounds<ListWaiter>()
     nonisolated let unread: UnreadAnswerGuard
