@@ -1,39 +1,41 @@
 import DBusTransport
 
 extension CallAmount {
-    /// What may wait of one connection that nobody has asked the bus about.
+    /// The most that may wait of one connection whose user is not known yet.
     static let ofStranger = CallAmount(calls: 8192, bytes: 2 << 20)
-    /// The same of all of these together.
+    /// The same for all these connections together.
     static let ofAllStrangers = CallAmount(calls: 32_768, bytes: 16 << 20)
 }
 
-/// Calls and departures from their arrival until their turn. Pure.
+/// Calls and departures of connections from their arrival until their turn. Pure.
 ///
-/// First, in the order of the bus: where notifyd does not know yet who calls, everything that comes later waits for the bus's answer; otherwise
-/// a name that one process hands on to a new one would have no registration in between, and would lose its state. After its start, notifyd
-/// carries out nothing but reports, until all processes that had registrations before have reported or their time is over. Then the calls have
-/// their turns at the ``ServiceFrontDesk``: a caller that never stops waits for its own calls alone.
+/// 1. They are sorted in the order of the bus. If the user of a caller is not known, everything later waits until the
+///    bus has said who it is. Otherwise a name that one process hands on to a new process would have no registration
+///    in between, and would lose its state.
+/// 2. After its start, notifyd carries out only reports, until all processes with earlier registrations have reported
+///    or their time is over.
+/// 3. The calls then have their turns at the ``ServiceFrontDesk``: a caller that never stops delays only itself.
 struct Arrivals<Call> {
-    /// What a call means for the order.
+    /// The meaning of a call for the order.
     enum Kind {
-        /// It has all that its sender has, so it takes the place of what its sender said of its registrations before.
+        /// A list of all registrations of its sender. It replaces the sender's earlier calls about registrations.
         case report
-        /// It says something of its sender's registrations.
+        /// A change of the sender's registrations.
         case registration
         case other
     }
 
     enum Step {
-        /// Ask the bus who this is, and go on after ``identified(_:)``.
+        /// Ask the bus who this is, and continue after ``identified(_:)``.
         case identify(String)
         case call(Call, of: String)
-        /// The caller's user has too much that waits.
+        /// Too many calls of the caller's user wait.
         case refuse(Call)
-        /// Nobody knows who the caller is: it is gone, or the bus did not say.
+        /// The caller is not known: it has disconnected, or the bus did not say who it is.
         case refuseUnknown(Call)
-        /// There is no need to carry it out.
+        /// A later report has replaced the call.
         case superseded(Call)
-        /// Its report was too large to keep while nobody knew who it is.
+        /// Its report was too large to keep while its user was not known.
         case askToReport(String)
         case departure(of: String)
     }
@@ -47,46 +49,46 @@ struct Arrivals<Call> {
 
         let event: Event
         let connection: String
-        /// Of the message of a call.
+        /// The size of a call's message.
         var bytes = 0
-        /// The user whom the call counts for; `nil` where it counts for its connection.
+        /// The user whose quota the call uses; `nil` if it uses the quota of its connection.
         var user: UInt32?
     }
 
-    /// How many calls of one user are carried out before those of others.
+    /// The number of calls of one user that are carried out before it is another user's turn.
     static var lap: Int { 8 }
 
-    /// While so many calls and ends of connections of one user wait, notifyd handles the next end of a connection of that user at once, out of
-    /// order. A name that one process hands on to another may then lose its state.
+    /// While so many calls and departures of one user wait, notifyd handles the next departure of that user at once,
+    /// out of order. A name that one process hands on to another may then lose its state.
     static var longestLine: Int { 16_384 }
 
-    /// Arrivals that notifyd has yet to sort.
+    /// Arrivals that are not sorted yet.
     private var arrivals = Queue<Arrival>()
     /// Arrivals that wait until all processes have reported.
     private var held = Queue<Arrival>()
-    /// What waits, in any of these, and calls of known users until their turn.
+    /// Counts everything that waits, and keeps the calls of known users until their turn.
     private var desk = ServiceFrontDesk<Arrival>(lap: lap)
     private var superseded: [Call] = []
     /// The arrival whose connection notifyd has asked the bus about.
     private var asked: Arrival?
-    /// Connections that are gone, or of which the bus did not say who they are, until their departures have their turn. The bus is not asked
-    /// about them again.
+    /// Connections that have disconnected, or that the bus did not identify, until the turn of their departures. The
+    /// bus is not asked about them again.
     private var unknown: Set<String> = []
-    /// The connections that have yet to report; `nil` until notifyd knows which these are.
+    /// The connections that have not reported yet; `nil` until notifyd knows them.
     private var awaited: Set<String>?
     private var reported: Set<String> = []
     private(set) var isGathering = true
 
     // MARK: Events; next(now:user:limits:) follows each
 
-    /// - Parameter user: the caller's; `nil` where the bus has not been asked.
+    /// - Parameter user: the caller's user; `nil` if the bus has not been asked.
     mutating func called(_ call: Call, _ kind: Kind, bytes: Int = 0, by connection: String, user: UInt32? = nil) {
         let arrival = Arrival(event: .call(call, kind), connection: connection, bytes: bytes, user: user)
         begin(arrival)
         arrivals.append(arrival)
     }
 
-    /// A connection that nobody has asked about has sent a report that is too large to wait.
+    /// A connection whose user is not known has sent a report that is too large to wait.
     mutating func reportedTooMuch(_ connection: String) {
         arrivals.append(Arrival(event: .report, connection: connection))
     }
@@ -104,7 +106,7 @@ struct Arrivals<Call> {
         arrivals.prepend(CollectionOfOne(arrival))
     }
 
-    /// The bus does not know the connection: its calls are refused when their turn comes.
+    /// The bus does not know the connection. Its calls are refused at their turn.
     mutating func failedToIdentify(_ connection: String) {
         unknown.insert(connection)
         identified(connection)
@@ -124,7 +126,7 @@ struct Arrivals<Call> {
         reported = []
     }
 
-    /// A connection has reported, or is gone.
+    /// A connection has reported or disconnected.
     private mutating func settle(_ connection: String) {
         guard isGathering else { return }
         reported.insert(connection)
@@ -132,7 +134,7 @@ struct Arrivals<Call> {
         if awaited?.isEmpty == true { gathered() }
     }
 
-    // MARK: How much waits
+    // MARK: Quotas
 
     /// Whether a call of so many bytes may wait.
     func hasRoom(for bytes: Int, of connection: String, _ user: UInt32?, _ limit: CallAmount) -> Bool {
@@ -147,17 +149,17 @@ struct Arrivals<Call> {
         if case .call = arrival.event { desk.end(arrival.bytes, of: arrival.connection, arrival.user) }
     }
 
-    // MARK: What to do
+    // MARK: Steps
 
-    /// When there may be a step; `now` at the earliest, and `nil` where nothing waits. It costs less than to ask for one.
+    /// The time of the next possible step, `now` at the earliest; `nil` if nothing waits. Cheaper than ``next(now:user:limits:)``.
     func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         guard superseded.isEmpty, asked != nil || arrivals.isEmpty else { return now }
         return desk.queue.timeOfNext(now: now)
     }
 
     /// - Parameters:
-    ///   - user: the user of a connection; `nil` where the bus has not been asked.
-    ///   - limits: of a user.
+    ///   - user: the user of a connection; `nil` if the bus has not been asked.
+    ///   - limits: the limits of a user.
     mutating func next(
         now: ContinuousClock.Instant,
         user: (String) -> UInt32?,
@@ -180,7 +182,7 @@ struct Arrivals<Call> {
         }
     }
 
-    /// Returns what has to be done before anything else; `nil` where the arrival waits for its turn.
+    /// Returns the step that must come first; `nil` if the arrival waits for its turn.
     private mutating func sort(
         _ arrival: Arrival,
         _ user: UInt32?,
@@ -226,7 +228,7 @@ struct Arrivals<Call> {
             held.append(arrival)
         } else if let user {
             guard case .departure = arrival.event else {
-                // Most often nothing else waits.
+                // The usual case: nothing else waits.
                 let pace = limits(user).pace
                 if arrivals.isEmpty, desk.queue.pass(of: user, now: now, pace: pace) {
                     end(arrival)
@@ -235,8 +237,8 @@ struct Arrivals<Call> {
                 desk.queue.append(arrival, of: user, pace: pace)
                 return nil
             }
-            // Its place is behind what its user has asked for before, as long as that is no flood of connections that come and go: these count for
-            // no limit.
+            // A departure is handled after the earlier calls of its user. Departures have no quota, so a flood of
+            // connections that come and go is handled at once.
             guard desk.queue.count(of: user) < Self.longestLine else { return step(arrival) }
             desk.queue.append(arrival, of: user, isFree: true, pace: limits(user).pace)
         } else {
