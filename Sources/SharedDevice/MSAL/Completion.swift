@@ -1,7 +1,6 @@
 import Dispatch
 import SharedDevice
 
-/// A completion block on its way to its queue.
 struct Completion<Arguments: Sendable>: @unchecked Sendable {
     // Unchecked: MSAL's block types are not `Sendable`, and blocks capture what they like. The block is called once, on the queue that the
     // caller has chosen, and nothing else touches it: that is MSAL's contract.

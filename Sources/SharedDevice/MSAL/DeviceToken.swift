@@ -5,11 +5,11 @@ public import Foundation
 public final class MSALDeviceTokenResult: Sendable {
     /// The token.
     public let accessToken: String
-    /// What the token service says of the device.
+    /// The token service's description of the device.
     public let deviceInformation: String?
-    /// When the token ends.
+    /// The time at which the token expires.
     public let expiresOn: Date?
-    /// What the token is good for.
+    /// The scopes of the token.
     public let scopes: [String]
     /// The authority that issued the token.
     public let authority: MSALAuthority?
@@ -30,12 +30,13 @@ public final class MSALDeviceTokenResult: Sendable {
     }
 }
 
-/// What ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)`` calls.
+/// The completion block of
+/// ``MSALPublicClientApplication/getDeviceTokenForSharedDevice(withResource:scopes:completionBlock:)``.
 public typealias MSALDeviceTokenResultCompletionBlock = (_ result: MSALDeviceTokenResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Always fails, with ``MSALError/workplaceJoinRequired``: the device has no registration with a token service, and
-    /// so no token of its own. The block runs on a queue of the system's choice.
+    /// Always fails, with ``MSALError/workplaceJoinRequired``: the device is not registered with a token service, so it
+    /// has no token. The block runs on a queue of the system's choice.
     ///
     /// The internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the broker, and
     /// ``MSALInternalError/internalErrorInvalidParameter`` if the resource is empty.
@@ -48,7 +49,7 @@ extension MSALPublicClientApplication {
         completion(deviceTokenFailure(resource))
     }
 
-    /// The same as an async function, under the name that Swift gives MSAL's.
+    /// The async form, under the name that Swift gives MSAL's function.
     public func deviceTokenForSharedDevice(
         withResource resource: String,
         scopes: [String]?

@@ -5,67 +5,71 @@ public let MSALErrorDomain = "MSALErrorDomain"
 
 /// The ``MSALInternalError`` code, an `Int`; present when the error's code is ``MSALError/internal``.
 public let MSALInternalErrorCodeKey = "MSALInternalErrorCodeKey"
-/// What was attempted, what happened and what helps, a `String`. It is written for people; no program should rely on its words.
+/// A `String` that says which operation failed, why, and how to fix it. It is for people; programs must not parse it.
 public let MSALErrorDescriptionKey = "MSALErrorDescriptionKey"
 /// The request's correlation id, a `String` in the form of a UUID; present when the request has one.
 public let MSALCorrelationIDKey = "MSALCorrelationIDKey"
-/// The name that the request was made for, a `String`; present when the request names one.
+/// The user name of the account in the request, a `String`; present when the request names an account.
 public let MSALDisplayableUserIdKey = "MSALDisplayableUserIdKey"
-/// The account that the request was made for, a `String`; present when the request names one.
+/// The identifier of the account in the request, a `String`; present when the request names an account.
 public let MSALHomeAccountIdKey = "MSALHomeAccountIdKey"
-/// The error of OAuth. Never set here: the broker speaks no OAuth with the app.
+/// The OAuth error. Never set here: the broker speaks no OAuth with the app.
 public let MSALOAuthErrorKey = "MSALOAuthErrorKey"
-/// The suberror of OAuth. Never set here.
+/// The OAuth suberror. Never set here.
 public let MSALOAuthSubErrorKey = "MSALOAuthSubErrorKey"
-/// What the suberror of OAuth means. Never set here.
+/// The meaning of the OAuth suberror. Never set here.
 public let MSALOAuthSubErrorDescriptionKey = "MSALOAuthSubErrorDescriptionKey"
 /// The error codes of the token service. Never set here.
 public let MSALSTSErrorCodesKey = "MSALSTSErrorCodesKey"
-/// The headers of an HTTP answer. Never set here.
+/// The headers of an HTTP response. Never set here.
 public let MSALHTTPHeadersKey = "MSALHTTPHeadersKey"
-/// The status of an HTTP answer. Never set here.
+/// The status of an HTTP response. Never set here.
 public let MSALHTTPResponseCodeKey = "MSALHTTPResponseCodeKey"
-/// Scopes that were asked for and not granted, a `[String]`; present with ``MSALError/serverDeclinedScopes`` where the provider has said which.
+/// The requested scopes that were declined, a `[String]`; present with ``MSALError/serverDeclinedScopes`` if the
+/// provider has named them.
 public let MSALDeclinedScopesKey = "MSALDeclinedScopesKey"
-/// Scopes that were granted while others were declined, a `[String]`; present with ``MSALDeclinedScopesKey``. A request for these alone is granted.
+/// The scopes that the provider grants although it declined others, a `[String]`; present with
+/// ``MSALDeclinedScopesKey``. A request for only these scopes is granted.
 public let MSALGrantedScopesKey = "MSALGrantedScopesKey"
-/// The broker's version. Never set here; ``MSALDeviceInformation/extraDeviceInformation`` has it.
+/// The broker's version. Never set here: see ``MSALDeviceInformation/extraDeviceInformation``.
 public let MSALBrokerVersionKey = "MSALBrokerVersionKey"
 /// A result that did not pass validation. Never set here.
 public let MSALInvalidResultKey = "MSALInvalidResultKey"
-/// Whether this is an earlier answer, given again. Never set here.
+/// Whether the response came from a cache. Never set here.
 public let MSALThrottlingCacheHitKey = "MSALThrottlingCacheHitKey"
 
 // MARK: Codes
 
 /// The codes of errors in ``MSALErrorDomain`` that an app handles.
 public enum MSALError: Int, Sendable, CaseIterable {
-    /// An error that the app cannot settle by itself; the ``MSALInternalError`` under ``MSALInternalErrorCodeKey`` says more.
+    /// An error that the app cannot resolve by itself; the ``MSALInternalError`` under ``MSALInternalErrorCodeKey``
+    /// says more.
     case `internal` = -50000
     /// The device has to be joined to its organisation first.
     case workplaceJoinRequired = -50001
     /// A person has to sign in: call ``MSALPublicClientApplication/acquireToken(with:completionBlock:)``.
     case interactionRequired = -50002
-    /// The organisation's provider does not grant all scopes that were asked for; the description names those that it grants.
+    /// The organisation's provider does not grant all requested scopes; the description names those it grants.
     case serverDeclinedScopes = -50003
-    /// The app has to meet a protection policy first. The broker never answers so.
+    /// The app has to meet a protection policy first. The broker never returns this.
     case serverProtectionPoliciesRequired = -50004
-    /// The person at the prompt gave up.
+    /// The person cancelled the prompt.
     case userCanceled = -50005
-    /// The organisation's provider cannot be reached, or does not fit the device's configuration.
+    /// The organisation's provider is unreachable, or does not match the device's configuration.
     case serverError = -50006
-    /// The device's key is not strong enough. The broker never answers so.
+    /// The device's key is not strong enough. The broker never returns this.
     case insufficientDeviceStrength = -50007
-    /// The device was enrolled meanwhile; repeat the request. The broker never answers so.
+    /// The device was enrolled during the request; retry it. The broker never returns this.
     case mdmEnrollmentCompletedNeedsRetry = -50008
-    /// The password has to be set anew. The broker never answers so.
+    /// The password has to be reset. The broker never returns this.
     case serverInvalidRequestResetPasswordRequired = -50142
 }
 
-/// What an error of the code ``MSALError/internal`` is about, under ``MSALInternalErrorCodeKey``.
+/// The reason for a ``MSALError/internal`` error, under ``MSALInternalErrorCodeKey``.
 ///
-/// The cases are spelled as Swift sees MSAL's. Those that this module raises say when; the others exist for code that compares with them.
-/// The codes of just-in-time registration and platform SSO, −42715 to −42744, are left out.
+/// The cases are spelled as Swift imports MSAL's. Some are raised by this module and say when; the others exist for
+/// code that compares with them. The codes of just-in-time registration and platform SSO, −42715 to −42744, are left
+/// out.
 public enum MSALInternalError: Int, Sendable, CaseIterable {
     /// A parameter is missing or has no meaning. Nothing was changed.
     case internalErrorInvalidParameter = -42000
@@ -79,11 +83,11 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorInvalidGrant = -42004
     /// Not raised here.
     case internalErrorInvalidScope = -42005
-    /// The app may not take part, or may not do this.
+    /// The app is not allowed to take part, or not allowed to make this request.
     case internalErrorUnauthorizedClient = -42006
     /// Not raised here.
     case internalErrorUnhandledResponse = -42007
-    /// Anything without a code of its own, for instance that the app's record cannot be read.
+    /// Any failure without a more specific code, for instance an app record that cannot be read.
     case internalErrorUnexpected = -42008
     /// Not raised here.
     case internalErrorUnexpectedHttpResponse = -42009
@@ -91,20 +95,21 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorFailedAuthorityValidation = -42010
     /// Not raised here.
     case internalErrorInvalidRedirectURI = -42011
-    /// Another account is signed in than the request names, or somebody is signed in already.
+    /// The request names an account other than the current one, or asks for a sign-in while an account is signed in.
     case internalErrorMismatchedUser = -42101
-    /// The app holds data of an earlier account. It has to delete that data, and to report the cleanup, first.
+    /// The app holds data of an earlier account. It must first delete that data and report the cleanup.
     case internalErrorAmbiguousAccount = -42102
-    /// Name and password do not fit, too many wrong ones were given, or the sign-in is refused for another reason.
+    /// Name and password do not match, there were too many wrong passwords, or the sign-in is refused for another
+    /// reason.
     case internalErrorAuthorizationFailed = -42104
-    /// Nobody is signed in, or no account matches.
+    /// No account is signed in, or no account matches.
     case internalErrorAccountRequired = -42106
     /// Not raised here.
     case internalErrorSessionCanceled = -42401
-    /// This application object is prompting already.
+    /// This application object is already prompting.
     case internalErrorInteractiveSessionAlreadyRunning = -42402
-    /// Nobody can be asked: there is neither a terminal nor a display, `shared-device-sign-in` is not installed, or the view controller that was to
-    /// ask is gone.
+    /// No prompt can be shown: there is neither a terminal nor a display, `shared-device-sign-in` is not installed, or
+    /// the view controller no longer exists.
     case internalErrorNoViewController = -42403
     /// Not raised here.
     case internalErrorAttemptToOpenURLFromExtension = -42404
@@ -136,14 +141,14 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorBrokerKeyFailedToCreate = -42708
     /// Not raised here.
     case internalErrorBrokerKeyNotFound = -42709
-    /// The broker answered with a failure of its own, or with something that this version does not understand.
+    /// The broker returned an internal failure, or a response that this version does not understand.
     case internalErrorBrokerUnknown = -42711
     /// Not raised here.
     case internalErrorBrokerApplicationTokenWriteFailed = -42712
     /// Not raised here.
     case internalErrorBrokerApplicationTokenReadFailed = -42713
-    /// No broker serves the request: it does not answer, the device is not shared, or this app has turned the broker off or has a redirect
-    /// URI that the broker does not serve.
+    /// No broker serves the request: the broker does not respond, the device is not shared, the app has turned the
+    /// broker off, or the app's redirect URI is not one that the broker serves.
     case internalBrokerNotAvailable = -42714
     /// Not raised here.
     case internalErrorInvalidASWebAuthenticationURL = -42745

@@ -2,7 +2,7 @@ import DBusTransport
 public import Foundation
 import Synchronization
 
-/// Settings of the whole process.
+/// Settings for the whole process.
 public final class MSALGlobalConfig: Sendable {
     private struct Settings {
         var brokerAvailability = MSALBrokeredAvailability.auto
@@ -13,23 +13,24 @@ public final class MSALGlobalConfig: Sendable {
 
     private init() {}
 
-    /// What is logged. Nothing is: see ``MSALLoggerConfig``.
+    /// Log settings. Nothing is logged: see ``MSALLoggerConfig``.
     public static let loggerConfig = MSALLoggerConfig()
 
-    /// How requests travel. Nothing travels: see ``MSALHTTPConfig``.
+    /// Network settings. Nothing is sent over HTTP: see ``MSALHTTPConfig``.
     public static let httpConfig = MSALHTTPConfig()
 
-    /// What the app wants to know of its requests. Nothing is counted: see ``MSALTelemetryConfig``.
+    /// Telemetry settings. Nothing is counted: see ``MSALTelemetryConfig``.
     public static let telemetryConfig = MSALTelemetryConfig()
 
     /// Whether apps of this process use the broker. With ``MSALBrokeredAvailability/none`` every request fails with
-    /// ``MSALInternalError/internalBrokerNotAvailable``: MSAL signs in for the app alone then, and here only the broker can sign in.
+    /// ``MSALInternalError/internalBrokerNotAvailable``: MSAL then signs in for the app alone, but here only the broker
+    /// can sign in.
     public static var brokerAvailability: MSALBrokeredAvailability {
         get { settings.withLock { $0.brokerAvailability } }
         set { settings.withLock { $0.brokerAvailability = newValue } }
     }
 
-    /// The kind of web view that ``MSALWebviewParameters`` begin with. It changes nothing: there is no web view.
+    /// The initial kind of web view of ``MSALWebviewParameters``. It changes nothing: there is no web view.
     public static var defaultWebviewType: MSALWebviewType {
         get { settings.withLock { $0.defaultWebviewType } }
         set { settings.withLock { $0.defaultWebviewType = newValue } }
@@ -38,9 +39,9 @@ public final class MSALGlobalConfig: Sendable {
 
 /// Whether requests go through the broker.
 public enum MSALBrokeredAvailability: Int, Sendable {
-    /// They do.
+    /// Requests go through the broker.
     case auto = 0
-    /// They do not.
+    /// Requests do not go through the broker, so all of them fail.
     case none
 }
 
@@ -56,10 +57,10 @@ public enum MSALWebviewType: Int, Sendable {
     case wkWebView
 }
 
-/// What the app wants to read in its log.
+/// Log settings.
 ///
-/// This module writes no log, so that no setting here changes anything and no callback is ever called. Each failed request says in its error
-/// what happened, under ``MSALErrorDescriptionKey``; what the broker decides is in the broker's log.
+/// This module writes no log: no setting here changes anything, and no callback is ever called. The error of a failed
+/// request says what happened, under ``MSALErrorDescriptionKey``. The broker's decisions are in the broker's log.
 public final class MSALLoggerConfig: Sendable {
     private struct Settings {
         var logLevel = MSALLogLevel.error
@@ -77,13 +78,13 @@ public final class MSALLoggerConfig: Sendable {
         set { settings.withLock { $0.logLevel = newValue } }
     }
 
-    /// Whether the app wants messages that name persons. Changes nothing.
+    /// Whether the app wants messages that name people. Changes nothing.
     public var piiEnabled: Bool {
         get { settings.withLock { $0.piiEnabled } }
         set { settings.withLock { $0.piiEnabled = newValue } }
     }
 
-    /// What is left out of messages. Changes nothing.
+    /// The data that is masked in messages. Changes nothing.
     public var logMaskingLevel: MSALLogMaskingLevel {
         get { settings.withLock { $0.logMaskingLevel } }
         set { settings.withLock { $0.logMaskingLevel = newValue } }
@@ -93,10 +94,10 @@ public final class MSALLoggerConfig: Sendable {
     public func setLogCallback(_ callback: @escaping MSALLogCallback) {}
 }
 
-/// What MSAL hands to a log callback.
+/// The type of a log callback.
 public typealias MSALLogCallback = (_ level: MSALLogLevel, _ message: String?, _ containsPII: Bool) -> Void
 
-/// How important a message is.
+/// The level of a log message.
 public enum MSALLogLevel: Int, Sendable {
     /// No messages.
     case nothing = 0
@@ -113,21 +114,21 @@ public enum MSALLogLevel: Int, Sendable {
     public static let last = MSALLogLevel.verbose
 }
 
-/// What is left out of log messages.
+/// The data that is masked in log messages.
 public enum MSALLogMaskingLevel: Int, Sendable {
-    /// Everything about persons and organisations.
+    /// All data about people and organisations.
     case settingsMaskAllPII = 0
-    /// What identifies a person.
+    /// Data that identifies a person.
     case settingsMaskEUIIOnly
-    /// Secrets alone.
+    /// Only secrets.
     case settingsMaskSecretsOnly
 }
 
 // MARK: Network and telemetry
 
-/// How requests travel to the token service.
+/// Network settings for requests to the token service.
 ///
-/// This module speaks to the broker alone, on the device's bus, so that no setting here changes anything.
+/// This module talks only to the broker, on the device's bus: no setting here changes anything.
 public final class MSALHTTPConfig: Sendable {
     private struct Settings {
         var retryCount = 1
@@ -140,13 +141,13 @@ public final class MSALHTTPConfig: Sendable {
 
     fileprivate init() {}
 
-    /// How often a failed request is repeated. Changes nothing.
+    /// The number of retries of a failed request. Changes nothing.
     public var retryCount: Int {
         get { settings.withLock { $0.retryCount } }
         set { settings.withLock { $0.retryCount = newValue } }
     }
 
-    /// The time before a request is repeated. Changes nothing.
+    /// The time before a retry. Changes nothing.
     public var retryInterval: TimeInterval {
         get { settings.withLock { $0.retryInterval } }
         set { settings.withLock { $0.retryInterval = newValue } }
@@ -158,16 +159,16 @@ public final class MSALHTTPConfig: Sendable {
         set { settings.withLock { $0.timeoutIntervalForRequest = newValue } }
     }
 
-    /// How long a request may take in all. Changes nothing.
+    /// The maximum duration of a request. Changes nothing.
     public var timeoutIntervalForResource: TimeInterval {
         get { settings.withLock { $0.timeoutIntervalForResource } }
         set { settings.withLock { $0.timeoutIntervalForResource = newValue } }
     }
 }
 
-/// What the app wants to know of its requests.
+/// Telemetry settings.
 ///
-/// This module counts nothing, so that no setting here changes anything and no callback is ever called.
+/// This module counts nothing: no setting here changes anything, and no callback is ever called.
 public final class MSALTelemetryConfig: Sendable {
     private struct Settings {
         var piiEnabled = false
@@ -179,13 +180,13 @@ public final class MSALTelemetryConfig: Sendable {
 
     fileprivate init() {}
 
-    /// Whether the app wants events that name persons. Changes nothing.
+    /// Whether the app wants events that name people. Changes nothing.
     public var piiEnabled: Bool {
         get { settings.withLock { $0.piiEnabled } }
         set { settings.withLock { $0.piiEnabled = newValue } }
     }
 
-    /// Whether the app wants events of failed requests alone. Changes nothing.
+    /// Whether the app wants only events of failed requests. Changes nothing.
     public var notifyOnFailureOnly: Bool {
         get { settings.withLock { $0.notifyOnFailureOnly } }
         set { settings.withLock { $0.notifyOnFailureOnly = newValue } }
@@ -197,12 +198,12 @@ public final class MSALTelemetryConfig: Sendable {
         set { settings.withLock { $0.aggregationRequired = newValue } }
     }
 
-    /// What the app wants called. Changes nothing: it is not kept, and reads as `nil`.
+    /// The app's telemetry callback. Changes nothing: it is not kept, and reads as `nil`.
     public var telemetryCallback: MSALTelemetryCallback? {
         get { nil }
         set {}
     }
 }
 
-/// What MSAL hands to a telemetry callback.
+/// The type of a telemetry callback.
 public typealias MSALTelemetryCallback = (_ event: [String: String]) -> Void

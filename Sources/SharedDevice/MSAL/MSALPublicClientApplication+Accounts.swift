@@ -5,23 +5,28 @@ import Synchronization
 
 // MARK: The current account
 
-/// What ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)`` calls.
+/// The completion block of ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)``.
 public typealias MSALCurrentAccountCompletionBlock = (
     _ account: MSALAccount?, _ previousAccount: MSALAccount?, (any Error)?
 ) -> Void
 
 extension MSALPublicClientApplication {
-    /// Who is signed in on the device, and whom this app was told of before. Ask at the start, on each broadcast, when the app comes back
-    /// to the foreground, and before work in the background. By default the block runs on a queue of the system's choice.
+    /// Gets the account that is signed in on the device, and the account that this app was told of before it.
     ///
-    /// The rule: if there is a previous account and it is not the current one, delete its data from disk and screen, whatever the current
-    /// one is. Delete in the block: the change counts as settled when the app, after the block has returned, asks for an account or a token
-    /// again in the same process. With ``MSALPublicClientApplicationConfig/reportsCleanup`` it is settled when the app calls
-    /// ``cleanupDone(of:)``. Until then the app is told again, also after a crash. A device with a strict policy accepts only
-    /// ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
+    /// Call it when the app starts, on each broadcast, when the app returns to the foreground, and before work in the
+    /// background. By default the block runs on a queue of the system's choice.
     ///
-    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not answer,
-    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record of whose data it holds cannot be read or written.
+    /// If there is a previous account that differs from the current one, delete its data from disk and screen,
+    /// whichever account is current. Delete it in the block. The change counts as settled when the same process asks
+    /// for an account or a token after the block has returned.
+    ///
+    /// With ``MSALPublicClientApplicationConfig/reportsCleanup`` the change is settled when the app calls
+    /// ``cleanupDone(of:)``. Until a change is settled, the app is told of it again, also after a crash. A device with
+    /// a strict policy accepts only ``cleanupDone(of:)`` as a receipt. A request that fails settles nothing.
+    ///
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
+    /// ``MSALInternalError/internalErrorUnexpected`` if the app's record of whose data it holds cannot be read or
+    /// written.
     public func getCurrentAccount(
         with parameters: MSALParameters?,
         completionBlock: @escaping MSALCurrentAccountCompletionBlock
@@ -38,9 +43,11 @@ extension MSALPublicClientApplication {
         }
     }
 
-    /// The same as an async function, under the name that Swift gives MSAL's. It does not see when its caller has deleted the data. So the
-    /// change counts as settled by the next request of the same task, or the next question for the current account of any task. An app
-    /// that asks from several tasks at a time calls ``cleanupDone(of:)``.
+    /// The async form, under the name that Swift gives MSAL's function.
+    ///
+    /// It cannot see when its caller has deleted the data. The change therefore counts as settled by the next request
+    /// of the same task, or by the next request for the current account from any task. An app that calls it from
+    /// several tasks at once has to call ``cleanupDone(of:)``.
     public func currentAccount(with parameters: MSALParameters?) async throws -> (MSALAccount?, MSALAccount?) {
         let accounts = await outcome { () throws(RequestFailure) in try await reportedAccounts() }
         if let error = accounts.nsError { throw error }
@@ -53,7 +60,6 @@ extension MSALPublicClientApplication {
         try await currentAccount(with: parameters)
     }
 
-    /// What the app is told.
     struct ReportedAccounts: Sendable {
         let current: MSALAccount?
         let previous: MSALAccount?
@@ -65,7 +71,7 @@ extension MSALPublicClientApplication {
         let report = try await mapping { () throws(SharedDeviceError) in try await shared.reportCurrentAccount() }
         let change = report.change
         know(change.current)
-        // One at a time: MSAL's callers see a single previous account, and they cannot delete what they are not told of.
+        // One account at a time: MSAL's callers see a single previous account and cannot delete the data of others.
         let previous = change.previous.map { described($0, debt: change.part(of: $0)) }
         return ReportedAccounts(
             current: change.current.map { described($0) },
@@ -73,10 +79,11 @@ extension MSALPublicClientApplication {
         )
     }
 
-    /// The app's block has returned, or its async function is about to: its next request settles the change. A return of the same person is
-    /// not settled so: MSAL's callers see no difference between the two accounts, and have deleted nothing.
+    /// Notes that the app's block has returned, or that its async function is about to return: the app's next request
+    /// settles the change. The return of the same person is not settled this way: MSAL's callers see no difference
+    /// between the two accounts and have deleted nothing.
     ///
-    /// - Parameter task: the task that goes on with the result, and deletes; `nil` if a block has done that.
+    /// - Parameter task: the task that continues with the result and deletes the data; `nil` if a block has done that.
     private func handedOver(_ accounts: ReportedAccounts?, to task: Int?) {
         guard !setup.reportsCleanup, let previous = accounts?.previous, let debt = previous.debt,
             previous != accounts?.current
@@ -84,10 +91,11 @@ extension MSALPublicClientApplication {
         state.withLock { $0.toSettle.append((debt, task)) }
     }
 
-    /// Reports the changes that the app was told of before: by asking again, it says that it has dealt with them. A request of another task
-    /// says nothing of what the told task does meanwhile.
+    /// Reports the changes that the app was told of before: by asking again, the app says that it has handled them. A
+    /// request of another task says nothing about the progress of the task that was told.
     ///
-    /// - Parameter byQuestion: whether the request is a question for the current account, which settles what any task was told.
+    /// - Parameter byQuestion: whether the request is for the current account. Such a request settles the changes of
+    ///   all tasks.
     func settle(byQuestion: Bool = false) async throws(RequestFailure) {
         let task = withUnsafeCurrentTask { $0?.hashValue }
         while true {
@@ -108,14 +116,15 @@ extension MSALPublicClientApplication {
 
 // MARK: Lists
 
-/// What ``MSALPublicClientApplication/accountsFromDevice(for:completionBlock:)`` calls.
+/// The completion block of ``MSALPublicClientApplication/accountsFromDevice(for:completionBlock:)``.
 public typealias MSALAccountsCompletionBlock = (_ accounts: [MSALAccount]?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// The accounts on the device that match the parameters: the current one, or none. Unlike
-    /// ``getCurrentAccount(with:completionBlock:)`` this reports no change. By default the block runs on a queue of the system's choice.
+    /// Lists the accounts on the device that match the parameters: the current one, or none. Unlike
+    /// ``getCurrentAccount(with:completionBlock:)`` this reports no change. By default the block runs on a queue of the
+    /// system's choice.
     ///
-    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not answer,
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if the broker does not respond,
     /// ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be read or written.
     public func accountsFromDevice(
         for parameters: MSALAccountEnumerationParameters,
@@ -131,7 +140,7 @@ extension MSALPublicClientApplication {
         Task { completion(await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }) }
     }
 
-    /// The same as an async function.
+    /// The async form of ``accountsFromDevice(for:completionBlock:)``.
     public func accountsFromDevice(for parameters: MSALAccountEnumerationParameters) async throws -> [MSALAccount] {
         let filter = AccountFilter(parameters)
         let accounts = await outcome { () throws(RequestFailure) in try await currentAccounts(filter) }
@@ -147,33 +156,36 @@ extension MSALPublicClientApplication {
         return accounts(account, filter)
     }
 
-    // MARK: Without asking
+    // MARK: Without a request
 
-    /// The account that this object heard of last, by any request; empty before the first one and after ``signout(with:signoutParameters:)``
-    /// or ``remove(_:)``. It asks nobody, and so does not know of sign-outs by other apps: ``getCurrentAccount(with:completionBlock:)`` does.
+    /// The account that this object learned of last, by any request. Empty before the first request, and after
+    /// ``signout(with:signoutParameters:)`` or ``remove(_:)``.
+    ///
+    /// It does not ask the broker, so it misses sign-outs by other apps; use
+    /// ``getCurrentAccount(with:completionBlock:)`` for those.
     public func allAccounts() throws -> [MSALAccount] { knownAccounts(AccountFilter()) }
 
-    /// The accounts of ``allAccounts()`` that match the parameters.
+    /// Returns the accounts of ``allAccounts()`` that match the parameters.
     public func accounts(for parameters: MSALAccountEnumerationParameters) throws -> [MSALAccount] {
         knownAccounts(AccountFilter(parameters))
     }
 
-    /// The account of ``allAccounts()`` with this identifier.
+    /// Returns the account of ``allAccounts()`` with this identifier.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorAccountRequired`` if there is none.
     public func account(forIdentifier identifier: String) throws -> MSALAccount {
         try onlyAccount(AccountFilter(identifier: identifier))
     }
 
-    /// The account of ``allAccounts()`` with this name, in upper or lower case; throws as ``account(forIdentifier:)``.
+    /// Returns the account of ``allAccounts()`` with this name, ignoring case. Throws like ``account(forIdentifier:)``.
     public func account(forUsername username: String) throws -> MSALAccount {
         try onlyAccount(AccountFilter(username: username))
     }
 
-    /// Forgets the account: ``allAccounts()`` no longer lists it, until a request names it again.
+    /// Removes the account from ``allAccounts()`` until a request names it again.
     ///
-    /// This signs nobody out. In MSAL it deletes the app's own tokens, and on a shared device the account stays signed in there too; here the
-    /// app has no tokens of its own. To sign the person out, call ``signout(with:signoutParameters:)``.
+    /// This signs no account out. MSAL's function deletes the app's own tokens, and on a shared device the account also
+    /// stays signed in; here the app has no tokens. To sign the person out, call ``signout(with:signoutParameters:)``.
     ///
     /// - Throws: nothing; MSAL's function may throw.
     public func remove(_ account: MSALAccount) throws {
@@ -199,7 +211,6 @@ extension MSALPublicClientApplication {
     }
 }
 
-/// Which accounts a request asks for.
 private struct AccountFilter: Sendable {
     var identifier: String?
     var username: String?
@@ -229,10 +240,11 @@ private struct AccountFilter: Sendable {
 // MARK: Receipts, beyond MSAL
 
 extension MSALPublicClientApplication {
-    /// Reports that the data of a previous account, as ``getCurrentAccount(with:completionBlock:)`` gave it, is gone from disk and screen.
-    /// Call it after the deletion: the app is not told of this data again. It is for apps with
-    /// ``MSALPublicClientApplicationConfig/reportsCleanup``; in other apps the next request would report the same. For an account without
-    /// ``MSALAccount/needsCleanup`` it does nothing.
+    /// Reports that the data of a previous account, as ``getCurrentAccount(with:completionBlock:)`` returned it, is
+    /// deleted from disk and screen. Call it after the deletion: the app is not told of this data again.
+    ///
+    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``; in other apps the next request reports
+    /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The app is then told of
     ///   the account again.
@@ -245,7 +257,7 @@ extension MSALPublicClientApplication {
         }
     }
 
-    /// The same for code without async functions. The block runs on a queue of the system's choice.
+    /// The form with a completion block, which runs on a queue of the system's choice.
     public func cleanupDone(
         of previousAccount: MSALAccount,
         completionBlock: @escaping (_ success: Bool, (any Error)?) -> Void

@@ -5,19 +5,20 @@ import Synchronization
 
 // MARK: The device's mode
 
-/// What ``MSALPublicClientApplication/getDeviceInformation(with:completionBlock:)`` calls.
+/// The completion block of ``MSALPublicClientApplication/getDeviceInformation(with:completionBlock:)``.
 public typealias MSALDeviceInformationCompletionBlock = (_ deviceInformation: MSALDeviceInformation?, (any Error)?) ->
     Void
 
 extension MSALPublicClientApplication {
-    /// Whether the device is shared. By default the block runs on a queue of the system's choice.
+    /// Reports whether the device is shared. By default the block runs on a queue of the system's choice.
     ///
-    /// If the broker does not answer, or answers with an error, there is an error and no information; the device never counts as
-    /// ``MSALDeviceMode/default`` then. An object that was told ``MSALDeviceMode/shared`` before says so again, with the error beside it. Each
-    /// of several overlapping requests is answered.
+    /// If the broker does not respond, or responds with an error, the block gets an error and no information. The
+    /// device never counts as ``MSALDeviceMode/default`` then. If this object was told ``MSALDeviceMode/shared``
+    /// earlier, the block gets that information together with the error. Overlapping requests each get a response.
     ///
-    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the broker or the broker does
-    /// not answer, ``MSALInternalError/internalErrorBrokerUnknown`` if the broker's answer is a failure or not understood.
+    /// The error's internal code is ``MSALInternalError/internalBrokerNotAvailable`` if this app does not use the
+    /// broker or the broker does not respond. It is ``MSALInternalError/internalErrorBrokerUnknown`` if the response is
+    /// a failure or not understood.
     public func getDeviceInformation(
         with parameters: MSALParameters?,
         completionBlock: @escaping MSALDeviceInformationCompletionBlock
@@ -28,7 +29,7 @@ extension MSALPublicClientApplication {
         Task { completion(await deviceState()) }
     }
 
-    /// The same as an async function, under the name that Swift gives MSAL's. It throws if there is an error.
+    /// The async form, under the name that Swift gives MSAL's function. It throws if there is an error.
     public func deviceInformation(with parameters: MSALParameters?) async throws -> MSALDeviceInformation {
         let (information, failure) = await deviceState()
         if let failure { throw failure.nsError }
@@ -76,21 +77,24 @@ extension MSALPublicClientApplication {
 
 // MARK: Sign-out
 
-/// What ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)`` calls.
+/// The completion block of ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)``.
 public typealias MSALSignoutCompletionBlock = (_ success: Bool, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Signs the account out for the whole device: its tokens end, and all apps are told. Each app deletes its own data, this one too: its
-    /// next ``getCurrentAccount(with:completionBlock:)`` names the account as the previous one. By default the block runs on the main queue.
+    /// Signs the account out for the whole device: its tokens are revoked, and all apps are notified. Each app deletes
+    /// its own data, including this app: its next ``getCurrentAccount(with:completionBlock:)`` returns the account as
+    /// the previous one. By default the block runs on the main queue.
     ///
-    /// Everything is checked before anything is changed. The error's internal code is ``MSALInternalError/internalErrorInvalidParameter``
-    /// (a sign-out of the browser without ``MSALWebviewParameters``), ``MSALInternalError/internalErrorAccountRequired`` (nobody is signed
-    /// in), ``MSALInternalError/internalErrorMismatchedUser`` (the account is not the current one),
-    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
+    /// All checks come before any change. The error's internal code is one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: browser sign-out without ``MSALWebviewParameters``.
+    /// - ``MSALInternalError/internalErrorAccountRequired``: no account is signed in.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not the current one.
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
     ///
-    /// With ``MSALSignoutParameters/signoutFromBrowser`` the request also fails if the browser's end-session page does
-    /// not open, with ``MSALInternalError/internalErrorUnexpected``. The account is signed out of the device even so,
-    /// as the error says.
+    /// With ``MSALSignoutParameters/signoutFromBrowser`` the request also fails, with
+    /// ``MSALInternalError/internalErrorUnexpected``, if the browser's end-session page does not open. The account is
+    /// signed out of the device even then, and the error says so.
     public func signout(
         with account: MSALAccount,
         signoutParameters: MSALSignoutParameters,
@@ -106,7 +110,7 @@ extension MSALPublicClientApplication {
         Task { completion(await outcome { () throws(RequestFailure) in try await signOut(request) }) }
     }
 
-    /// The same as an async function; `true`, or an error is thrown.
+    /// The async form. It returns `true` or throws.
     @discardableResult
     public func signout(with account: MSALAccount, signoutParameters: MSALSignoutParameters) async throws -> Bool {
         let request = SignoutRequest(account, signoutParameters)
@@ -143,7 +147,7 @@ extension MSALPublicClientApplication {
 }
 
 extension BrowserSignout {
-    /// Why the browser may still have the person signed in; `nil` if nothing is known to be wrong.
+    /// The reason why the person may still be signed in in the browser; `nil` if no problem is known.
     var problem: String? {
         switch self {
         case .notRequested, .opened: nil
@@ -155,7 +159,7 @@ extension BrowserSignout {
     }
 }
 
-/// A sign-out as the app asked for it. The app may change its parameters object meanwhile.
+/// A sign-out as the app asked for it. A copy, because the app may change its parameters object during the request.
 struct SignoutRequest: Sendable {
     let account: Account
     let fromBrowser: Bool
@@ -167,6 +171,5 @@ struct SignoutRequest: Sendable {
         hasWebviewParameters = parameters.webviewParameters != nil
     }
 
-    /// The request to the shared device.
     var sharedParameters: SignoutParameters { SignoutParameters(signoutFromBrowser: fromBrowser) }
 }

@@ -4,21 +4,27 @@ import Foundation
 import SharedDevice
 import Synchronization
 
-/// What the token requests call.
+/// The completion block of the token requests.
 public typealias MSALCompletionBlock = (MSALResult?, (any Error)?) -> Void
 
 extension MSALPublicClientApplication {
-    /// Signs somebody in for the whole device: has the person asked as the parameters' ``MSALWebviewParameters`` say. If somebody is
-    /// signed in already and the parameters name nobody else, the result is a token of that account, and nobody is asked
-    /// (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
+    /// Signs a person in for the whole device. ``MSALWebviewParameters`` say how the person is asked.
+    ///
+    /// If an account is signed in already and the parameters name no other account, the result is a token of that
+    /// account, without a prompt (``MSALPromptType/promptIfNecessary``). By default the block runs on the main queue.
     ///
     /// The error's code is ``MSALError/userCanceled`` or ``MSALError/workplaceJoinRequired``, or its internal code is
-    /// ``MSALInternalError/internalErrorInvalidParameter`` (no scopes, or claims),
-    /// ``MSALInternalError/internalErrorMismatchedUser`` (somebody else is signed in),
-    /// ``MSALInternalError/internalErrorAuthorizationFailed``, ``MSALInternalError/internalErrorAmbiguousAccount`` (a
-    /// cleanup is due), ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``,
-    /// ``MSALInternalError/internalErrorNoViewController``, ``MSALInternalError/internalErrorUnauthorizedClient`` or
-    /// ``MSALInternalError/internalBrokerNotAvailable``. An error that the prompt throws is passed on unchanged.
+    /// one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: another account is signed in.
+    /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
+    /// - ``MSALInternalError/internalErrorAuthorizationFailed``
+    /// - ``MSALInternalError/internalErrorInteractiveSessionAlreadyRunning``
+    /// - ``MSALInternalError/internalErrorNoViewController``
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
+    ///
+    /// An error that the prompt throws is passed on unchanged.
     public func acquireToken(
         with parameters: MSALInteractiveTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -40,18 +46,21 @@ extension MSALPublicClientApplication {
         }
     }
 
-    /// The same as an async function.
+    /// The async form of ``acquireToken(with:completionBlock:)``.
     public func acquireToken(with parameters: MSALInteractiveTokenParameters) async throws -> MSALResult {
         try await token(SignInRequest(parameters))
     }
 
-    /// A token for the current account, without asking anybody. By default the block runs on a queue of the system's choice.
+    /// Gets a token for the current account without a prompt. By default the block runs on a queue of the system's
+    /// choice.
     ///
-    /// The error's code is ``MSALError/interactionRequired`` if nobody is signed in or the broker wants the password
-    /// again, or its internal code is ``MSALInternalError/internalErrorInvalidParameter`` (no scopes, or claims),
-    /// ``MSALInternalError/internalErrorMismatchedUser`` (the account is not, or is no longer, the current one),
-    /// ``MSALInternalError/internalErrorAmbiguousAccount`` (a cleanup is due),
-    /// ``MSALInternalError/internalErrorUnauthorizedClient`` or ``MSALInternalError/internalBrokerNotAvailable``.
+    /// The error's code is ``MSALError/interactionRequired`` if no account is signed in or the broker wants the
+    /// password again. Otherwise its internal code is one of these:
+    /// - ``MSALInternalError/internalErrorInvalidParameter``: no scopes, or claims.
+    /// - ``MSALInternalError/internalErrorMismatchedUser``: the account is not, or is no longer, the current one.
+    /// - ``MSALInternalError/internalErrorAmbiguousAccount``: a cleanup is due.
+    /// - ``MSALInternalError/internalErrorUnauthorizedClient``
+    /// - ``MSALInternalError/internalBrokerNotAvailable``
     public func acquireTokenSilent(
         with parameters: MSALSilentTokenParameters,
         completionBlock: @escaping MSALCompletionBlock
@@ -66,7 +75,7 @@ extension MSALPublicClientApplication {
         Task { completion(await outcome { () throws(RequestFailure) in try await token(request) }) }
     }
 
-    /// The same as an async function.
+    /// The async form of ``acquireTokenSilent(with:completionBlock:)``.
     public func acquireTokenSilent(with parameters: MSALSilentTokenParameters) async throws -> MSALResult {
         let request = SilentRequest(parameters)
         do throws(RequestFailure) {
@@ -78,7 +87,7 @@ extension MSALPublicClientApplication {
 
     // MARK: Requests
 
-    /// - Throws: an `NSError`, or what the prompt threw.
+    /// - Throws: an `NSError`, or the prompt's own error.
     private func token(_ request: SignInRequest) async throws -> MSALResult {
         do {
             try requireBroker("sign in")
@@ -117,9 +126,10 @@ extension MSALPublicClientApplication {
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
 
-    /// Single sign-on: the silent request that takes the place of `request`; `nil` if nobody is signed in.
+    /// Single sign-on: returns the silent request that replaces `request`, or `nil` if no account is signed in. The
+    /// check comes before the prompt, so that a person does not type a password in vain.
     ///
-    /// - Throws: ``RequestFailure``, −42101, if somebody is signed in who does not fit the request. Nobody types a password in vain.
+    /// - Throws: ``RequestFailure``, −42101, if an account is signed in that does not fit the request.
     private func silentRequest(instead request: SignInRequest) async throws(RequestFailure) -> SilentRequest? {
         let context = request.context
         let current = try await mapping(context: context) { () throws(SharedDeviceError) in
@@ -155,7 +165,7 @@ extension MSALPublicClientApplication {
             try await shared.acquireToken(with: asked)
         }
         know(token.account)
-        // The device's own prompt lets in whoever it is.
+        // The device's own prompt accepts any user.
         try request.check(token.account.username)
         return MSALResult(token, authority: request.authority ?? setup.authority, correlationId: request.correlationId)
     }
@@ -174,7 +184,7 @@ extension MSALPublicClientApplication {
     }
 }
 
-/// A sign-in as the app asked for it. The app may change its parameters object meanwhile.
+/// A sign-in as the app asked for it. A copy, because the app may change its parameters object during the request.
 struct SignInRequest: Sendable {
     let scopes: [String]
     let account: Account?
@@ -200,7 +210,7 @@ struct SignInRequest: Sendable {
 
     var context: RequestFailure.Context { RequestFailure.Context(correlationId: correlationId, account: account) }
 
-    /// - Throws: ``RequestFailure``, −42101, if the request is for somebody else than who signs in by this name.
+    /// - Throws: ``RequestFailure``, −42101, if `name` is not the user name of the request's account.
     func check(_ name: String?) throws(RequestFailure) {
         guard let name, let account, name.lowercased() != account.username.lowercased() else { return }
         throw RequestFailure(
@@ -217,7 +227,7 @@ struct SignInRequest: Sendable {
     }
 }
 
-/// A token request without a person, as the app asked for it.
+/// A silent token request as the app asked for it.
 struct SilentRequest: Sendable {
     let scopes: [String]
     let account: Account?

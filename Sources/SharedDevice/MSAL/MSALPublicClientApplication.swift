@@ -7,7 +7,8 @@ import Synchronization
 
 @_exported public import enum NotifyCenter.Bus
 
-/// An app on a shared device, with MSAL's names: who is signed in, signing in and out for the whole device, tokens.
+/// An app on a shared device, with MSAL's names: the current account, sign-in and sign-out for the whole device,
+/// tokens.
 ///
 /// Make one per app and keep it. All functions may be called from any thread and task. Parameters are read during the call; later changes
 /// to them do nothing. Each completion block is called once, on the queue that its parameters name.

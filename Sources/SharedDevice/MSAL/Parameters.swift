@@ -1,7 +1,7 @@
 public import Dispatch
 public import Foundation
 
-/// Parameters of any request: where its completion block runs.
+/// The parameters of any request: the queue of its completion block.
 public class MSALParameters {
     /// The queue on which the completion block is called. `nil` means the request's own default: the main queue for
     /// ``MSALPublicClientApplication/acquireToken(with:completionBlock:)`` and
@@ -9,26 +9,27 @@ public class MSALParameters {
     /// The async functions ignore it.
     public var completionBlockQueue: DispatchQueue?
 
-    /// Parameters that change nothing.
+    /// Parameters with default values.
     public init() {}
 }
 
 // MARK: Tokens
 
-/// What both token requests have in common. Made as ``MSALInteractiveTokenParameters`` or ``MSALSilentTokenParameters``.
+/// The parameters that both token requests share. Create ``MSALInteractiveTokenParameters`` or
+/// ``MSALSilentTokenParameters``.
 public class MSALTokenParameters: MSALParameters {
-    /// What the token is to be good for; at least one.
+    /// The scopes of the token; at least one.
     public var scopes: [String]
-    /// The account that the token is for. While somebody is signed in, it must be their account.
+    /// The account of the token. While an account is signed in, it must be that account.
     public var account: MSALAccount?
-    /// The id that the result, or the error under ``MSALCorrelationIDKey``, has. `nil` means a new one.
+    /// The correlation id of the result, or of the error under ``MSALCorrelationIDKey``. `nil` means a new one.
     public var correlationId: UUID?
-    /// The authority of this request, for ``MSALResult/authority``; `nil` means that of the configuration. It decides nothing: see
-    /// ``MSALAuthority``.
+    /// The authority of this request, for ``MSALResult/authority``; `nil` means the configuration's. It has no effect
+    /// on the token: see ``MSALAuthority``.
     public var authority: MSALAuthority?
-    /// Claims that the token is to have. A request that demands claims fails; see ``MSALClaimsRequest``.
+    /// The claims of the token. A request that demands claims fails; see ``MSALClaimsRequest``.
     public var claimsRequest: MSALClaimsRequest?
-    /// Parameters for the token service. Changes nothing: the broker asks no token service on the app's behalf.
+    /// Parameters for the token service. Changes nothing: the broker passes none on.
     public var extraQueryParameters: [String: String]?
 
     init(scopes: [String], account: MSALAccount?) {
@@ -40,20 +41,19 @@ public class MSALTokenParameters: MSALParameters {
 
 /// Parameters of a sign-in.
 public final class MSALInteractiveTokenParameters: MSALTokenParameters {
-    /// How the person is asked.
     public let webviewParameters: MSALWebviewParameters
-    /// Whether the person is asked while somebody is signed in already.
+    /// Whether to ask the person although an account is signed in.
     public var promptType = MSALPromptType.default
-    /// The name to offer at the prompt; `nil` means that of ``MSALTokenParameters/account``.
+    /// The user name to offer at the prompt; `nil` means that of ``MSALTokenParameters/account``.
     public var loginHint: String?
     /// The person's organisation, as a hint to the token service. Changes nothing.
     public var domainHint: String?
-    /// Scopes that the person is asked to consent to, beyond those of the token. Changes nothing: the administrator consents for all.
+    /// Further scopes to ask the person's consent for. Changes nothing: the administrator consents for everyone.
     public var extraScopesToConsent: [String]?
-    /// The way to sign in that the app prefers. Changes nothing: the prompt decides.
+    /// The sign-in method that the app prefers. Changes nothing: the prompt decides.
     public var preferredAuthMethod = MSALPreferredAuthMethod.notConfigured
 
-    /// Parameters of a sign-in at which the person is asked as `webviewParameters` say.
+    /// Parameters of a sign-in with the prompt of `webviewParameters`.
     public init(scopes: [String], webviewParameters: MSALWebviewParameters) {
         self.webviewParameters = webviewParameters
         super.init(scopes: scopes, account: nil)
@@ -62,33 +62,33 @@ public final class MSALInteractiveTokenParameters: MSALTokenParameters {
     /// Parameters of a sign-in at the device's own prompt.
     public convenience init(scopes: [String]) { self.init(scopes: scopes, webviewParameters: MSALWebviewParameters()) }
 
-    /// The kind of web view, in its old place. Changes nothing.
+    /// The kind of web view, at its old place in the API. Changes nothing.
     public var webviewType: MSALWebviewType {
         get { webviewParameters.webviewType }
         set { webviewParameters.webviewType = newValue }
     }
 }
 
-/// Whether the person is asked while somebody is signed in already.
+/// Whether to ask the person although an account is signed in.
 public enum MSALPromptType: UInt, Sendable {
-    /// Asks which account. The device has one account at a time: while somebody is signed in, the request fails.
+    /// Asks which account. The device has one account at a time: while an account is signed in, the request fails.
     case selectAccount
-    /// Asks in any case; the rest is as for ``selectAccount``.
+    /// Always asks; otherwise like ``selectAccount``.
     case login
-    /// Asks for consent. The administrator has consented for the broker's users; the rest is as for ``selectAccount``.
+    /// Asks for consent. The administrator has consented for the broker's users; otherwise like ``selectAccount``.
     case consent
-    /// Makes an account. The administrator makes the broker's users; the rest is as for ``selectAccount``.
+    /// Creates an account. The administrator creates the broker's users; otherwise like ``selectAccount``.
     case create
-    /// Asks only while nobody is signed in. Otherwise the result is a token of the current account: single sign-on.
+    /// Asks only if no account is signed in. Otherwise the result is a token of the current account (single sign-on).
     case promptIfNecessary
 
     /// ``promptIfNecessary``.
     public static let `default` = MSALPromptType.promptIfNecessary
 }
 
-/// Parameters of a token request without a person.
+/// Parameters of a silent token request.
 public final class MSALSilentTokenParameters: MSALTokenParameters {
-    /// Asks for a new token even while the broker has a valid one.
+    /// Asks for a new token even if the broker has a valid one.
     public var forceRefresh = false
 
     /// Parameters for a token of `account`.
@@ -101,12 +101,14 @@ public final class MSALSilentTokenParameters: MSALTokenParameters {
 public final class MSALSignoutParameters: MSALParameters {
     /// Required for a sign-out of the browser, as in MSAL; not used otherwise.
     public let webviewParameters: MSALWebviewParameters?
-    /// Whether the browser is signed out too. Needs ``webviewParameters``, and `endSessionURL` in the device's
+    /// Whether to sign the browser out too. Needs ``webviewParameters``, and `endSessionURL` in the device's
     /// configuration.
     public var signoutFromBrowser = false
-    /// Whether the tokens of all apps are removed. Changes nothing: the broker has all tokens, and they end with the session.
+    /// Whether to remove the tokens of all apps. Changes nothing: the broker has all tokens, and they end with the
+    /// session.
     public var wipeAccount = false
-    /// Whether the tokens of all accounts are removed. Changes nothing: a shared device has one account, and its tokens end anyway.
+    /// Whether to remove the tokens of all accounts. Changes nothing: a shared device has one account, and its tokens
+    /// end anyway.
     public var wipeCacheForAllAccounts = false
     /// Parameters for the page that signs the browser out. Changes nothing: the device's configuration names that page.
     public var extraQueryParameters: [String: String]?
@@ -124,15 +126,15 @@ public final class MSALSignoutParameters: MSALParameters {
     }
 }
 
-/// Which accounts to list. An account must match every value that is given.
+/// A filter for accounts. An account must match every value that is given.
 public final class MSALAccountEnumerationParameters: MSALParameters {
     /// ``MSALAccount/identifier``; `nil` means any.
     public let identifier: String?
-    /// ``MSALAccount/username``, in upper or lower case; `nil` means any.
+    /// ``MSALAccount/username``, ignoring case; `nil` means any.
     public let username: String?
     /// ``MSALTenantProfile/identifier``; `nil` means any.
     public let tenantProfileIdentifier: String?
-    /// Whether only accounts that are signed in are listed. Changes nothing: the broker knows no other.
+    /// Whether to list only accounts that are signed in. Changes nothing: the broker knows no others.
     public var returnOnlySignedInAccounts = true
 
     /// All accounts.

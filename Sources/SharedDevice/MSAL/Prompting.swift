@@ -1,42 +1,46 @@
 import DBusTransport
 import Synchronization
 
-/// Name and password, as a person gives them.
+/// A user name and a password, as a person enters them.
 public struct MSALCredentials: Sendable {
     /// The name to sign in with.
     public let username: String
     /// The password. It travels to the broker over the bus; on a session bus, other processes of the same user can read it there.
     public let password: String
 
-    /// Name and password.
+    /// Credentials with this name and password.
     public init(username: String, password: String) {
         self.username = username
         self.password = password
     }
 }
 
-/// An object that asks a person for name and password. Beyond MSAL.
+/// An object that asks a person for a user name and a password. Beyond MSAL.
 ///
-/// On iOS a view controller says where the web view appears. Here the class that stands for it says how the person is asked: let it conform,
-/// and the code that passes it to ``MSALWebviewParameters/init(authPresentationViewController:)`` stays as it is.
+/// On iOS a view controller says where the web view appears. Here the class in its place says how the person is asked:
+/// let it conform, and keep the code that passes it to ``MSALWebviewParameters/init(authPresentationViewController:)``
+/// as it is.
 @MainActor
 public protocol MSALCredentialsPrompting: AnyObject {
-    /// Asks the person, and returns what they gave; `nil` means that they gave up. What it throws ends the request.
+    /// Asks the person and returns the entered credentials, or `nil` if the person cancelled. An error ends the
+    /// request.
     ///
     /// - Parameter loginHint: the name to offer.
     func credentials(forLoginHint loginHint: String?) async throws -> MSALCredentials?
 }
 
-/// How the person is asked to sign in. On iOS this describes a web view; here the program `shared-device-sign-in` asks, on the app's terminal or in a
-/// window of its own, and the app sees no password; or the app asks with a dialog of its own.
+/// How the person is asked to sign in.
+///
+/// On iOS this describes a web view. Here the program `shared-device-sign-in` asks, on the app's terminal or in a
+/// window, and the app sees no password. Alternatively the app asks with its own dialog.
 public final class MSALWebviewParameters: Sendable {
-    /// Asks the person, with the login hint, and returns what they gave; `nil` means that they gave up. It runs on no particular thread; a
-    /// prompt that shows windows is marked `@MainActor`. What it throws ends the request.
+    /// Asks the person, given the login hint, and returns the entered credentials, or `nil` if the person cancelled. It
+    /// runs on no particular thread; mark a prompt that shows windows `@MainActor`. An error ends the request.
     public typealias Prompt = @Sendable (_ loginHint: String?) async throws -> MSALCredentials?
 
-    /// `nil`: `shared-device-sign-in` asks.
+    /// `nil` if `shared-device-sign-in` asks.
     let prompt: Prompt?
-    /// Whether it asks in a window in any case.
+    /// Whether `shared-device-sign-in` opens a window even if there is a terminal.
     let showsPage: Bool
     private let settings = Locked(Settings())
 
@@ -46,14 +50,15 @@ public final class MSALWebviewParameters: Sendable {
         var presentationStyle = PresentationStyle.automatic
     }
 
-    /// Has `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. Where there is neither, a sign-in
-    /// fails with ``MSALInternalError/internalErrorNoViewController``.
+    /// Has `shared-device-sign-in` ask, on the terminal that the process was started from, or else in a window. If
+    /// there is neither, a sign-in fails with ``MSALInternalError/internalErrorNoViewController``.
     public init() {
         prompt = nil
         showsPage = false
     }
 
-    /// Asks with `prompt`. Beyond MSAL. It serves the device's own directory alone, and no organisation's provider.
+    /// Asks with `prompt`. Beyond MSAL. It works only with the device's own directory, not with an organisation's
+    /// provider.
     public init(prompt: @escaping Prompt) {
         self.prompt = prompt
         showsPage = false
@@ -80,7 +85,7 @@ public final class MSALWebviewParameters: Sendable {
         self.init(authPresentationViewController: parentViewController)
     }
 
-    // MARK: What changes nothing here
+    // MARK: Settings without effect
 
     /// The kind of web view. Changes nothing: the window is a browser's.
     public var webviewType: MSALWebviewType {
@@ -94,7 +99,7 @@ public final class MSALWebviewParameters: Sendable {
         set { settings.withLock { $0.presentationStyle = newValue } }
     }
 
-    /// How a web view covers the app, by the names and numbers of UIKit's `UIModalPresentationStyle`.
+    /// How a web view covers the app, with the names and raw values of UIKit's `UIModalPresentationStyle`.
     public enum PresentationStyle: Int, Sendable {
         /// The system's choice.
         case automatic = -2
@@ -108,7 +113,7 @@ public final class MSALWebviewParameters: Sendable {
         case formSheet
         /// The view of another controller.
         case currentContext
-        /// What the app draws.
+        /// Drawn by the app.
         case custom
         /// The whole screen, over the views below.
         case overFullScreen
@@ -124,14 +129,14 @@ public final class MSALWebviewParameters: Sendable {
         set { settings.withLock { $0.prefersEphemeralWebBrowserSession = newValue } }
     }
 
-    /// A web view of the app's own. Changes nothing: it is not kept, and reads as `nil`.
+    /// The app's own web view. Changes nothing: it is not kept, and reads as `nil`.
     public var customWebview: AnyObject? {
         get { nil }
         set {}
     }
 }
 
-/// A view controller that asks, for as long as somebody else keeps it.
+/// A weak reference to the view controller that asks.
 private final class PromptingReference: @unchecked Sendable {
     // Unchecked: only code of the main actor, to which the protocol belongs, touches the object.
     private weak let object: (any MSALCredentialsPrompting)?

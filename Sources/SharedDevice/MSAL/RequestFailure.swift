@@ -9,7 +9,7 @@ struct RequestFailure: Error {
     var underlying: SharedDeviceError?
     var context = Context()
 
-    /// What the request named.
+    /// The parts of the request that its error names.
     struct Context: Sendable {
         var correlationId: UUID?
         var account: Account?
@@ -27,7 +27,7 @@ struct RequestFailure: Error {
         self.context = context
     }
 
-    /// A parameter is missing or means nothing.
+    /// The failure for a parameter that is missing or invalid.
     static func invalidParameter(_ description: String) -> RequestFailure {
         RequestFailure(.internal(.internalErrorInvalidParameter), description)
     }
@@ -52,8 +52,8 @@ struct RequestFailure: Error {
     }
 }
 
-/// An error's code and, if that is ``MSALError/internal``, the internal code beside it. MSAL's rule: a handful of codes is surfaced, and
-/// everything else is internal.
+/// An error's code and, for ``MSALError/internal``, the internal code that goes with it. As in MSAL, only a handful of
+/// codes are surfaced; all others are internal.
 struct ErrorCodes: Sendable, Equatable {
     let code: MSALError
     let internalCode: MSALInternalError?
@@ -63,23 +63,23 @@ struct ErrorCodes: Sendable, Equatable {
         self.internalCode = internalCode
     }
 
-    /// A surfaced code.
     static func surfaced(_ code: MSALError) -> ErrorCodes { ErrorCodes(code) }
 
-    /// An internal code beside ``MSALError/internal``.
+    /// Returns ``MSALError/internal`` with this internal code.
     static func `internal`(_ code: MSALInternalError) -> ErrorCodes { ErrorCodes(.internal, code) }
 
-    /// What kind of request failed.
     enum Request: Sendable {
-        /// A token without asking anybody. If a person could help, the code is ``MSALError/interactionRequired``, which makes apps prompt.
+        /// A token request without a prompt. If a person could help, the code is ``MSALError/interactionRequired``,
+        /// which makes apps prompt.
         case silentToken
-        /// A sign-in at the device's own prompt. That a person is needed means there that nobody can be asked.
+        /// A sign-in at the device's own prompt. The broker's “interaction required” then means that no prompt can be
+        /// shown.
         case prompt
         /// Anything else.
         case other
     }
 
-    /// MSAL's codes for an error of ``SharedDevice``.
+    /// Translates a code of ``SharedDevice``.
     init(_ code: SharedDeviceError.Code, in request: Request = .other) {
         if request == .silentToken, Self.settledByPerson.contains(code) {
             self = .surfaced(.interactionRequired)
@@ -92,7 +92,7 @@ struct ErrorCodes: Sendable, Equatable {
 
     private static let settledByPerson: Set<SharedDeviceError.Code> = [.noCurrentAccount, .authenticationFailed]
 
-    /// One row for each code. A code without a row is −42008, as in MSAL.
+    /// A code without a row becomes −42008, as in MSAL.
     static let table: [SharedDeviceError.Code: ErrorCodes] = [
         .brokerUnavailable: .internal(.internalBrokerNotAvailable),
         .notSharedDevice: .internal(.internalBrokerNotAvailable),
@@ -103,7 +103,7 @@ struct ErrorCodes: Sendable, Equatable {
         .tooManyAttempts: .internal(.internalErrorAuthorizationFailed),
         .tenantMismatch: .internal(.internalErrorAuthorizationFailed),
         .cleanupPending: .internal(.internalErrorAuthorizationFailed),
-        // MSAL's “more than one account”: apps answer it by deleting what they hold of accounts, and that is what is due.
+        // MSAL's “more than one account”: apps respond to it by deleting their account data, which is what is due here.
         .cleanupRequired: .internal(.internalErrorAmbiguousAccount),
         .userCanceled: .surfaced(.userCanceled),
         .deviceNotJoined: .surfaced(.workplaceJoinRequired),
