@@ -2,15 +2,15 @@ public import Foundation
 
 /// The address of a token service.
 ///
-/// It decides nothing here: the broker knows the users of the device, whichever authority the app names. A ported app keeps its own
-/// authority and finds it again in ``MSALResult/authority``.
+/// It has no effect: the broker knows the users of the device, whichever authority the app names. A ported app keeps
+/// its authority, and ``MSALResult/authority`` returns it.
 public class MSALAuthority: CustomStringConvertible, @unchecked Sendable {
     // Unchecked because the class has subclasses. They add no property, and `url` never changes.
 
     /// The address.
     public let url: URL
 
-    /// Makes an authority of an address.
+    /// Creates an authority from an address.
     ///
     /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` unless `url` is an `https` address with a host.
     public init(url: URL) throws {
@@ -23,34 +23,34 @@ public class MSALAuthority: CustomStringConvertible, @unchecked Sendable {
 
     fileprivate init(known url: URL) { self.url = url }
 
-    /// The address as text. MSAL's own text is another one; no program should read it.
+    /// The address as text. MSAL's own text differs, so no program should parse it.
     public var description: String { url.absoluteString }
 
-    /// The host, which accounts and tenant profiles call their environment.
     var environment: String { url.host ?? "" }
 
-    /// The authority of an app that names none: any organisation.
-    // Unwrapped because it is a constant, and a URL.
+    /// The default: any organisation. Unwrapped because the literal is a valid URL.
     static let common = MSALAuthority(known: URL(string: "https://login.microsoftonline.com/common")!)
 }
 
-/// The authority of an organisation. It decides nothing here; see ``MSALAuthority``.
+/// The authority of an organisation. It has no effect here; see ``MSALAuthority``.
 public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
-    /// Makes an authority of an address; throws as ``MSALAuthority/init(url:)``.
+    /// Creates an authority from an address; throws like ``MSALAuthority/init(url:)``.
     public override init(url: URL) throws { try super.init(url: url) }
 
-    /// Makes an authority of the address's host and a tenant; `nil` leaves the address as it is.
+    /// Creates an authority from the address's host and a tenant; with `nil` as the tenant the address is used
+    /// unchanged.
     ///
-    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` unless host and tenant make an `https` address.
+    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` unless host and tenant form an `https` address.
     public init(url: URL, rawTenant: String?) throws {
         var parts = URLComponents(url: url, resolvingAgainstBaseURL: true)
         if let rawTenant { parts?.path = "/\(rawTenant)" }
         try super.init(url: parts?.url ?? url)
     }
 
-    /// Makes an authority of a national cloud and an audience.
+    /// Creates an authority from a national cloud and an audience.
     ///
-    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` for an audience of one organisation without `rawTenant`.
+    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` for a single-organisation audience without
+    ///   `rawTenant`.
     public convenience init(
         cloudInstance: MSALAzureCloudInstance,
         audienceType: MSALAudienceType,
@@ -59,10 +59,10 @@ public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
         try self.init(environment: cloudInstance.host, audienceType: audienceType, rawTenant: rawTenant)
     }
 
-    /// Makes an authority of the host of a cloud and an audience.
+    /// Creates an authority from the host of a cloud and an audience.
     ///
-    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` for an audience of one organisation without
-    ///   `rawTenant`, and for a text that is no host.
+    /// - Throws: ``MSALInternalError/internalErrorInvalidParameter`` for a single-organisation audience without
+    ///   `rawTenant`, and for an `environment` that is not a host.
     public convenience init(environment: String, audienceType: MSALAudienceType, rawTenant: String?) throws {
         let tenant: String
         switch audienceType {
@@ -83,24 +83,24 @@ public final class MSALAADAuthority: MSALAuthority, @unchecked Sendable {
     }
 }
 
-/// The authority of a directory of customers. It decides nothing here; see ``MSALAuthority``.
+/// The authority of a customer directory. It has no effect here; see ``MSALAuthority``.
 public final class MSALB2CAuthority: MSALAuthority, @unchecked Sendable {}
 
-/// The authority of an external tenant. It decides nothing here; see ``MSALAuthority``.
+/// The authority of an external tenant. It has no effect here; see ``MSALAuthority``.
 public final class MSALCIAMAuthority: MSALAuthority, @unchecked Sendable {
-    /// Makes an authority of an address; throws as ``MSALAuthority/init(url:)``.
+    /// Creates an authority from an address; throws like ``MSALAuthority/init(url:)``.
     public override init(url: URL) throws { try super.init(url: url) }
 
-    /// The same. `validateFormat` changes nothing: the address is never looked at.
+    /// Like ``init(url:)``. `validateFormat` changes nothing: only scheme and host of the address are checked.
     public init(url: URL, validateFormat: Bool) throws { try super.init(url: url) }
 }
 
-/// The authority of a federation service. It decides nothing here; see ``MSALAuthority``.
+/// The authority of a federation service. It has no effect here; see ``MSALAuthority``.
 public final class MSALADFSAuthority: MSALAuthority, @unchecked Sendable {}
 
 /// The cloud of an authority.
 public enum MSALAzureCloudInstance: Int, Sendable {
-    /// Everywhere but in the national clouds.
+    /// The public cloud.
     case publicCloudInstance = 0
     /// China.
     case chinaCloudInstance
@@ -128,14 +128,14 @@ public enum MSALAzureCloudInstance: Int, Sendable {
     }
 }
 
-/// Who may sign in with an authority.
+/// The accounts that may sign in with an authority.
 public enum MSALAudienceType: Int, Sendable {
-    /// Organisations and private persons.
+    /// Organisations and personal accounts.
     case azureADAndPersonalMicrosoftAccountAudience = 0
     /// Any organisation.
     case azureADMultipleOrgsAudience
     /// One organisation, which the authority names.
     case azureADMyOrgOnlyAudience
-    /// Private persons.
+    /// Personal accounts.
     case personalMicrosoftAccountAudience
 }

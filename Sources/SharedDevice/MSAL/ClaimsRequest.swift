@@ -1,18 +1,18 @@
 public import Foundation
 
-/// The claims that an app asks a token service for, as OpenID Connect's `claims` parameter has them. It is not
+/// The claims that an app requests from a token service, in the form of OpenID Connect's `claims` parameter. Not
 /// thread-safe, as in MSAL.
 ///
 /// The broker passes no claims on to the organisation's provider. A request that demands claims fails with
 /// ``MSALInternalError/internalErrorInvalidParameter``: a token without them would not meet the claims challenge that
-/// the app answers. Claims that only name the app's capabilities (`xms_cc`) demand nothing, and change nothing.
+/// the app responds to. Claims that only name the app's capabilities (`xms_cc`) demand nothing, and change nothing.
 public final class MSALClaimsRequest {
     private var requests: [MSALClaimsRequestTarget: [MSALIndividualClaimRequest]] = [:]
 
-    /// A request of no claims.
+    /// Creates a request without claims.
     public init() {}
 
-    /// Reads a claims request, such as a resource's claims challenge.
+    /// Parses a claims request, such as a resource's claims challenge.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` unless the text is a JSON object of
     ///   objects, and each claim is an object or `null`.
@@ -33,7 +33,7 @@ public final class MSALClaimsRequest {
         }
     }
 
-    /// Adds a claim, in place of one with the same name.
+    /// Adds a claim, and replaces a claim of the same name.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the claim has no name.
     public func requestClaim(_ request: MSALIndividualClaimRequest, for target: MSALClaimsRequestTarget) throws {
@@ -42,14 +42,14 @@ public final class MSALClaimsRequest {
         requests[target, default: []].append(request)
     }
 
-    /// The claims that are asked for in this token.
+    /// Returns the claims that are requested for this token.
     public func claimRequests(for target: MSALClaimsRequestTarget) -> [MSALIndividualClaimRequest] {
         requests[target] ?? []
     }
 
     /// Removes a claim.
     ///
-    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if it is not asked for.
+    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the claim is not in the request.
     public func removeClaimRequest(withName name: String, target: MSALClaimsRequestTarget) throws {
         guard let index = requests[target]?.firstIndex(where: { $0.name == name }) else {
             throw ClaimsJSON.invalid("“\(name)” is not asked for")
@@ -57,7 +57,7 @@ public final class MSALClaimsRequest {
         requests[target]?.remove(at: index)
     }
 
-    /// The request as JSON; `nil` if a claim's values have no form in JSON.
+    /// Returns the request as JSON, or `nil` if a claim's values cannot be represented in JSON.
     public func jsonString() -> String? {
         var places: [String: Any] = [:]
         for (target, claims) in requests where !claims.isEmpty {
@@ -70,7 +70,7 @@ public final class MSALClaimsRequest {
         return ClaimsJSON.text(places)
     }
 
-    /// Whether a token without these claims would not serve the app.
+    /// Whether a token without these claims would be useless to the app.
     var isDemand: Bool {
         requests.contains { target, claims in
             claims.contains { target == .idToken || $0.name != "xms_cc" }
@@ -78,7 +78,7 @@ public final class MSALClaimsRequest {
     }
 }
 
-/// The token that is to have a claim.
+/// The token that is to contain a claim.
 public enum MSALClaimsRequestTarget: UInt, Sendable, CaseIterable {
     /// The ID token.
     case idToken = 0
@@ -93,27 +93,27 @@ public enum MSALClaimsRequestTarget: UInt, Sendable, CaseIterable {
     }
 }
 
-/// One claim that is asked for.
+/// A request for one claim.
 public final class MSALIndividualClaimRequest {
     /// The claim's name.
     public var name: String
-    /// The values that the claim is to have; `nil` means any.
+    /// The values that the claim may have; `nil` means any.
     public var additionalInfo: MSALIndividualClaimRequestAdditionalInfo?
 
-    /// A request of the claim with this name.
+    /// Creates a request for the claim of this name.
     public init(name: String) { self.name = name }
 }
 
-/// The values that a claim is to have.
+/// The values that a claim may have.
 public final class MSALIndividualClaimRequestAdditionalInfo {
     /// Whether the app needs the claim: a boolean, or `nil`.
     public var essential: NSNumber?
-    /// The value that the claim is to have.
+    /// The value that the claim must have.
     public var value: Any?
-    /// The values of which the claim is to have one, the preferred one first.
+    /// The values of which the claim must have one, in order of preference.
     public var values: [Any]?
 
-    /// Any value.
+    /// Creates an unrestricted value.
     public init() {}
 
     fileprivate init(_ json: Any, of name: String) throws {
@@ -123,7 +123,7 @@ public final class MSALIndividualClaimRequestAdditionalInfo {
         values = members["values"] as? [Any]
     }
 
-    /// The values as JSON; `nil` if one of them has no form in JSON.
+    /// Returns the values as JSON, or `nil` if one of them cannot be represented in JSON.
     public func jsonString() -> String? { ClaimsJSON.text(json) }
 
     fileprivate var json: [String: Any] {

@@ -1,9 +1,10 @@
 import Dispatch
 import SharedDevice
 
+/// A completion block and its queue.
 struct Completion<Arguments: Sendable>: @unchecked Sendable {
-    // Unchecked: MSAL's block types are not `Sendable`, and blocks capture what they like. The block is called once, on the queue that the
-    // caller has chosen, and nothing else touches it: that is MSAL's contract.
+    // Unchecked: MSAL's block types are not `Sendable`, and blocks may capture anything. MSAL's contract makes this
+    // safe: the block is called once, on the queue that the caller has chosen, and nothing else touches it.
     private let queue: DispatchQueue
     private let block: (Arguments) -> Void
 
@@ -22,16 +23,15 @@ struct Completion<Arguments: Sendable>: @unchecked Sendable {
 }
 
 extension Result where Failure == RequestFailure {
-    /// The value; `nil` for a failure.
     var value: Success? { try? get() }
 
-    /// The error as completion blocks get it; `nil` for a success.
+    /// The `NSError` for completion blocks; `nil` for a success.
     var nsError: (any Error)? {
         if case .failure(let failure) = self { failure.nsError } else { nil }
     }
 }
 
-/// What `body` returns or throws, as a value.
+/// Captures the value or the error of `body` in a result.
 func outcome<Success: Sendable>(
     _ body: () async throws(RequestFailure) -> Success
 ) async -> Result<Success, RequestFailure> {
@@ -42,7 +42,7 @@ func outcome<Success: Sendable>(
     }
 }
 
-/// Runs `body`, which asks the shared device, and translates its error to MSAL's codes.
+/// Runs `body`, which calls ``SharedDeviceApplication``, and translates its error to MSAL's codes.
 func mapping<Success: Sendable>(
     in request: ErrorCodes.Request = .other,
     context: RequestFailure.Context = .init(),

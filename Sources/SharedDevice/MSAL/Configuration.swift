@@ -1,17 +1,17 @@
 import Foundation
 
-/// What an app says of itself.
+/// The configuration of an app.
 ///
-/// An application takes a copy: later changes to the configuration do not reach it.
+/// An application takes a copy: later changes to the configuration have no effect on it.
 public final class MSALPublicClientApplicationConfig {
     private var settings: Configuration
 
-    /// A configuration of these parts; `nil` as authority means any organisation.
+    /// Creates a configuration; `nil` as the authority means any organisation.
     public init(clientId: String, redirectUri: String?, authority: MSALAuthority?) {
         settings = Configuration(clientId: clientId, redirectUri: redirectUri, authority: authority ?? .common)
     }
 
-    /// A configuration with nothing but a client id.
+    /// Creates a configuration with only a client id.
     public convenience init(clientId: String) { self.init(clientId: clientId, redirectUri: nil, authority: nil) }
 
     init(_ settings: Configuration) {
@@ -19,7 +19,6 @@ public final class MSALPublicClientApplicationConfig {
         cacheConfig.keychainSharingGroup = settings.keychainSharingGroup
     }
 
-    /// The configuration as it is now.
     var snapshot: Configuration {
         var settings = settings
         settings.keychainSharingGroup = cacheConfig.keychainSharingGroup
@@ -32,8 +31,8 @@ public final class MSALPublicClientApplicationConfig {
         set { settings.clientId = newValue }
     }
 
-    /// Where answers go: `msauth.<the app's identifier>://auth`, or `nil`. The broker does not serve an app with another one; its
-    /// requests fail with ``MSALInternalError/internalBrokerNotAvailable``.
+    /// The redirect URI, which must be `msauth.<the app's identifier>://auth` or `nil`. The broker does not serve an
+    /// app with any other URI: its requests fail with ``MSALInternalError/internalBrokerNotAvailable``.
     public var redirectUri: String? {
         get { settings.redirectUri }
         set { settings.redirectUri = newValue }
@@ -45,7 +44,8 @@ public final class MSALPublicClientApplicationConfig {
         set { settings.authority = newValue }
     }
 
-    /// Turns the broker off for this app, as in MSAL: every request fails with ``MSALInternalError/internalBrokerNotAvailable``.
+    /// Turns the broker off for this app, as in MSAL: every request fails with
+    /// ``MSALInternalError/internalBrokerNotAvailable``.
     public var bypassRedirectURIValidation: Bool {
         get { settings.bypassRedirectURIValidation }
         set { settings.bypassRedirectURIValidation = newValue }
@@ -53,50 +53,54 @@ public final class MSALPublicClientApplicationConfig {
 
     // MARK: Beyond MSAL
 
-    /// The app's identity on this device, in reverse DNS. It names the app's record of whose data the app holds. `nil` means the identifier
-    /// in ``redirectUri`` or, where that is `nil`, ``clientId``. Two apps with one client id need two identifiers.
+    /// The app's identity on this device, in reverse DNS. It names the app's record of whose data the app holds. `nil`
+    /// means the identifier in ``redirectUri`` or, if that is `nil`, ``clientId``. Two apps with the same client id
+    /// need two identifiers.
     public var applicationIdentifier: String? {
         get { settings.applicationIdentifier }
         set { settings.applicationIdentifier = newValue }
     }
 
-    /// Whether the app reports each cleanup by ``MSALPublicClientApplication/cleanupDone(of:)``. False is MSAL's way: a change counts as
-    /// settled when the app, after the block that was told of it has returned, asks for an account or a token again.
+    /// Whether the app reports each cleanup with ``MSALPublicClientApplication/cleanupDone(of:)``. False selects MSAL's
+    /// behaviour: a change counts as settled when the app asks for an account or a token after its block for the change
+    /// has returned.
     public var reportsCleanup: Bool {
         get { settings.reportsCleanup }
         set { settings.reportsCleanup = newValue }
     }
 
-    // MARK: What changes nothing here
+    // MARK: Settings without effect
 
     /// The app's tokens in the keychain. Changes nothing: the broker keeps all tokens, and apps keep none.
     public let cacheConfig = MSALCacheConfig()
 
-    /// Authorities that the app trusts without a check. Changes nothing: no authority is ever asked.
+    /// Authorities that the app trusts without a check. Changes nothing: no authority is ever contacted.
     public var knownAuthorities: [MSALAuthority] {
         get { settings.knownAuthorities }
         set { settings.knownAuthorities = newValue }
     }
 
-    /// Whether tokens may be used longer while the token service is away. Changes nothing: the broker decides how long a token is good.
+    /// Whether tokens may be used longer while the token service is unavailable. Changes nothing: the broker decides
+    /// how long a token is valid.
     public var extendedLifetimeEnabled: Bool {
         get { settings.extendedLifetimeEnabled }
         set { settings.extendedLifetimeEnabled = newValue }
     }
 
-    /// What the app can handle of the token service's features. Changes nothing.
+    /// The features of the token service that the app can handle. Changes nothing.
     public var clientApplicationCapabilities: [String]? {
         get { settings.clientApplicationCapabilities }
         set { settings.clientApplicationCapabilities = newValue }
     }
 
-    /// How many seconds before its end a token is renewed. Changes nothing: the broker renews tokens in time.
+    /// The number of seconds before its expiry at which a token is renewed. Changes nothing: the broker renews tokens
+    /// in time.
     public var tokenExpirationBuffer: Double {
         get { settings.tokenExpirationBuffer }
         set { settings.tokenExpirationBuffer = newValue }
     }
 
-    /// A part of the token service for tests. Changes nothing.
+    /// The test slice of the token service. Changes nothing.
     public var sliceConfig: MSALSliceConfig? {
         get { settings.slice.map { MSALSliceConfig($0) } }
         set { settings.slice = newValue?.parts }
@@ -109,25 +113,25 @@ public final class MSALPublicClientApplicationConfig {
     }
 }
 
-/// Where an iOS app keeps its tokens. It changes nothing here: the broker keeps all tokens, and apps keep none.
+/// The token cache of an iOS app. It changes nothing here: the broker keeps all tokens, and apps keep none.
 public final class MSALCacheConfig {
     /// The group of apps that share a keychain. Changes nothing.
     public var keychainSharingGroup = MSALCacheConfig.defaultKeychainSharingGroup()
 
-    /// MSAL's name for the group of apps that set none.
+    /// MSAL's default keychain group.
     public static func defaultKeychainSharingGroup() -> String { "com.microsoft.adalcache" }
 
     fileprivate init() {}
 }
 
-/// A part of the token service for tests. It changes nothing here: no request of the app reaches the token service.
+/// A test slice of the token service. It changes nothing here: no request of the app reaches the token service.
 public final class MSALSliceConfig {
-    /// The name of the part.
+    /// The name of the slice.
     public var slice: String
     /// The data centre.
     public var dc: String
 
-    /// A part of the token service in a data centre; `nil` is the same as an empty text.
+    /// Creates a slice in a data centre; `nil` is the same as an empty string.
     public init?(slice: String?, dc: String?) {
         self.slice = slice ?? ""
         self.dc = dc ?? ""
@@ -139,11 +143,10 @@ public final class MSALSliceConfig {
 
     var parts: Parts { (slice, dc) }
 
-    /// The parts that are not empty, as parameters of an address.
+    /// The parts that are not empty, as query parameters of a URL.
     public var sliceDictionary: [AnyHashable: Any] { ["slice": slice, "dc": dc].filter { !$0.value.isEmpty } }
 }
 
-/// The values of a configuration.
 struct Configuration: Sendable {
     var clientId: String
     var redirectUri: String?
@@ -168,9 +171,9 @@ struct Configuration: Sendable {
     /// Whether the broker serves the app.
     var isBrokerEnabled: Bool { !bypassRedirectURIValidation && (redirectUri == nil || redirectIdentifier != nil) }
 
-    /// The app's identity on this device; it names a folder.
+    /// The app's identity on this device, which names a directory.
     ///
-    /// - Throws: ``RequestFailure`` where there is none, or where it could name another folder.
+    /// - Throws: ``RequestFailure`` if there is none, or if it could name a different directory.
     func identifier() throws(RequestFailure) -> String {
         guard !clientId.isEmpty else {
             throw .invalidParameter("could not make an application: the client id is empty; it is a required parameter")
@@ -186,7 +189,7 @@ struct Configuration: Sendable {
         return identifier
     }
 
-    /// The identifier in a redirect URI of the broker's form.
+    /// The identifier in a redirect URI of the form that the broker serves.
     private var redirectIdentifier: String? {
         guard let redirectUri, redirectUri.hasPrefix("msauth."),
             let end = redirectUri.range(of: "://auth"), ["", "/"].contains(redirectUri[end.upperBound...])

@@ -7,14 +7,15 @@ import Synchronization
 
 @_exported public import enum NotifyCenter.Bus
 
-/// An app on a shared device, with MSAL's names: the current account, sign-in and sign-out for the whole device,
-/// tokens.
+/// An app on a shared device, with MSAL's names: current account, tokens, and sign-in and sign-out for the whole
+/// device.
 ///
-/// Make one per app and keep it. All functions may be called from any thread and task. Parameters are read during the call; later changes
-/// to them do nothing. Each completion block is called once, on the queue that its parameters name.
+/// Create one per app and keep it. All functions may be called from any thread and task. Parameters are read during the
+/// call; later changes to them have no effect. Each completion block is called once, on the queue that its parameters
+/// name.
 ///
-/// Every error is an `NSError` of the domain ``MSALErrorDomain``. If the shared device gave the reason, `NSUnderlyingErrorKey` has its
-/// `SharedDeviceError`.
+/// Every error is an `NSError` of the domain ``MSALErrorDomain``. If the failure came from the module SharedDevice,
+/// `NSUnderlyingErrorKey` contains its `SharedDeviceError`.
 ///
 /// ```swift
 /// let application = try MSALPublicClientApplication(configuration: MSALPublicClientApplicationConfig(clientId: "org.example.orders"))
@@ -27,11 +28,10 @@ public final class MSALPublicClientApplication: Sendable {
     let shared: SharedDeviceApplication
     let state = Locked(State())
 
-    /// What an application object remembers.
     struct State {
-        /// The account that the app heard of last. `nil` after the app has signed it out or removed it.
+        /// The account of the last request. `nil` after the app has signed it out or removed it.
         var known: Account?
-        /// Whether the broker's last answer was ``MSALDeviceMode/shared``.
+        /// Whether the broker's last response was ``MSALDeviceMode/shared``.
         var wasShared = false
         /// Whether a person is being asked.
         var isPrompting = false
@@ -39,25 +39,25 @@ public final class MSALPublicClientApplication: Sendable {
         var toSettle: [(debt: AccountChange, task: Int?)] = []
     }
 
-    /// An app as `configuration` describes it; the broker is on the bus that the environment names.
+    /// Creates an app from `configuration`; the broker is on the bus that the environment names.
     ///
-    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the configuration has no client id, or an identifier
-    ///   that cannot name a folder.
+    /// - Throws: an error with ``MSALInternalError/internalErrorInvalidParameter`` if the configuration has no client
+    ///   id, or has an identifier that cannot be the name of a directory.
     public convenience init(configuration: MSALPublicClientApplicationConfig) throws {
         try self.init(configuration: configuration, bus: .fromEnvironment)
     }
 
-    /// An app with this client id and nothing else; otherwise as ``init(configuration:)``.
+    /// Creates an app with only this client id; otherwise like ``init(configuration:)``.
     public convenience init(clientId: String) throws {
         try self.init(configuration: MSALPublicClientApplicationConfig(clientId: clientId))
     }
 
-    /// An app with this client id and authority; otherwise as ``init(configuration:)``.
+    /// Creates an app with this client id and authority; otherwise like ``init(configuration:)``.
     public convenience init(clientId: String, authority: MSALAuthority?) throws {
         try self.init(clientId: clientId, authority: authority, redirectUri: nil)
     }
 
-    /// An app with this client id, authority and redirect URI; otherwise as ``init(configuration:)``.
+    /// Creates an app with this client id, authority and redirect URI; otherwise like ``init(configuration:)``.
     public convenience init(clientId: String, authority: MSALAuthority?, redirectUri: String?) throws {
         let configuration = MSALPublicClientApplicationConfig(
             clientId: clientId,
@@ -67,14 +67,15 @@ public final class MSALPublicClientApplication: Sendable {
         try self.init(configuration: configuration)
     }
 
-    /// An app whose broker is on `bus`. Beyond MSAL; for tests, and for apps whose bus is not the environment's choice.
+    /// Creates an app whose broker is on `bus`. Beyond MSAL; for tests, and for apps whose bus is not the environment's
+    /// choice.
     ///
     /// - Parameters:
-    ///   - configuration: what the app says of itself; a copy is taken.
-    ///   - bus: where the broker is.
-    ///   - stateDirectory: the folder of the app's record of whose data it holds. `nil` means the app's identifier in `$XDG_STATE_HOME`
-    ///     (`~/.local/state`). The folder must outlast the user data of the app.
-    /// - Throws: as ``init(configuration:)``.
+    /// - configuration: the app's configuration, which is copied.
+    /// - bus: the bus of the broker.
+    /// - stateDirectory: the directory of the app's record of whose data it holds. `nil` means a directory named after
+    ///   the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`). The directory must outlast the user data of the
+    ///   app.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
         setup = configuration.snapshot
         do throws(RequestFailure) {
@@ -85,13 +86,13 @@ public final class MSALPublicClientApplication: Sendable {
         }
     }
 
-    /// The configuration that this was made with; a copy.
+    /// A copy of the configuration that this object was created with.
     public var configuration: MSALPublicClientApplicationConfig { MSALPublicClientApplicationConfig(setup) }
 
-    // MARK: What changes nothing here
+    // MARK: Functions without effect
 
-    /// Always false: the URL is for the app. On iOS the browser and Microsoft Authenticator answer the app by opening a URL; here the broker
-    /// answers each request itself.
+    /// Always returns false, which leaves the URL to the app. On iOS the browser and Microsoft Authenticator respond by
+    /// opening a URL in the app; here the broker responds to each request directly.
     @discardableResult
     public static func handleMSALResponse(_ response: URL, sourceApplication: String?) -> Bool { false }
 
@@ -99,11 +100,11 @@ public final class MSALPublicClientApplication: Sendable {
     @discardableResult
     public static func handleMSALResponse(_ response: URL) -> Bool { false }
 
-    /// Always false: there is no web view to close. A sign-in ends when its prompt returns or throws.
+    /// Always returns false: there is no web view to close. A sign-in ends when its prompt returns or throws.
     @discardableResult
     public static func cancelCurrentWebAuthSession() -> Bool { false }
 
-    // MARK: What requests have in common
+    // MARK: Checks of requests
 
     /// - Throws: ``RequestFailure``, −42714, unless this app uses the broker.
     func requireBroker(_ attempted: String) throws(RequestFailure) {
@@ -128,7 +129,7 @@ public final class MSALPublicClientApplication: Sendable {
         throw .invalidParameter("could not \(attempted): scopes are required, and none of them may be empty")
     }
 
-    /// - Throws: ``RequestFailure``, −42000, for a request that a token without claims would not fulfil.
+    /// - Throws: ``RequestFailure``, −42000, if the request demands claims, because the token would lack them.
     func requireNoClaims(_ demandsClaims: Bool, _ attempted: String) throws(RequestFailure) {
         guard demandsClaims else { return }
         throw .invalidParameter(
@@ -138,7 +139,7 @@ public final class MSALPublicClientApplication: Sendable {
 
     func know(_ account: Account?) { state.withLock { $0.known = account } }
 
-    /// The account as the app sees it.
+    /// Returns the account in the form that the app sees.
     func described(_ account: Account, debt: AccountChange? = nil) -> MSALAccount {
         MSALAccount(account, environment: setup.authority.environment, debt: debt)
     }

@@ -5,16 +5,17 @@ import SharedDevice
 public final class MSALResult: Sendable {
     /// The token. Keep it in memory only, and drop it when the account changes.
     public let accessToken: String
-    /// When it ends.
+    /// The time at which the token expires.
     public let expiresOn: Date?
-    /// What it is good for.
+    /// The scopes of the token.
     public let scopes: [String]
-    /// The account that it belongs to.
+    /// The account of the token.
     public let account: MSALAccount
-    /// The organisation's provider's word of who has signed in, as the provider has signed it; `nil` where there is no such provider, or where the app's
-    /// manifest lacks a scope about the person that the sign-in was granted. ``MSALAccount/accountClaims`` says who the person is in any case.
+    /// The organisation's provider's signed statement of who has signed in. `nil` if there is no such provider, or if
+    /// the sign-in was granted a scope about the person that the app's manifest lacks. ``MSALAccount/accountClaims``
+    /// identifies the person in any case.
     public let idToken: String?
-    /// The authority of the request or, where that has none, of the configuration.
+    /// The authority of the request, or of the configuration if the request has none.
     public let authority: MSALAuthority
     /// The request's correlation id.
     public let correlationId: UUID
@@ -31,11 +32,11 @@ public final class MSALResult: Sendable {
 
     /// The account in its organisation.
     public var tenantProfile: MSALTenantProfile { account.tenantProfile }
-    /// The organisation; the same as ``tenantProfile``'s ``MSALTenantProfile/tenantId``.
+    /// The organisation's identifier, from ``tenantProfile``.
     public var tenantId: String? { tenantProfile.tenantId }
-    /// The person; the same as ``tenantProfile``'s ``MSALTenantProfile/identifier``.
+    /// The person's identifier, from ``tenantProfile``.
     public var uniqueId: String? { tenantProfile.identifier }
-    /// Whether the token lasts longer than usual because the token service is away: never.
+    /// Whether the token lasts longer than usual because the token service is unavailable: never.
     public var extendedLifeTimeToken: Bool { false }
     /// `Bearer`.
     public var authenticationScheme: String { "Bearer" }
@@ -45,13 +46,13 @@ public final class MSALResult: Sendable {
 
 // MARK: Accounts
 
-/// A person's account on this device, as the broker knows it. Two accounts are equal when their identifiers are.
+/// A person's account on this device, as the broker knows it. Two accounts are equal if their identifiers are equal.
 public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
     let account: Account
     /// The sessions whose data the app has to delete; ``MSALPublicClientApplication/cleanupDone(of:)`` reports them.
     let debt: AccountChange?
 
-    /// The host of the authority that the app named. The broker needs none, and no program should depend on it.
+    /// The host of the authority that the app named. The broker does not need it, and no program should depend on it.
     public let environment: String
 
     init(_ account: Account, environment: String, debt: AccountChange? = nil) {
@@ -66,16 +67,20 @@ public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
     public var identifier: String? { account.identifier }
     /// The identity in its parts.
     public var homeAccountId: MSALAccountId? { MSALAccountId(account.identifier) }
-    /// What the broker says of the person: `preferred_username`, `oid`, `tid`, and `name` if the broker knows it.
+    /// The broker's information about the person: `preferred_username`, `oid`, `tid`, and `name` if the broker knows
+    /// it.
     public var accountClaims: [String: Any]? { claims }
-    /// The account's organisations: always one, the account's own.
+    /// The account's organisations: always exactly one.
     public var tenantProfiles: [MSALTenantProfile]? { [tenantProfile] }
     /// Whether the account came from the broker: always.
     public var isSSOAccount: Bool { true }
 
-    /// Whether this app still has to delete what it holds of this account's earlier stay, and to report it. It can be true of the previous
-    /// account, as ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)`` gives it, and of no other. Beyond MSAL: it is also
-    /// true when the same person has come back, which no comparison with the current account shows.
+    /// Whether this app still has to delete the data of an earlier session of this account and to report that cleanup.
+    /// Only the previous account, as ``MSALPublicClientApplication/getCurrentAccount(with:completionBlock:)`` returns
+    /// it, can have this set.
+    ///
+    /// Beyond MSAL: it is also true after the same person has signed in again, which a comparison with the current
+    /// account does not show.
     public var needsCleanup: Bool { debt != nil }
 
     /// Name and identity.
@@ -84,7 +89,7 @@ public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
     /// Whether both are the same account.
     public static func == (left: MSALAccount, right: MSALAccount) -> Bool { left.account == right.account }
 
-    /// Feeds what `==` compares.
+    /// Hashes the identifier.
     public func hash(into hasher: inout Hasher) { hasher.combine(account) }
 
     var tenantProfile: MSALTenantProfile {
@@ -103,9 +108,9 @@ public final class MSALAccount: Sendable, Hashable, CustomStringConvertible {
 public final class MSALAccountId: Sendable, Hashable {
     /// ``objectId`` and ``tenantId``, joined by a dot.
     public let identifier: String
-    /// The person within the organisation.
+    /// The person's identifier within the organisation.
     public let objectId: String
-    /// The organisation; empty if the identity names none.
+    /// The organisation's identifier; empty if the identity has none.
     public let tenantId: String
 
     init(_ identifier: String) {
@@ -118,17 +123,17 @@ public final class MSALAccountId: Sendable, Hashable {
     /// Whether both have the same ``identifier``.
     public static func == (left: MSALAccountId, right: MSALAccountId) -> Bool { left.identifier == right.identifier }
 
-    /// Feeds what `==` compares.
+    /// Hashes ``identifier``.
     public func hash(into hasher: inout Hasher) { hasher.combine(identifier) }
 }
 
 /// An account in an organisation.
 public final class MSALTenantProfile: Sendable {
-    /// The person within the organisation.
+    /// The person's identifier within the organisation.
     public let identifier: String?
-    /// The organisation; empty if the account's identity names none.
+    /// The organisation's identifier; empty if the account's identity has none.
     public let tenantId: String?
-    /// As ``MSALAccount/environment``.
+    /// The same as ``MSALAccount/environment``.
     public let environment: String?
     private let texts: [String: String]
 
@@ -141,17 +146,17 @@ public final class MSALTenantProfile: Sendable {
 
     /// Whether this is the account's own organisation: always.
     public var isHomeTenantProfile: Bool { true }
-    /// As ``MSALAccount/accountClaims``.
+    /// The same as ``MSALAccount/accountClaims``.
     public var claims: [String: Any]? { texts }
 }
 
 // MARK: The device
 
-/// What the broker says of the device.
+/// The broker's information about the device.
 public final class MSALDeviceInformation: Sendable {
     /// Whether the device is shared.
     public let deviceMode: MSALDeviceMode
-    /// Whether the broker answered. It is what the SSO extension is on iOS.
+    /// Whether the broker responded. The broker stands for the SSO extension of iOS.
     public let hasAADSSOExtension: Bool
     private let details: [String: String]
 
@@ -170,19 +175,19 @@ public final class MSALDeviceInformation: Sendable {
     /// Always ``MSALPlatformSSOStatus/notEnabled``: Platform SSO is macOS's.
     public var platformSSOStatus: MSALPlatformSSOStatus { .notEnabled }
 
-    /// Strings: `brokerVersion`, and `organization` if the device's configuration names one.
+    /// The strings `brokerVersion`, and `organization` if the device's configuration names one.
     public var extraDeviceInformation: [AnyHashable: Any] { details }
 }
 
-/// Whether this device is shared. As in MSAL there are two modes; a mode that is not known is an error, and no value of this type.
+/// Whether this device is shared. As in MSAL there are two modes; an unknown mode is an error.
 public enum MSALDeviceMode: UInt, Sendable {
-    /// Not shared: the broker says so.
+    /// Not shared, according to the broker.
     case `default` = 0
     /// One account at a time, signed in and out for all apps.
     case shared = 1
 }
 
-/// What macOS's Platform SSO is like on the device.
+/// The state of macOS's Platform SSO on the device.
 public enum MSALPlatformSSOStatus: UInt, Sendable {
     /// It is not configured. The broker knows no other status.
     case notEnabled = 0
@@ -194,9 +199,9 @@ public enum MSALPlatformSSOStatus: UInt, Sendable {
     case registrationNeedsRepair
 }
 
-/// The way to sign in that the administrator prefers.
+/// The sign-in method that the administrator prefers.
 public enum MSALPreferredAuthMethod: UInt, Sendable {
-    /// None in particular. The broker knows no other.
+    /// No preference. The broker knows no other value.
     case notConfigured = 0
     /// A QR code and a PIN.
     case qrpin = 1
