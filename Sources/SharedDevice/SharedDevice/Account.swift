@@ -9,14 +9,13 @@ public struct Account: Sendable, Codable {
     /// The person's name for display; `nil` if the identity provider has none.
     public let displayName: String?
 
-    /// An account with this identity and these names.
     public init(identifier: String, username: String, displayName: String? = nil) {
         self.identifier = identifier
         self.username = username
         self.displayName = displayName
     }
 
-    /// The tenant's half of `identifier`; empty where it has none.
+    /// The tenant part of `identifier`; empty if there is none.
     public var tenantIdentifier: String {
         guard let dot = identifier.firstIndex(of: ".") else { return "" }
         return String(identifier[identifier.index(after: dot)...])
@@ -24,10 +23,9 @@ public struct Account: Sendable, Codable {
 }
 
 extension Account: Hashable {
-    /// Whether both are the same account: only `identifier` counts.
+    /// Two values are the same account if their `identifier`s are equal.
     public static func == (left: Account, right: Account) -> Bool { left.identifier == right.identifier }
 
-    /// Feeds what `==` compares.
     public func hash(into hasher: inout Hasher) { hasher.combine(identifier) }
 }
 
@@ -37,25 +35,24 @@ extension Account: Hashable {
 public enum DeviceMode: String, Sendable, Codable {
     /// Managed as a shared device: one account at a time, signed in and out for all apps.
     case shared
-    /// Not managed as a shared device: the broker says so.
+    /// Not managed as a shared device, according to the broker.
     case personal
-    /// Nobody can say, because the broker does not answer. Treat the device as shared: data that is deleted on a personal device comes back
-    /// from the server, but data that is left on a shared one can be read by somebody else.
+    /// Unknown, because the broker does not respond. Treat the device as shared: data deleted on a personal device
+    /// comes back from the server, but data left on a shared device can be read by another person.
     case unknown
 }
 
-/// What the broker says of the device.
+/// The broker's information about the device.
 public struct DeviceInformation: Sendable {
-    /// The mode.
     public let deviceMode: DeviceMode
     /// The organisation that manages the device; `nil` if its configuration names none.
     public let organization: String?
-    /// Whether the device is joined to its organisation; `nil` if the broker does not answer.
+    /// Whether the device is joined to its organisation; `nil` if the broker does not respond.
     public let isJoined: Bool?
-    /// The tenant whose users may sign in: the one that the device is joined to or, if it is joined to none, the one that its configuration
-    /// names. `nil` if users of any tenant may sign in, or the broker does not answer.
+    /// The tenant whose users may sign in: the tenant that the device is joined to or, for a device that is not joined,
+    /// the tenant in its configuration. `nil` if users of any tenant may sign in, or the broker does not respond.
     public let tenantIdentifier: String?
-    /// The broker's version; `nil` if it does not answer.
+    /// The broker's version; `nil` if the broker does not respond.
     public let brokerVersion: String?
     /// Why the mode is unknown; `nil` if it is known.
     public let problem: SharedDeviceError?

@@ -1,36 +1,35 @@
 import FoundationEssentials
 
-/// What a sign-out did to the browser's session. It signs the account out of the device in any case.
+/// The effect of a sign-out on the browser's session. The account is signed out of the device in every case.
 public enum BrowserSignout: Sendable, Hashable {
-    /// The sign-out did not ask for it.
+    /// The app did not request a browser sign-out.
     case notRequested
-    /// The browser has the end-session page. It shows whether the identity provider ended its session there.
+    /// The browser has opened the end-session page. The page shows whether the identity provider ended its session.
     case opened
     /// The device's configuration names no end-session page.
     case notConfigured
-    /// The page could not be opened, for this reason; the person may still be signed in there.
+    /// The page could not be opened, for this reason; the person may still be signed in in the browser.
     case failed(String)
-    /// The page was not open by ``SignoutParameters/browserDeadline``.
+    /// The page did not open before ``SignoutParameters/browserDeadline``.
     case timedOut
 }
 
 /// A way to open a page in the browser.
 public struct BrowserOpener: Sendable {
-    /// Opens the page at this address, and returns when that is done; throws if that fails. It is called in its own task, which is cancelled
-    /// when time runs out.
+    /// Opens the page at this address and returns when it is open, or throws. It is called in its own task, which is
+    /// cancelled when time runs out.
     public var open: @Sendable (_ address: String) async throws -> Void
 
-    /// The app's own way to open a page.
+    /// Creates an opener from a closure.
     public init(_ open: @escaping @Sendable (_ address: String) async throws -> Void) { self.open = open }
 
-    /// The desktop's way: runs `xdg-open` with the address, without a shell. When time runs out, the process is killed.
+    /// Runs `xdg-open` with the address, without a shell. The process is killed when time runs out.
     public static let desktop = BrowserOpener { address in
         try await HelperProcess.run("xdg-open", [address])
     }
 }
 
 extension SharedDeviceApplication {
-    /// Opens the end-session page, and gives up when time runs out.
     func signOutFromBrowser(_ address: String?, _ parameters: SignoutParameters) async -> BrowserSignout {
         guard parameters.signoutFromBrowser else { return .notRequested }
         guard let address else { return .notConfigured }
@@ -54,22 +53,21 @@ extension SharedDeviceApplication {
             opening.cancel()
             alarm.cancel()
         }
-        // An opener that ignores its cancellation goes on; nobody waits for it.
+        // An opener that ignores its cancellation continues in the background.
         for await result in results { return result }
         return .timedOut
     }
 }
 
-/// Which pages a browser is sent to.
 enum EndSessionPage {
-    /// Browsers open more than web pages, and the address comes from a file: only web addresses are let through.
+    /// Only web addresses are allowed: browsers open other kinds too, and the address comes from a file.
     static func isAllowed(_ address: String) -> Bool {
         guard address.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }), let url = URL(string: address),
             let host = url.host(percentEncoded: false), !host.isEmpty
         else { return false }
         switch url.scheme?.lowercased() {
         case "https": return true
-        // As the broker reads `endSessionURL`: on this machine nobody listens between.
+        // The same rule as in the broker for `endSessionURL`: traffic on the loopback interface cannot be intercepted.
         case "http": return ["localhost", "127.0.0.1", "::1", "[::1]"].contains(host.lowercased())
         default: return false
         }

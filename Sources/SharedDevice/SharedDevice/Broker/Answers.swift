@@ -4,13 +4,15 @@ import FoundationEssentials
 /// A session whose data an app still has to delete, according to the broker's ledger.
 package struct OwedSession: Sendable, Hashable {
     package let epoch: UInt64
-    /// Whose it was.
     package let account: Account?
-    /// Changes when a process of the app ends that had the account and has not reported, and then at each start of the broker; 0 where there was
-    /// no such end. That process may have stored something since another one's cleanup, so a receipt brings back the mark under which its cleanup
-    /// began, and counts only under that one.
+    /// A number that changes when a process of the app that had the account ends without a report, and after that at
+    /// each start of the broker. 0 if no process ended that way.
+    ///
+    /// Such a process may have stored data after another one's cleanup. A receipt therefore returns the mark under
+    /// which its cleanup began, and counts only under that mark.
     package let mark: UInt64
-    /// Whether the broker waits for another process of the app, too: until that one hears of the sign-out it may store something.
+    /// Whether the broker also waits for another process of the app. Until that process learns of the sign-out, it may
+    /// store data.
     package let isShared: Bool
 
     package init(epoch: UInt64, account: Account?, mark: UInt64 = 0, isShared: Bool = false) {
@@ -39,14 +41,14 @@ package struct OwedSession: Sendable, Hashable {
     }
 }
 
-/// The broker's answer to an app that asks who is signed in.
+/// The broker's response to an app that asks for the current account.
 package struct SessionAnswer: Sendable, Hashable {
     package let session: DeviceSession
-    /// What this app has to clean up according to the ledger, oldest first.
+    /// The sessions that this app has to clean up according to the ledger, oldest first.
     package let owed: [OwedSession]
-    /// Whether somebody is signed in of whom this app may not hear before it has cleaned up.
+    /// Whether an account is signed in that is withheld from this app until it has cleaned up.
     package let isWithheld: Bool
-    /// Whether an app that owes a cleanup has to do that first.
+    /// Whether an app must finish its pending cleanup first.
     package let isStrict: Bool
 
     package init(
@@ -89,7 +91,7 @@ extension CleanupReport {
 
     package init(_ value: DBusValue?) throws(BrokerProtocol.Malformed) {
         guard let fields = value?.fieldsValue, let session = fields["session"]?.unsignedValue,
-            // To the year 9999, which every calendar has.
+            // The limit is the year 9999, which every calendar supports.
             case .double(let endedAt)? = fields["endedAt"], (0...253_402_300_799).contains(endedAt),
             let outcome = fields["outcome"]?.stringValue.flatMap(Outcome.init)
         else { throw BrokerProtocol.Malformed("round") }

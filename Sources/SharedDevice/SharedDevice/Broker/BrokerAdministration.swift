@@ -1,12 +1,12 @@
 package import DBusTransport
 
-/// The broker as an administrator's program calls it.
+/// The broker's interface for administration programs.
 package struct BrokerAdministration: Sendable {
     package let connection: DBusConnection
 
-    /// Connects to the bus that the broker serves; whether it does shows with the first call.
+    /// Connects to the broker's bus. Whether a broker is there shows with the first call.
     ///
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` where there is no such bus.
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no such bus.
     package init(bus: Bus) throws(SharedDeviceError) {
         do throws(DBusError) {
             connection = try DBusConnection.open(bus)
@@ -15,12 +15,13 @@ package struct BrokerAdministration: Sendable {
         }
     }
 
-    /// Calls the broker and waits for the answer, without holding a thread.
+    /// Calls the broker and waits for the response, without blocking a thread.
     ///
     /// - Parameters:
-    ///   - fields: the request; `nil` for a method that takes none.
-    ///   - attempted: what the caller is about, for the error.
-    /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable` for whatever keeps an answer away.
+    ///   - fields: the request; `nil` for a method without arguments.
+    ///   - attempted: the operation, for the error.
+    /// - Throws: ``SharedDeviceError``: the broker's refusal, or `brokerUnavailable` if there is no response for any
+    ///   reason.
     package func call(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields? = [:],
@@ -34,9 +35,7 @@ package struct BrokerAdministration: Sendable {
         }
     }
 
-    /// The same for a program that has nothing else to do: blocks this thread.
-    ///
-    /// - Throws: as ``call(_:_:attempted:timeout:)``.
+    /// Like ``call(_:_:attempted:timeout:)``, but blocks this thread, for a program that has nothing else to do.
     package func callAndWait(
         _ method: BrokerProtocol.Method,
         _ fields: BrokerProtocol.Fields? = [:],

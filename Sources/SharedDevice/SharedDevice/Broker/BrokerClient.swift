@@ -2,12 +2,12 @@ package import DBusTransport
 public import NotifyCenter
 import Synchronization
 
-/// The app's side of the connection to the broker: calls, and the broker's broadcasts. Broadcasts of anybody else are ignored.
+/// The app's connection to the broker: calls, and the broker's broadcasts. Broadcasts of other senders are ignored.
 final class BrokerClient: Sendable {
     private struct State {
-        /// The connection that owns the broker's name; `nil` while nobody does.
+        /// The unique name of the broker's connection; `nil` while the broker's name has no owner.
         var owner: String?
-        /// Grows each time the bus announces an owner, so that an older answer about the owner is recognized.
+        /// Grows with each announcement of an owner, so that an older response about the owner can be recognised.
         var generation: UInt64 = 0
         var busNameProblem: SharedDeviceError?
         var ignoredBroadcasts = 0
@@ -16,7 +16,7 @@ final class BrokerClient: Sendable {
         var nextListener: UInt64 = 0
     }
 
-    /// The observations that keep the client informed, for as long as it lives.
+    /// The observations that live as long as the client.
     private struct Watch: Sendable {
         let connection: DBusConnection
         let tokens: [Observation]
@@ -29,15 +29,14 @@ final class BrokerClient: Sendable {
         let isAnswered: Bool
     }
 
-    /// The last call of a kind: to copy a message costs a fraction of writing it.
+    /// The last call of a kind. Copying a message costs a fraction of encoding it.
     private struct Call: Sendable {
         let empty: MessageTemplate
         let request: BrokerProtocol.Fields?
-        /// With the request.
+        /// The message including the request.
         let whole: MessageTemplate
     }
 
-    /// Where the broker is.
     let bus: Bus
     /// The name by which the bus can start this app.
     private let ownName: String?
@@ -54,9 +53,9 @@ final class BrokerClient: Sendable {
 
     /// Calls the broker.
     ///
-    /// - Parameter isCancellable: whether a cancellation of the caller's task ends the wait for the answer.
-    /// - Throws: ``SharedDeviceError``; `invalidRequest` for arguments that the bus refuses, for instance a text with a NUL, and
-    ///   `brokerUnavailable` if no answer comes, whatever the reason.
+    /// - Parameter isCancellable: whether cancelling the caller's task ends the wait for the response.
+    /// - Throws: ``SharedDeviceError``; `invalidRequest` for arguments that the bus refuses, for instance a string with
+    ///   a NUL, and `brokerUnavailable` if there is no response for any reason.
     func call(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields? = nil,
@@ -84,9 +83,9 @@ final class BrokerClient: Sendable {
         }
     }
 
-    /// Tells the broker something that it does not answer. On return the message is on its way.
+    /// Sends the broker a message without a reply. On return the message is queued for sending.
     ///
-    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no bus. Whether there is a broker nobody says.
+    /// - Throws: ``SharedDeviceError``; `brokerUnavailable` if there is no bus. A missing broker goes unnoticed.
     func tell(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields,
@@ -115,7 +114,7 @@ final class BrokerClient: Sendable {
             if let last, last.request == request { return try last.whole.filled([]) }
             let empty = if let last { last.empty } else { try Self.template(method, options) }
             let message = try empty.filled(request.map { [.fields($0)] } ?? [])
-            // What an app asks again and again; never a password.
+            // Only requests that apps repeat often are cached. They never contain a password.
             let isRepeated = method == .getCurrentAccount || method == .acquireTokenSilently
             let known = Call(
                 empty: empty,
@@ -125,7 +124,7 @@ final class BrokerClient: Sendable {
             if isRepeated || last == nil {
                 calls.withLock { calls in
                     calls[kind] = known
-                    // Whoever it names may have signed out meanwhile.
+                    // The account in the request may have signed out by now.
                     if heardBroadcasts != heard { calls[Self.tokenQuestion] = nil }
                 }
             }
@@ -152,10 +151,10 @@ final class BrokerClient: Sendable {
 
     // MARK: Changes
 
-    /// Calls `listener` when it is time to ask the broker again: on its broadcast, and when the broker or the bus comes or goes. The calls are
-    /// made on the reading thread. The subscription is in force on return.
+    /// Calls `listener` when it is time to ask the broker again: on its broadcast, and when the broker or the bus comes
+    /// or goes. The calls are made on the reading thread. The subscription is active on return.
     ///
-    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus to listen on.
+    /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     func onChange(_ listener: @escaping @Sendable () -> Void) async throws(SharedDeviceError) -> ChangeSubscription {
         let number = state.withLock { state -> UInt64 in
             defer { state.nextListener += 1 }
@@ -163,7 +162,7 @@ final class BrokerClient: Sendable {
             return state.nextListener
         }
         let subscription = ChangeSubscription { [weak self] in
-            // Freed outside the lock, because its end may run any code.
+            // Released outside the lock, because its deinitialisation may run any code.
             let listener = self?.state.withLock { $0.listeners.removeValue(forKey: number) }
             withExtendedLifetime(listener) {}
         }
@@ -175,23 +174,24 @@ final class BrokerClient: Sendable {
         }
     }
 
-    /// Broadcasts of the broker's name that came from somebody else, and were ignored (architecture, D11).
+    /// The number of ignored broadcasts that had the broker's notification name but a different sender (architecture,
+    /// D11).
     var ignoredBroadcasts: Int { state.withLock { $0.ignoredBroadcasts } }
 
-    /// Why the bus refused this app its name; `nil` if it did not, or was not asked.
+    /// The reason why the bus refused this app its name; `nil` if it was not refused or not requested.
     var busNameProblem: SharedDeviceError? { state.withLock { $0.busNameProblem } }
 
-    /// Counts the broker's broadcasts, and the bus's announcements of who it is. If one comes during a request, its answer is doubtful.
+    /// The number of the broker's broadcasts and of the bus's announcements of its owner. A response is doubtful if
+    /// this changes during the request.
     var heardBroadcasts: UInt64 { state.withLock { $0.heardBroadcasts } }
 
-    /// Calls all listeners.
     func nudge() {
         let listeners = state.withLock { Array($0.listeners.values) }
         for listener in listeners { listener() }
     }
 
-    /// The connection, with the observations of the broker in place. All callers wait for one attempt. After a failure the next caller makes
-    /// another.
+    /// Returns the connection, with the broker's observations in place. All callers share one attempt. After a failure
+    /// the next caller makes a new attempt.
     private func connected() async throws -> DBusConnection {
         let task = watching.withLock { watching -> Task<Watch, any Error> in
             if let watching { return watching }
@@ -228,7 +228,7 @@ final class BrokerClient: Sendable {
                 argument0: BrokerProtocol.busName
             )
         )
-        // On the connection that also reports the owner, so that both arrive in the bus's order.
+        // On the same connection as the owner's announcements, so that both arrive in the bus's order.
         let broadcast = try await DarwinNotifyCenter(connection: connection)
             .observeOwner(postsOf: .sharedModeCurrentAccountChanged, delivery: .immediate) {
                 [weak self] in self?.hear($0.sender)
@@ -245,9 +245,9 @@ final class BrokerClient: Sendable {
             try await connection.requestName(name)
         } catch {
             switch error.code {
-            // Another process of this app has the name: the bus need not start one.
+            // Another process of this app owns the name, so the bus need not start one.
             case .nameTaken: break
-            // If the bus cannot start this app, it must hear of changes all the more.
+            // If the bus cannot start this app, the app depends even more on hearing of changes.
             case .refused, .limitsExceeded:
                 problem = SharedDeviceError(
                     .notPermitted,
@@ -268,8 +268,8 @@ final class BrokerClient: Sendable {
         setOwner(owner.isEmpty ? nil : owner)
     }
 
-    /// The connection is restored. If the bus refuses this client's observations, the next question makes them again, or fails with the
-    /// reason.
+    /// Called when the connection is restored. If the bus refuses this client's observations, the next request makes
+    /// them again, or fails with the reason.
     private func restored(_ connection: DBusConnection, _ failures: [DBusError]) {
         guard failures.isEmpty else {
             let dropped = watching.withLock { watching -> Task<Watch, any Error>? in
@@ -286,7 +286,7 @@ final class BrokerClient: Sendable {
                     let owner = try await connection.owner(of: BrokerProtocol.busName)
                     return setOwner(owner, ifStill: generation)
                 } catch {
-                    // An outage again: the next restoration asks again. Other errors may pass.
+                    // Disconnected again: the next restoration will ask. Other errors may be temporary.
                     guard error.code != .disconnected, error.code != .closed else { return }
                     try? await Task.sleep(for: .seconds(1))
                 }
@@ -294,15 +294,16 @@ final class BrokerClient: Sendable {
         }
     }
 
-    /// - Parameter generation: the generation of the question that this owner answers. An old one is ignored.
+    /// - Parameter generation: the generation of the request that returned this owner. An outdated one is ignored.
     private func setOwner(_ owner: String?, ifStill generation: UInt64? = nil) {
         let listeners = state.withLock { state -> [@Sendable () -> Void] in
             guard generation == nil || generation == state.generation else { return [] }
             state.generation += 1
             state.owner = owner
-            // While the owner was unknown, its broadcasts counted as a stranger's.
+            // While the owner was unknown, the broker's broadcasts were ignored.
             state.heardBroadcasts += 1
-            // Also when the owner goes: the question then fails, and the app learns that nobody can say who is signed in.
+            // Also when the owner disappears: the next request then fails, and the app learns that the account is
+            // unknown.
             return Array(state.listeners.values)
         }
         forgetTokenQuestion()
@@ -311,7 +312,7 @@ final class BrokerClient: Sendable {
 
     private static let tokenQuestion = CallKind(method: .acquireTokenSilently, isAnswered: true)
 
-    /// It names somebody who may have signed out.
+    /// The cached token request names an account that may have signed out.
     private func forgetTokenQuestion() { calls.withLock { $0[Self.tokenQuestion] = nil } }
 
     private func hear(_ sender: String?) {
@@ -328,7 +329,7 @@ final class BrokerClient: Sendable {
     }
 }
 
-/// Keeps a change listener in place for as long as this object lives.
+/// A registered change listener. It is removed when this object is released.
 final class ChangeSubscription: Sendable {
     private let remove: @Sendable () -> Void
 
@@ -338,11 +339,12 @@ final class ChangeSubscription: Sendable {
 }
 
 extension SharedDeviceError {
-    /// The broker's refusal, or the reason why no answer came.
+    /// Translates the broker's refusal, or the reason for a missing response.
     package init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
             let text = String(name.dropFirst(BrokerProtocol.errorPrefix.count))
-            // A later version of the broker may refuse for more reasons. It has answered, so that it is not unavailable.
+            // A later version of the broker may have more reasons to refuse. It has responded, so it is not
+            // unavailable.
             let code = Code(text)
             let message = code == nil ? "\(error.message) [\(text)]" : error.message
             self.init(code ?? .brokerFailed, attempted: attempted, message: message)
@@ -361,6 +363,6 @@ extension SharedDeviceError {
 }
 
 extension NotificationName {
-    /// What shared device mode broadcasts whenever the device's account changed: go and ask who is signed in.
+    /// The broadcast of shared device mode after each change of the device's account: ask the broker who is signed in.
     public static let sharedModeCurrentAccountChanged: NotificationName = "SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 }

@@ -1,15 +1,15 @@
 package import DBusTransport
 
-/// What broker and apps say to each other: the D-Bus service `org.notifycenter.SharedDevice1`.
+/// The protocol between broker and apps: the D-Bus service `org.notifycenter.SharedDevice1`.
 ///
-/// Requests and answers are dictionaries, so that both sides can grow. A refusal is a D-Bus error whose name ends in the
-/// ``SharedDeviceError/Code``. The broadcast that anything changed is the Darwin notification
+/// Requests and responses are dictionaries, so that both sides can add fields. A refusal is a D-Bus error whose name
+/// ends in the ``SharedDeviceError/Code``. The broadcast of a change is the Darwin notification
 /// `SHARED_MODE_CURRENT_ACCOUNT_CHANGED`, sent by the connection that owns the service's name.
 package enum BrokerProtocol {
     package static let busName = "org.notifycenter.SharedDevice1"
     package static let path = "/org/notifycenter/SharedDevice"
     package static let interface = "org.notifycenter.SharedDevice1"
-    /// Grows by one with each method, field or error that is added. What is incompatible gets an interface of another name.
+    /// Grows by one with each added method, field or error. An incompatible change gets an interface with a new name.
     package static let version: UInt32 = 4
     package static let errorPrefix = "org.notifycenter.SharedDevice1.Error."
 
@@ -17,51 +17,52 @@ package enum BrokerProtocol {
         case getDeviceInformation = "GetDeviceInformation"
         case getCurrentAccount = "GetCurrentAccount"
         case signIn = "SignIn"
-        /// A prompt begins a sign-in: a program that asks the person, and gets neither account nor token.
+        /// A prompt starts a sign-in. The prompt is a program that asks the person, and gets neither account nor token.
         case beginSignIn = "BeginSignIn"
-        /// A prompt has the person's answer.
+        /// A prompt submits the person's response.
         case completeSignIn = "CompleteSignIn"
-        /// A prompt waits for what the person does on another device.
+        /// A prompt waits until the person has finished on another device.
         case awaitSignIn = "AwaitSignIn"
-        /// Nobody waits for a sign-in any more.
+        /// Cancels a sign-in.
         case cancelSignIn = "CancelSignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
-        /// An app's report on a cleanup.
         case reportCleanup = "ReportCleanup"
-        /// How far a cleanup round is; answers when it has changed, or after a while.
+        /// The state of a cleanup round. The reply comes when the state has changed, or after a while.
         case getRound = "GetRound"
-        /// Somebody is using the device.
+        /// A person is using the device.
         case reportActivity = "ReportActivity"
-        /// For the service that speaks to the organisation's provider: sessions that have ended there.
+        /// For the service that talks to the organisation's provider: sessions that have ended at the provider.
         case reportProviderEvents = "ReportProviderEvents"
-        /// For administrators: signs out whoever is signed in.
+        /// For administrators: signs out the current account, whichever it is.
         case signOutAnyone = "SignOutAnyone"
         /// For administrators: declares an app's cleanup done.
         case waive = "Waive"
-        /// For administrators: makes the device one of the organisation's.
+        /// For administrators: joins the device to the organisation.
         case join = "Join"
         /// For administrators: the device leaves the organisation.
         case leave = "Leave"
         /// For administrators: a user was removed from the directory, and the broker forgets the name.
         case forgetAccount = "ForgetAccount"
-        /// For administrators: the apps that are connected, and those that hold data of the open session.
+        /// For administrators: the connected apps, and the apps that hold data of the open session.
         case getRunningApps = "GetRunningApps"
-        /// For administrators: the device as a console shows it; answers when it has changed, or after a while.
+        /// For administrators: the device's status for a console. The reply comes when it has changed, or after a
+        /// while.
         case getStatus = "GetStatus"
-        /// For administrators: entries of the log; answers when there are some, or after a while.
+        /// For administrators: entries of the log. The reply comes when there are some, or after a while.
         case getLog = "GetLog"
-        /// For the program that enforces cleanups: the apps that are late; answers when there is one, or after a while.
+        /// For the program that enforces cleanups: the overdue apps. The reply comes when there is one, or after a
+        /// while.
         case getOverdue = "GetOverdue"
-        /// For the program that enforces cleanups: what became of one.
+        /// For the program that enforces cleanups: the result of an enforcement.
         case reportEnforcement = "ReportEnforcement"
     }
 
     /// How a person signs in at a prompt.
     package enum SignInMethod: String, Sendable, Hashable, CaseIterable {
-        /// The prompt asks for name and password. The device's own directory knows these.
+        /// The prompt asks for the name and password of a user in the device's own directory.
         case password
-        /// The organisation's page, in a browser of this device.
+        /// The organisation's page, in a browser on this device.
         case browser
         /// The organisation's page on another device, with a code.
         case deviceCode
@@ -70,11 +71,11 @@ package enum BrokerProtocol {
     /// The identifier of the prompt that comes with the broker, `shared-device-sign-in`.
     package static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
 
-    /// The Darwin notification that the device's mode has changed. It is posted beside the broadcast of every change, for apps that follow no
-    /// account.
+    /// The Darwin notification of a change of the device's mode. It is posted together with the broadcast of every
+    /// change, for apps that do not follow the account.
     package static let modeChangedNotification = "SHARED_MODE_DEVICE_MODE_CHANGED"
 
-    /// A dictionary of the protocol that lacks a field or has one of another type.
+    /// A dictionary of the protocol in which a field is missing or has the wrong type.
     package struct Malformed: Error {
         package let field: String
 
@@ -99,7 +100,7 @@ extension Account {
     }
 }
 
-/// Who is signed in, and since which change of the device: the answer to “get current account”.
+/// The current account and the epoch of the change that made it current: the response to “get current account”.
 package struct DeviceSession: Sendable, Hashable {
     package let account: Account?
     package let epoch: UInt64
@@ -122,13 +123,13 @@ package struct DeviceSession: Sendable, Hashable {
     }
 }
 
-/// A token as it travels.
+/// A token in its wire format.
 package struct WireToken: Sendable {
     package let value: String
     package let scopes: [String]
-    /// Seconds since 1970, UTC.
+    /// In seconds since 1970, UTC.
     package let expiresAt: Double
-    /// The provider's own word of who has signed in, where the app may have it.
+    /// The provider's ID token, if the app may have it.
     package let idToken: String?
 
     package init(value: String, scopes: [String], expiresAt: Double, idToken: String? = nil) {

@@ -4,21 +4,22 @@ import Glibc
 import Synchronization
 
 extension HelperProcess {
-    /// How a program has ended.
+    /// The end of a program.
     package struct End: Sendable {
-        /// Its exit status, or 128 and the signal; `nil` if it has not ended although it was killed, or somebody else in this process has collected it.
+        /// The exit status, or 128 plus the signal. `nil` if the program has not ended although it was killed, or if
+        /// other code in this process has collected its status.
         package var status: Int32?
-        /// Whether it took too long, and was killed for that.
+        /// Whether the program was killed because it took too long.
         package var isLate = false
     }
 
-    /// How long a program may take.
+    /// Time limits for a program.
     package struct Patience: Sendable {
         package let run: Duration
-        /// How long it may take to end after SIGTERM; zero: it is killed without.
+        /// The time for it to end after SIGTERM; if zero, it is killed at once.
         package let grace: Duration
-        /// How long it may take to end after it was killed. A program that waits in the kernel for a file system that does not answer ends when that
-        /// does, whoever kills it.
+        /// The time for it to end after SIGKILL. A program that waits in the kernel for an unresponsive file system
+        /// ends only when the file system responds.
         package let killed: Duration
 
         package init(_ run: Duration, grace: Duration = .zero, killed: Duration = .seconds(10)) {
@@ -28,17 +29,19 @@ extension HelperProcess {
         }
     }
 
-    /// Runs a program to its end on this thread, and hands on what it writes to its standard output. What it leaves running in a group of its own
-    /// is killed before it is collected.
+    /// Runs a program to its end on this thread, and passes its standard output to `take`. With `settings.leadsGroup`,
+    /// the rest of its process group is killed before its status is collected.
     ///
-    /// A child of the program may keep the output open. Nobody waits for that: what the program itself wrote is in the pipe at its end.
+    /// A child of the program may keep the output open. This function does not wait for that: at the program's end,
+    /// everything it wrote itself is in the pipe.
     ///
     /// - Parameters:
-    ///   - settings: their output is not used.
-    ///   - withErrors: whether standard error goes the same way.
-    ///   - started: is handed the process.
-    ///   - take: gets each piece, on this thread.
-    /// - Throws: ``Failure`` if it does not start, or an earlier one of the same command line was killed and has not ended.
+    ///   - settings: its `output` is ignored.
+    ///   - withErrors: whether to include standard error.
+    ///   - started: called with the process once it runs.
+    ///   - take: receives each piece of output, on this thread.
+    /// - Throws: ``Failure`` if the program does not start, or if an earlier run of the same command line was killed
+    ///   and has not ended.
     package static func runToEnd(
         _ program: String,
         _ arguments: [String],
@@ -87,14 +90,14 @@ extension HelperProcess {
         return end
     }
 
-    /// Runs a program to its end, and returns its status with the beginning of what it wrote, to both of its outputs. A task that is cancelled
-    /// kills it.
+    /// Runs a program to its end, and returns its status with the beginning of its standard output and standard error.
+    /// Cancelling the task kills it.
     ///
     /// - Parameters:
-    ///   - limit: how many bytes are kept.
-    ///   - patience: after that the program is killed.
-    ///   - killed: how long it may take to end after that.
-    /// - Throws: ``Failure`` if it does not start.
+    ///   - limit: the number of bytes to keep.
+    ///   - patience: the time until the program is killed.
+    ///   - killed: the time for it to end after that.
+    /// - Throws: ``Failure`` if the program does not start.
     package static func output(
         of program: String,
         _ arguments: [String],
@@ -112,12 +115,12 @@ extension HelperProcess {
         )
     }
 
-    /// The same with everything said.
+    /// Like the simpler `output`, with all settings.
     ///
     /// - Parameters:
-    ///   - settings: their output is not used.
-    ///   - withErrors: whether standard error counts, too.
-    ///   - patience: holds for a task that is cancelled, too: the program then has the grace to end by itself.
+    ///   - settings: its `output` is ignored.
+    ///   - withErrors: whether to include standard error.
+    ///   - patience: its grace period also applies to a cancelled task.
     package static func output(
         of program: String,
         _ arguments: [String],
@@ -149,17 +152,17 @@ extension HelperProcess {
         return try result.get()
     }
 
-    /// Programs that were killed and have not ended, by their command lines. None is started a second time.
+    /// Killed programs that have not ended, by command line. A second run of the same command line is refused.
     private static let unended = Locked<[[String]: Int32]>([:])
 
-    /// Has a thread of its own collect it.
+    /// Starts a thread that collects the process when it ends.
     private func leaveUnended(_ command: [String]) {
         Self.unended.withLock { $0[command] = identifier }
         let thread = QuietThread.start("helper") { [self] in
             _ = end()
             Self.unended.withLock { $0[command] = nil }
         }
-        // Then nobody collects it: its number stays its own, and nobody would notice its end.
+        // Without a thread, the process is never collected: it keeps its id, and its end would go unnoticed.
         if thread == nil { Self.unended.withLock { $0[command] = nil } }
     }
 
@@ -167,7 +170,7 @@ extension HelperProcess {
         if leadsGroup { killGroup(signal) } else { kill(signal) }
     }
 
-    /// Ends a process that is started after its task was cancelled, too.
+    /// Also ends a process that starts after its task was cancelled.
     private final class Cancellation: Sendable {
         private let state = Locked<(isCancelled: Bool, process: HelperProcess?)>((false, nil))
         private let grace: Duration
@@ -196,14 +199,13 @@ extension HelperProcess {
             let grace = grace
             Task {
                 try? await Task.sleep(for: grace)
-                // Nothing happens where it has ended.
+                // Has no effect if the process has ended.
                 process.kill()
             }
         }
     }
 }
 
-/// What a program writes into a pipe.
 private struct ProgramOutput {
     let descriptor: CInt
     private var isOpen = true
@@ -211,9 +213,9 @@ private struct ProgramOutput {
 
     init(descriptor: CInt) { self.descriptor = descriptor }
 
-    /// Reads until the process ends, and then what is in the pipe already.
+    /// Reads until the process ends, and then what is already in the pipe.
     ///
-    /// - Returns: whether it has ended by then.
+    /// - Returns: whether the process has ended by `deadline`.
     mutating func read(
         until process: ProcessDescriptor,
         by deadline: ContinuousClock.Instant,
@@ -226,7 +228,7 @@ private struct ProgramOutput {
             ]
             let count = poll(&looks, 2, milliseconds(until: deadline))
             if count > 0, looks[0].revents != 0 {
-                // As much as is there now: whoever still writes must not keep this thread.
+                // Only the bytes that are there now: a child that keeps writing must not occupy this thread.
                 var left: CInt = 0
                 _ = ioctl(descriptor, UInt(FIONREAD), &left)
                 while left > 0, isOpen { left -= CInt(readOnce(limit: Int(left), take)) }

@@ -3,43 +3,41 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// A program that this process has started. Until its end is collected, no other process has its id.
+/// A program that this process has started. Its process id is not reused until its status is collected.
 package final class HelperProcess: Sendable {
-    /// A program that does not start, or that fails.
+    /// A program that did not start or that failed.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
-        /// The same, without the program's name at its beginning.
+        /// The description without the program's name at its beginning.
         package let reason: String
 
-        /// - Parameter reason: `nil` where the description names no program.
+        /// - Parameter reason: `nil` if the description does not name the program.
         package init(_ description: String, reason: String? = nil) {
             self.description = description
             self.reason = reason ?? description
         }
     }
 
-    /// How a program is started; as it stands, with nothing of this process but the variables.
+    /// How to start a program. By default it inherits nothing from this process but the environment variables.
     package struct Settings: Sendable {
-        /// All of its variables.
+        /// All environment variables of the program.
         package var environment = ProcessEnvironment.isIgnored ? [:] : ProcessInfo.processInfo.environment
-        /// Where its standard output goes.
         package var output = ProgramStart.Descriptor.nothing
-        /// Where its standard error goes.
         package var errors = ProgramStart.Descriptor.nothing
-        /// What it gets as its descriptor 3; `nil`: none.
+        /// The program's descriptor 3, if any.
         package var third: CInt?
-        /// Whether it is in a process group of its own, so that it can be ended with its children, and the terminal's signals do not reach it.
+        /// Whether the program gets its own process group. It can then be killed together with its children, and the
+        /// terminal's signals do not reach it.
         package var leadsGroup = false
 
         package init() {}
     }
 
-    /// The process id.
     package let identifier: Int32
     private let isCollected = Locked(false)
     private static let started = Locked<Set<Int32>>([])
 
-    /// The processes that this one has started and not yet collected; other children of it were adopted.
+    /// The processes that this one has started and not yet collected. Its other children were adopted.
     package static var own: Set<Int32> { started.withLock { $0 } }
 
     /// Starts the program, which is looked up in `PATH`.
@@ -48,7 +46,7 @@ package final class HelperProcess: Sendable {
     package init(_ program: String, _ arguments: [String], _ settings: Settings = Settings()) throws(Failure) {
         identifier = try Self.started.withLock { started throws(Failure) in
             do throws(ProgramStart.Failure) {
-                // Under the lock, so that nobody takes the child for an adopted one.
+                // Under the lock, so that the child is not mistaken for an adopted one.
                 let identifier = try ProgramStart.spawn(
                     program,
                     arguments,
@@ -65,21 +63,22 @@ package final class HelperProcess: Sendable {
         }
     }
 
-    /// Sends a signal, and does nothing once its end is collected.
+    /// Sends a signal. Does nothing after the status is collected.
     package func kill(_ signal: Int32 = SIGKILL) {
         isCollected.withLock { if !$0 { _ = Glibc.kill(identifier, signal) } }
     }
 
-    /// Sends a signal to its process group, which it has to lead.
+    /// Sends a signal to the process group that the program leads.
     package func killGroup(_ signal: Int32) {
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }
 
-    /// Waits for its end on this thread, and collects its status. To be called once.
+    /// Waits on this thread until the program ends, and collects its status. Call it once.
     ///
-    /// - Returns: its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
+    /// - Returns: the exit status, or 128 plus the signal; `nil` if other code in this process has collected the
+    ///   status.
     package func end() -> Int32? {
-        // Waits first and collects under the lock, so that no signal reaches another process of the same id.
+        // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
         ProgramStart.waitForEnd(of: identifier)
         return isCollected.withLock { isCollected in
             isCollected = true
@@ -88,12 +87,12 @@ package final class HelperProcess: Sendable {
         }
     }
 
-    /// Like ``end()``, without holding a thread of Swift's. A task that is cancelled kills the program.
+    /// Like ``end()``, without blocking a thread of Swift's pool. Cancelling the task kills the program.
     package func waitUntilEnd() async -> Int32? {
         await withTaskCancellationHandler {
             await withCheckedContinuation { (continuation: CheckedContinuation<Int32?, Never>) in
                 let wait: @Sendable () -> Void = { continuation.resume(returning: self.end()) }
-                // If the system grants no thread, one of the shared threads waits.
+                // If the system grants no thread, a thread of the pool waits.
                 if QuietThread.start("helper", wait) == nil { Task.detached { wait() } }
             }
         } onCancel: {
@@ -101,9 +100,9 @@ package final class HelperProcess: Sendable {
         }
     }
 
-    /// Runs a program to its end. A task that is cancelled kills it.
+    /// Runs a program to its end. Cancelling the task kills it.
     ///
-    /// - Throws: ``Failure`` if it does not start, or ends with another status than 0.
+    /// - Throws: ``Failure`` if it does not start, or ends with a status other than 0.
     package static func run(_ program: String, _ arguments: [String]) async throws {
         let status = await (try HelperProcess(program, arguments)).waitUntilEnd()
         guard let status, status != 0 else { return }

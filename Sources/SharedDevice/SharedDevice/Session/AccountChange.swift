@@ -1,36 +1,40 @@
-/// The device has another account than this app was told of before, or the same account in another session.
+/// A change of the device's account: a different account than the app was told of before, or the same one in a new
+/// session.
 ///
-/// Do, in this order: stop work under way, delete the data of ``previousAccounts`` on disk and on the screen, call
-/// ``SharedDeviceApplication/cleanupDone(_:detail:)``, and only then show or load anything for ``current``. Until `cleanupDone` the
-/// change is reported again at each start.
+/// Respond in this order: stop work in progress, delete the data of ``previousAccounts`` on disk and on the screen,
+/// call ``SharedDeviceApplication/cleanupDone(_:detail:)``, and only then show or load anything for ``current``. Until
+/// `cleanupDone` the change is reported again at each start.
 public struct AccountChange: Sendable {
     let stale: [SessionRecord.Session]
-    /// Who is signed in now; `nil` for nobody.
+    /// The account that is signed in; `nil` if there is none.
     public let current: Account?
     /// The device's change counter at ``current``: a later change has a larger one.
     public let epoch: UInt64
-    /// Whether this process may have stored some of the data. What another process of the app has cleaned up does not count then.
+    /// Whether this process may have stored some of the data. A cleanup by another process of the app does not count
+    /// then.
     var isHeld = false
-    /// Whether another process of the app may have stored some of it, also while this one cleans up.
+    /// Whether another process of the app may have stored some of the data, possibly while this process cleans up.
     var isShared = false
-    /// The broker's marks by then, of the sessions that have one.
+    /// The broker's marks at the time of this change, by session epoch.
     var marks: [UInt64: UInt64] = [:]
 
-    /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first sign-in. ``current``
-    /// can be among them: somebody else may have used the device in between, and the new session starts clean.
+    /// The accounts whose data the app has to delete: usually one, several if cleanups were missed, none at a first
+    /// sign-in. ``current`` can be among them: another person may have used the device in between, and the new session
+    /// starts clean.
     public var previousAccounts: [Account] {
         stale.reduce(into: []) { accounts, session in
             if !accounts.contains(session.account) { accounts.append(session.account) }
         }
     }
 
-    /// The account that this app last worked for, whose data it has to delete; `nil` if there is nothing to clean up. It is ``current`` only
-    /// if no other account is left, so that an app that reads nothing else hears of every other account first.
+    /// The account that this app last worked for, whose data it has to delete; `nil` if there is nothing to clean up.
+    /// It is ``current`` only if no other account is left, so that an app that reads only this property sees every
+    /// other account first.
     public var previous: Account? { (stale.last { $0.account != current } ?? stale.last)?.account }
 }
 
 extension AccountChange {
-    /// The part of this change that concerns the data of `account`; `nil` if none of that is to be deleted.
+    /// Returns the part of this change that concerns `account`, or `nil` if there is none.
     package func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
         return sessions.isEmpty
@@ -46,21 +50,21 @@ extension AccountChange {
     }
 }
 
-/// The answer to an app that asks for the current account.
 package struct AccountReport: Sendable {
-    /// Who is signed in, and whose data the app has to delete.
     package let change: AccountChange
-    /// The account that was reported before.
+    /// The previously reported account.
     package let previous: Account?
 }
 
-/// The changes of the device's account. The sequence asks the broker at the start, on each of the broker's broadcasts and when the broker
-/// comes back, and hands out what differs from the app's last answer.
+/// The changes of the device's account. The sequence asks the broker at the start, on each of its broadcasts, and when
+/// the broker returns after an outage. It returns the differences from what the app was last told.
 ///
-/// The first element comes at once, and so does the first one after a failure: it is the current state, with what is left to clean up. A
-/// change that the app does not answer with ``SharedDeviceApplication/cleanupDone(_:detail:)`` is handed out again at the next question, and
-/// at once by a new sequence. Use it in one loop at a time. While the broker is away there are no elements;
-/// ``SharedDeviceApplication/accountChanges(onFailure:)`` tells why, and the app keeps its screen hidden.
+/// The first element comes at once, and so does the first one after a failure: the current state with all pending
+/// cleanups. A change without a call of ``SharedDeviceApplication/cleanupDone(_:detail:)`` is returned again by the
+/// next request, and at once by a new sequence. Use the sequence in one loop at a time.
+///
+/// While the broker is unavailable there are no elements; ``SharedDeviceApplication/accountChanges(onFailure:)``
+/// reports the reason, and the app keeps its screen hidden.
 public struct AccountChanges: AsyncSequence, Sendable {
     private let keeper: SessionKeeper
     private let broker: BrokerClient
@@ -72,20 +76,18 @@ public struct AccountChanges: AsyncSequence, Sendable {
         self.onFailure = onFailure
     }
 
-    /// An iterator. It begins to listen with its first `next()`.
+    /// Creates an iterator. It starts to listen with its first `next()`.
     public func makeAsyncIterator() -> Iterator { Iterator(keeper: keeper, broker: broker, onFailure: onFailure) }
 
-    /// Waits for one change after the other.
     public struct Iterator: AsyncIteratorProtocol {
         private let keeper: SessionKeeper
         private let broker: BrokerClient
         private let onFailure: @Sendable (SharedDeviceError) -> Void
-        // One question answers any number of reasons to ask.
+        // Pending triggers are coalesced into one request.
         private let stream: AsyncStream<Void>
         private let continuation: AsyncStream<Void>.Continuation
         private var subscription: ChangeSubscription?
         private var isFirst = true
-        /// The task that asks again after a failure.
         private var retry: Task<Void, Never>?
 
         init(keeper: SessionKeeper, broker: BrokerClient, onFailure: @escaping @Sendable (SharedDeviceError) -> Void) {
@@ -96,7 +98,7 @@ public struct AccountChanges: AsyncSequence, Sendable {
             continuation.yield()
         }
 
-        /// The next change; `nil` when the task is cancelled.
+        /// Returns the next change, or `nil` when the task is cancelled.
         public mutating func next(isolation: isolated (any Actor)?) async -> AccountChange? {
             while let answer = await nextAnswer(isolation) {
                 switch answer {
@@ -107,7 +109,7 @@ public struct AccountChanges: AsyncSequence, Sendable {
             return nil
         }
 
-        /// The next change, or why a question found none; `nil` when the task is cancelled.
+        /// Returns the next change or the failure of a request, or `nil` when the task is cancelled.
         mutating func nextAnswer(
             _ isolation: isolated (any Actor)?
         ) async -> Result<AccountChange, SharedDeviceError>? {
@@ -121,7 +123,7 @@ public struct AccountChanges: AsyncSequence, Sendable {
                     isFirst = false
                     return .success(change)
                 } catch {
-                    // The app has hidden its screen, and must hear that it may show it again.
+                    // The app has hidden its screen, and needs an element to show it again.
                     isFirst = true
                     askAgainLater()
                     return .failure(error)
@@ -130,24 +132,24 @@ public struct AccountChanges: AsyncSequence, Sendable {
             return nil
         }
 
-        /// Asks again at once. The next element is the current state, even if nothing has changed.
+        /// Asks again at once. The next element is the current state, even without a change.
         mutating func askAgain() {
             isFirst = true
             continuation.yield()
         }
 
-        /// Waits for a reason to ask; returns false if the task is cancelled.
+        /// Waits for a trigger; returns false if the task is cancelled.
         private func wait(_ isolation: isolated (any Actor)?) async -> Bool {
             var triggers = stream.makeAsyncIterator()
             return await triggers.next(isolation: isolation) != nil
         }
 
-        /// Asks again after a second. The broker's return makes it ask, too; this covers all other failures.
+        /// Asks again after a second. The broker's return also triggers a request; this covers all other failures.
         private mutating func askAgainLater() {
             retry?.cancel()
             let continuation = continuation
             retry = Task {
-                // A cancelled wait was replaced by a later one.
+                // A cancelled sleep was replaced by a later retry.
                 guard (try? await Task.sleep(for: .seconds(1))) != nil else { return }
                 continuation.yield()
             }

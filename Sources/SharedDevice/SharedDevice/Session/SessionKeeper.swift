@@ -1,29 +1,29 @@
 import DBusTransport
 
-/// Asks the broker and keeps the record, one question at a time: overlapping ones would report a change twice or lose one
-/// (edge case E10).
+/// Asks the broker and keeps the record, one request at a time: overlapping requests would report a change twice or
+/// lose it (edge case E10).
 actor SessionKeeper {
     private let application: String
     private let broker: BrokerClient
     private var record: SharedRecord
-    /// Whether a question is under way, and who waits for its end.
+    /// Whether a request is in progress; `waiting` has the callers in line for the next one.
     private var isBusy = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
     /// The session that the app was last told of as a change.
     private var told: DeviceSession?
-    /// The epoch of the broker's last answer.
+    /// The epoch of the broker's last response.
     private var lastEpoch: UInt64 = 0
-    /// Whether the device's policy is strict, by the broker's last answer; `nil` before the first.
+    /// Whether the device's policy is strict, according to the broker's last response; `nil` before the first response.
     private var isStrict: Bool?
-    /// Whether the broker keeps the account back until this app has cleaned up.
+    /// Whether the broker withholds the account until this app has cleaned up.
     private var isWithheld = false
     /// The sessions that this process was told of and has not cleaned up.
     private var held: [SessionRecord.Session] = []
-    /// The sessions that the app was last told are over, and has not cleaned up.
+    /// The ended sessions that the app was last told of and has not cleaned up.
     private var stale: [SessionRecord.Session] = []
-    /// The sessions that the record had before the last question.
+    /// The sessions in the record before the last request.
     private var known: [SessionRecord.Session] = []
-    /// The answer that came with the last receipt, and the broadcasts that were heard before it.
+    /// The state in the broker's response to the last receipt, and the number of broadcasts received before it.
     private var fresh: (answer: SessionAnswer, heardBroadcasts: UInt64)?
 
     init(application: String, broker: BrokerClient, store: SessionStore) {
@@ -32,8 +32,8 @@ actor SessionKeeper {
         record = SharedRecord(store: store)
     }
 
-    /// The current state and the account that was reported before. From then on the current account counts as reported. An account whose
-    /// cleanup is not reported yet is reported as the previous one again.
+    /// Returns the current state and the previously reported account. The current account then counts as reported. An
+    /// account whose cleanup is not reported yet is returned as the previous one again.
     func report() async throws(SharedDeviceError) -> AccountReport {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
@@ -45,7 +45,7 @@ actor SessionKeeper {
         }
     }
 
-    /// Who is signed in. This reports nothing: it does not change what the next report says.
+    /// Returns the current account without reporting it: the next report is unaffected.
     func current() async throws(SharedDeviceError) -> Account? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = try await keeper.ask()
@@ -54,9 +54,9 @@ actor SessionKeeper {
         }
     }
 
-    /// What changed since this function last told the app; `nil` means nothing.
+    /// Returns the change since this function last told the app, or `nil` if there is none.
     ///
-    /// - Parameter isFirst: whether the app wants the current state even if nothing changed.
+    /// - Parameter isFirst: whether to return the current state even without a change.
     func change(isFirst: Bool) async throws(SharedDeviceError) -> AccountChange? {
         try await inTurn { keeper throws(SharedDeviceError) in
             let answer = if let answer = keeper.takeFreshAnswer() { answer } else { try await keeper.ask() }
@@ -67,13 +67,14 @@ actor SessionKeeper {
         }
     }
 
-    /// Records a session of which the app is about to hear together with a token.
+    /// Records a session before the app gets it together with a token.
     ///
-    /// - Parameter isDoubtful: whether the broker has announced a change meanwhile. It is then asked whether the session still lasts.
-    /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session is over by what the broker has said since
-    ///   (edge case E14), or if this app still cleans up after it: a broker that was killed may name it as the current one again;
-    ///   ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and there may be data of another
-    ///   session; the token is then not to be used.
+    /// - Parameter isDoubtful: whether the broker has announced a change during the request. The broker is then asked
+    ///   whether the session still lasts.
+    /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session has ended according to the broker's
+    ///   later responses (edge case E14), or if this app still has to clean up after it: a broker that was killed may
+    ///   return it as the current one again. ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and
+    ///   there may be data of another session; the token must then not be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isOver =
@@ -92,21 +93,22 @@ actor SessionKeeper {
             let held = keeper.held
             let stale = try await keeper.update { $0.enter(session, held: held) }
             keeper.hold(session)
-            // The debt arose while the request was under way. If an administrator has waived it, the ledger does not have it.
+            // This cleanup became due during the request. The ledger does not contain it if an administrator has waived
+            // it.
             let isStrict = keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
     }
 
-    /// The session that the app takes for the account's current one.
+    /// Returns the session that the app takes for the account's current one.
     func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
         try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
     }
 
-    /// Checks, before the app gets a token, that it holds no data of another session if the policy is strict. The broker's ledger says the
-    /// same, except for debts that an administrator waived.
+    /// Checks, before the app gets a token, that it holds no data of another session if the policy is strict. The
+    /// broker's ledger contains the same cleanups, except those that an administrator waived.
     ///
-    /// - Parameter account: the account of the token; `nil` means somebody who is about to sign in.
+    /// - Parameter account: the account of the token; `nil` for a sign-in that has not started.
     /// - Returns: the session that the app takes for the account's current one.
     @discardableResult
     func requireClean(for account: Account?, attempted: String) async throws(SharedDeviceError) -> UInt64? {
@@ -131,12 +133,13 @@ actor SessionKeeper {
         )
     }
 
-    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on the app's disk, and the broker
-    /// has it or gets it as soon as it answers again.
+    /// Reports that the app has deleted the data of a change's previous accounts. On return the report is on disk, and
+    /// the broker has it or gets it as soon as it responds again.
     ///
-    /// - Parameter isImplied: whether the app has only gone on as if it had deleted the data. A strict policy demands its own word: then
-    ///   nothing is reported.
-    /// - Returns: whether there is a reason to ask again: the broker kept the account back until now, or the cleanup does not count.
+    /// - Parameter isImplied: whether the app has only continued as if it had deleted the data. A strict policy demands
+    ///   an explicit report: nothing is reported then.
+    /// - Returns: whether to ask the broker again, because it withheld the account until now, or because the cleanup
+    ///   does not count.
     func cleaned(
         _ change: AccountChange,
         detail: String?,
@@ -145,7 +148,8 @@ actor SessionKeeper {
         try await inTurn { keeper throws(SharedDeviceError) in
             let isStrict = keeper.isStrict
             guard !isImplied || isStrict == false else { return false }
-            // The record forgets before the receipt: whoever sees that a cleanup is reported finds no name of its user in this app's files.
+            // Update the record before sending the receipt: once a cleanup is reported, this app's files must not
+            // contain the user's name.
             let receipts = try await keeper.update { $0.cleaned(change.stale, detail: detail, marks: change.marks) }
             keeper.held.removeAll(where: change.stale.contains)
             keeper.stale.removeAll(where: change.stale.contains)
@@ -157,13 +161,13 @@ actor SessionKeeper {
                 keeper.stale += again
                 return true
             } catch  where error.code == .brokerUnavailable {
-                // The broker asks for them again.
+                // The broker will ask for the receipts again.
                 return keeper.isWithheld
             }
         }
     }
 
-    /// Reports that a cleanup has begun. Nobody answers, so that the deletion need not wait.
+    /// Reports that a cleanup has begun. The report has no reply, so that the deletion need not wait.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     func tellBegun(_ change: AccountChange) async throws(SharedDeviceError) {
@@ -172,7 +176,6 @@ actor SessionKeeper {
         }
     }
 
-    /// Reports that a cleanup has failed.
     func tellFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError) {
         for session in change.stale {
             _ = try await broker.call(
@@ -200,11 +203,11 @@ actor SessionKeeper {
         return request
     }
 
-    // MARK: The broker's answers
+    // MARK: The broker's responses
 
     private func ask() async throws(SharedDeviceError) -> SessionAnswer {
         let attempted = "get the current account"
-        // What a receipt's answer said is older than what comes now.
+        // The state from a receipt's response is older than the response to this request.
         fresh = nil
         known = try record.sessions()
         let fields = try await broker.call(
@@ -221,7 +224,7 @@ actor SessionKeeper {
             return record.receipts(held: held)
         }
         guard !due.isEmpty else { return answer }
-        // The cleanup was done, but the broker was away, or the app ended before it could report it.
+        // The cleanup was done, but the broker was unavailable, or the app ended before it could report the cleanup.
         _ = try await send(due)
         return try await ask()
     }
@@ -238,9 +241,10 @@ actor SessionKeeper {
         }
     }
 
-    /// Reports cleanups that are done.
+    /// Sends receipts for finished cleanups.
     ///
-    /// - Returns: the sessions whose cleanup does not count, because another process of the app ended meanwhile without a report.
+    /// - Returns: the sessions whose cleanup does not count, because another process of the app ended during it without
+    ///   a report.
     private func send(_ receipts: [SessionRecord.Receipt]) async throws(SharedDeviceError) -> Set<UInt64> {
         var refused: Set<UInt64> = []
         for receipt in receipts {
@@ -251,24 +255,24 @@ actor SessionKeeper {
                 attempted: Self.reporting,
                 isCancellable: false
             )
-            // While nobody is signed in, the broker adds what it would say to a question.
+            // While no account is signed in, the response to a receipt also contains the current state.
             fresh = fields["epoch"] == nil ? nil : (try note(fields, attempted: Self.reporting), heard)
             if fields["again"]?.booleanValue == true { refused.insert(receipt.epoch) }
         }
         return refused
     }
 
-    /// The answer that came with the last receipt, if nothing has happened since.
+    /// Returns the response to the last receipt if nothing has happened since.
     private func takeFreshAnswer() -> SessionAnswer? {
         defer { fresh = nil }
         guard let fresh, fresh.heardBroadcasts == broker.heardBroadcasts, fresh.answer.owed.isEmpty else { return nil }
         return fresh.answer
     }
 
-    /// Records the session that an answer names, of which the app is about to hear. It is on the disk before the app hears of the account, and
-    /// so before the app can store anything for it.
+    /// Records the session in a response. The record is on disk before the app learns of the account, and so before the
+    /// app can store data for it.
     ///
-    /// - Parameter body: is given the change that this is for the app.
+    /// - Parameter body: receives the change for the app.
     private func enter<Value: Sendable>(
         _ answer: SessionAnswer,
         _ body: @escaping @Sendable (inout SessionRecord, AccountChange) -> Value
@@ -296,12 +300,12 @@ actor SessionKeeper {
         if let current, !held.contains(current) { held.append(current) }
     }
 
-    /// The text without what the bus refuses: a receipt that cannot be sent would block every question.
+    /// Removes everything that the bus refuses: a receipt that cannot be sent would block every request.
     private static func sendable(_ detail: String) -> String {
         String(String.UnicodeScalarView(detail.unicodeScalars.lazy.filter { $0 != "\0" }.prefix(2000)))
     }
 
-    /// Whether the app has not been told of this session.
+    /// Whether the app has not been told of this session yet. Marks it as told.
     private func tell(_ session: DeviceSession) -> Bool {
         defer { told = session }
         return told != session
@@ -310,20 +314,20 @@ actor SessionKeeper {
     private func update<Value: Sendable>(
         _ body: @escaping @Sendable (inout SessionRecord) -> Value
     ) async throws(SharedDeviceError) -> Value {
-        // One at a time (``inTurn``): nobody else changes the copy meanwhile.
+        // ``inTurn`` allows one request at a time, so no other task changes the copy.
         var record = record
         defer { self.record = record }
         return try await record.update(body)
     }
 
-    /// Runs one request at a time, to its end. An actor would let the next one in at each await. A request goes on even if the caller's
-    /// task is cancelled: a receipt that is on the disk has to reach the broker.
+    /// Runs one request at a time, to its end; an actor alone would start the next request at each await. A request
+    /// continues even if the caller's task is cancelled: a receipt on disk has to reach the broker.
     private func inTurn<Value: Sendable>(
         _ body: (isolated SessionKeeper) async throws(SharedDeviceError) -> Value
     ) async throws(SharedDeviceError) -> Value {
         if isBusy { await withCheckedContinuation { waiting.append($0) } }
         isBusy = true
-        // The turn passes directly to the first in the queue, so that nobody who comes meanwhile overtakes.
+        // The turn passes directly to the first waiting caller, so that a new caller cannot overtake it.
         defer { if waiting.isEmpty { isBusy = false } else { waiting.removeFirst().resume() } }
         return try await body(self)
     }

@@ -1,13 +1,14 @@
 import FoundationEssentials
 import Glibc
 
-/// Whose data this app may hold. Pure; ``SessionStore`` keeps it on disk.
+/// The sessions whose data this app may hold. A pure value; ``SessionStore`` keeps it on disk.
 ///
-/// A session enters the record before the app hears of it, and leaves it when the app reports that its data is gone. So a crash at any
-/// instant leaves a debt, never a leak: the next start cleans up the sessions that the record names (architecture, D10).
+/// A session enters the record before the app learns of it, and leaves when the app reports that its data is deleted. A
+/// crash at any time therefore leaves a pending cleanup, never a leak: the next start cleans up the recorded sessions
+/// (architecture, D10).
 package struct SessionRecord: Codable, Equatable {
-    /// One account's stay on the device. The same account after a sign-out is another session, because somebody else may
-    /// have come in between (edge cases E1, E2).
+    /// A period in which one account is signed in. The same account after a sign-out is a new session, because another
+    /// person may have used the device in between (edge cases E1, E2).
     package struct Session: Codable, Equatable {
         package let account: Account
         package let epoch: UInt64
@@ -22,11 +23,11 @@ package struct SessionRecord: Codable, Equatable {
         }
     }
 
-    /// A cleanup that is done and that the broker has not confirmed yet.
+    /// A finished cleanup that the broker has not confirmed yet.
     package struct Receipt: Codable, Equatable {
         package let epoch: UInt64
         package let detail: String?
-        /// The broker's mark when the cleanup began; `nil` for none.
+        /// The broker's mark when the cleanup began; `nil` if there was none.
         package let mark: UInt64?
 
         package init(epoch: UInt64, detail: String?, mark: UInt64) {
@@ -36,14 +37,14 @@ package struct SessionRecord: Codable, Equatable {
         }
     }
 
-    /// What ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
+    /// The account that ``SharedDeviceApplication/getCurrentAccount()`` reported last: MSAL's previous account.
     package private(set) var lastReported: Account?
     /// Sessions whose data may be on disk, oldest first.
     package private(set) var mayHoldData: [Session] = []
-    /// Receipts that the broker may still have to get.
+    /// Receipts that the broker may still need.
     package private(set) var receiptsDue: [Receipt] = []
-    /// The sessions, by their epochs, that more than one process of this app deals with. While one cleans up, another may store something:
-    /// a step that was finished before may have to run again.
+    /// The epochs of sessions that more than one process of this app handles. While one process cleans up, another may
+    /// store data: a finished step may have to run again.
     package private(set) var shared: Set<UInt64> = []
 
     package init() {}
@@ -52,36 +53,37 @@ package struct SessionRecord: Codable, Equatable {
         let container = try decoder.container(keyedBy: CodingKeys.self)
         lastReported = try container.decodeIfPresent(Account.self, forKey: .lastReported)
         mayHoldData = try container.decode([Session].self, forKey: .mayHoldData)
-        // A record from before there were receipts has none.
+        // Older records have no receipts.
         receiptsDue = try container.decodeIfPresent([Receipt].self, forKey: .receiptsDue) ?? []
         shared = try container.decodeIfPresent(Set<UInt64>.self, forKey: .shared) ?? []
     }
 
-    /// The session that the app takes for the account's current one; `nil` if it has not heard of any.
+    /// Returns the session that the app takes for the account's current one, or `nil` if it knows of none.
     package func session(of account: Account) -> UInt64? { mayHoldData.last { $0.account == account }?.epoch }
 
-    /// Whether another process of the app may have stored something of one of these sessions, after this one has deleted it.
+    /// Whether another process of the app may have stored data of these sessions after this process has deleted it.
     package func isShared(_ sessions: [Session]) -> Bool { sessions.contains { shared.contains($0.epoch) } }
 
-    /// Records that the app is told of `session`; returns the account that it was told of before.
+    /// Records that the app is told of `session`; returns the previously reported account.
     package mutating func report(_ session: DeviceSession) -> Account? {
         defer { lastReported = session.account }
         return lastReported
     }
 
-    /// Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
+    /// Records the session that the app is about to be told of; returns the sessions whose data it has to delete.
     ///
     /// - Parameters:
-    ///   - held: the sessions that this process was told of and has not cleaned up. Another process of the app may have taken them off the
-    ///     record, and this one may have stored data since.
-    ///   - known: the sessions that the record had before the broker was asked. They are over if the answer does not name them, also if
-    ///     their epochs are later: the broker may have been restored from a copy.
+    ///   - held: the sessions that this process was told of and has not cleaned up. Another process of the app may have
+    ///   removed them from the record, and this process may have stored data since.
+    ///   - known: the sessions in the record before the broker was asked. They have ended if the response does not name
+    ///   them, even if their epochs are later: the broker may have been restored from a backup.
     package mutating func enter(_ session: DeviceSession, held: [Session] = [], known: [Session] = []) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }
         if !forgotten.isEmpty { mayHoldData = (mayHoldData + forgotten).sorted { $0.epoch < $1.epoch } }
         shared.formUnion(forgotten.map(\.epoch))
-        // Of what came into the record since, a later session may be the current one: another process of the app has heard of it.
+        // A later session that entered the record since may be the current one: another process of the app has learned
+        // of it.
         let stale = mayHoldData.filter { $0 != current && ($0.epoch <= session.epoch || known.contains($0)) }
         guard let current else { return stale }
         if !mayHoldData.contains(current) {
@@ -92,8 +94,9 @@ package struct SessionRecord: Codable, Equatable {
         return stale
     }
 
-    /// Merges the record and the broker's ledger: a debt that either of them has is owed. A receipt stands for a cleanup that was done; it is
-    /// dropped once the broker does not ask for it, and where a process of the app has ended since that cleanup began.
+    /// Merges the record and the broker's ledger: a cleanup is due if either contains it. A receipt stands for a
+    /// finished cleanup. It is dropped when the broker no longer asks for it, and when a process of the app has ended
+    /// since the cleanup began.
     package mutating func reconcile(owed: [OwedSession]) {
         receiptsDue.removeAll { receipt in
             !owed.contains { $0.epoch == receipt.epoch && $0.mark == receipt.mark ?? 0 }
@@ -107,7 +110,7 @@ package struct SessionRecord: Codable, Equatable {
                 mayHoldData.append(Session(account: account, epoch: session.epoch))
                 shared.insert(session.epoch)
             } else {
-                // Neither the broker nor this app knows any more whose it was.
+                // Neither the broker nor this app knows the account of this session any more.
                 receiptsDue.append(Receipt(epoch: session.epoch, detail: "no data of this session", mark: session.mark))
             }
         }
@@ -116,16 +119,17 @@ package struct SessionRecord: Codable, Equatable {
         shared.formIntersection(mayHoldData.map(\.epoch))
     }
 
-    /// The receipts that this process may send: where it holds a session itself, another process's cleanup does not stand for its own.
+    /// The receipts that this process may send. For a session that it holds itself, another process's cleanup does not
+    /// count.
     package func receipts(held: [Session]) -> [Receipt] {
         receiptsDue.filter { receipt in !held.contains { $0.epoch == receipt.epoch } }
     }
 
-    /// Records that the data of these sessions is gone, and removes their names from this record.
+    /// Records that the data of these sessions is deleted, and removes their accounts from this record.
     ///
-    /// - Parameter marks: those of the broker when the cleanup began.
-    /// - Returns: the receipts for all of them. Another process of the app may have taken a session off the record, and the broker waits for
-    ///   each process that it told of the debt.
+    /// - Parameter marks: the broker's marks when the cleanup began.
+    /// - Returns: the receipts for all of them. Another process of the app may have removed a session from the record,
+    ///   and the broker waits for each process that it told of the cleanup.
     @discardableResult
     package mutating func cleaned(
         _ sessions: [Session],
@@ -145,33 +149,33 @@ package struct SessionRecord: Codable, Equatable {
         return receipts
     }
 
-    /// Takes back that the data of these sessions is gone: the broker does not count their receipts, because another process may have stored
-    /// something. So every step has to run again.
+    /// Makes the cleanup of these sessions due again, so that every step runs again. The broker does not count their
+    /// receipts, because another process may have stored data.
     package mutating func reopen(_ sessions: [Session]) {
         shared.formUnion(sessions.map(\.epoch))
         mayHoldData = (mayHoldData + sessions.filter { !mayHoldData.contains($0) }).sorted { $0.epoch < $1.epoch }
         receiptsDue.removeAll { due in sessions.contains { $0.epoch == due.epoch } }
     }
 
-    /// Whether a crash must not lose what this record says and `other` does not. A receipt that the broker has taken may stay on the disk:
-    /// the broker does not ask for it, or says that the cleanup is due again.
+    /// Whether this record contains information that must survive a crash and that `other` lacks. A receipt that the
+    /// broker has taken may stay on disk: the broker no longer asks for it, or says that the cleanup is due again.
     package func hasNews(since other: SessionRecord) -> Bool {
         lastReported != other.lastReported || mayHoldData != other.mayHoldData || shared != other.shared
             || !receiptsDue.allSatisfy(other.receiptsDue.contains)
     }
 }
 
-/// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the whole record is on the disk.
+/// Keeps a ``SessionRecord`` in a file of the app. When a write returns, the record is on disk.
 struct SessionStore: Sendable {
     let path: String
 
-    /// The record as it is.
+    /// Reads the record.
     ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``. An unreadable record does not count as empty: that would forget whose data is
-    ///   there.
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``. An unreadable record does not count as empty, because the
+    ///   app would then forget whose data it holds.
     func load() throws(SharedDeviceError) -> SessionRecord { try decode(try read().bytes) }
 
-    /// The file and its bytes; `nil` if there is none.
+    /// Returns the file and its content; `nil` if there is none.
     func read() throws(SharedDeviceError) -> (bytes: [UInt8]?, file: HeldFile?) {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -192,7 +196,6 @@ struct SessionStore: Sendable {
         }
     }
 
-    /// Decodes the record.
     func decode(_ bytes: [UInt8]?) throws(SharedDeviceError) -> SessionRecord {
         guard let bytes else { return SessionRecord() }
         do {
@@ -204,7 +207,7 @@ struct SessionStore: Sendable {
 
     /// Replaces the record.
     ///
-    /// - Returns: the new file, where nobody has changed it since.
+    /// - Returns: the new file, or `nil` if another program has changed it since.
     @discardableResult
     func save(_ record: SessionRecord) throws(SharedDeviceError) -> HeldFile? {
         do {

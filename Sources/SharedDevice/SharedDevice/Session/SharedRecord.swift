@@ -3,18 +3,21 @@ import Dispatch
 package import FoundationEssentials
 import Glibc
 
-/// The app's record, which all processes of the app share: each sees at its next question what another has written.
+/// The app's record, shared by all processes of the app. A change by one process is visible to the others at their next
+/// request.
 ///
-/// The file is read again when it was replaced. It is kept open until then, because a file system gives the inode of a closed file to the next one.
+/// The file is read again after it was replaced. The old file is kept open until then, because a file system may give
+/// the inode of a closed file to its successor.
 ///
-/// Within a process there is one caller at a time, which ``SessionKeeper`` ensures. Between processes a lock on a file beside the record does.
+/// ``SessionKeeper`` ensures one caller at a time within a process; a lock file next to the record does so between
+/// processes.
 struct SharedRecord: Sendable {
     private let store: SessionStore
     private var latest: (file: HeldFile?, record: SessionRecord)?
 
     init(store: SessionStore) { self.store = store }
 
-    /// The sessions that the record had when this process read it last. Reads it if that never happened.
+    /// The sessions in the record when this process last read it. Reads the record if it has not been read yet.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     mutating func sessions() throws(SharedDeviceError) -> [SessionRecord.Session] {
@@ -22,9 +25,9 @@ struct SharedRecord: Sendable {
         return latest?.record.mayHoldData ?? []
     }
 
-    /// Changes the record. On return the change is on the disk. `body` may run twice.
+    /// Changes the record. On return the change is on disk. `body` may run twice.
     ///
-    /// - Throws: ``SharedDeviceError/Code/recordUnusable``; nothing has changed then.
+    /// - Throws: ``SharedDeviceError/Code/recordUnusable``; the record is then unchanged.
     mutating func update<Value: Sendable>(
         _ body: @escaping @Sendable (inout SessionRecord) -> Value
     ) async throws(SharedDeviceError) -> Value {
@@ -40,17 +43,17 @@ struct SharedRecord: Sendable {
         return replaced
     }
 
-    /// Blocks the thread until no other process writes the record, and until the disk has it.
+    /// Blocks the thread until no other process writes the record, and until the change is on disk.
     private mutating func replaceHere<Value>(_ body: (inout SessionRecord) -> Value) throws(SharedDeviceError) -> Value
     {
         let lock = try FileLock(path: store.path + ".lock")
         defer { withExtendedLifetime(lock) {} }
-        // Another process may have changed the record meanwhile.
+        // Another process may have changed the record before the lock was taken.
         let before = try load()
         var record = before
         let value = body(&record)
         if record.hasNews(since: before) {
-            // Read again where what lies there is not known to be this.
+            // Without a file, the next access reads the record again.
             let file = try store.save(record)
             latest = file.map { (file: $0, record: record) }
         }
@@ -66,12 +69,13 @@ struct SharedRecord: Sendable {
     }
 }
 
-/// A file that was read, and that stays open so that it can be known again.
+/// An open file that can later be recognised at its path.
 final class HeldFile: Sendable {
     private struct Identity: Equatable {
         let device: dev_t
         let inode: ino_t
-        // For whoever writes into the file in place of replacing it. No program can set this time.
+        // These fields detect a program that writes into the file instead of replacing it. No program can set the
+        // change time.
         let size: off_t
         let seconds: Int
         let nanoseconds: Int
@@ -88,9 +92,9 @@ final class HeldFile: Sendable {
     private let descriptor: CInt
     private let identity: Identity
 
-    /// Takes the descriptor over, and closes it at the end. To be called before the file is read, so that a later change shows.
+    /// Takes ownership of the descriptor. Call it before reading the file, so that a later change is detected.
     ///
-    /// - Returns: `nil` where the system does not say what it is.
+    /// - Returns: `nil` if `fstat` fails.
     init?(_ descriptor: CInt) {
         self.descriptor = descriptor
         var status = stat()
@@ -101,13 +105,12 @@ final class HeldFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Whether it has this content and no other.
     func hasContent(_ content: [UInt8]) -> Bool {
         var copy = [UInt8](repeating: 0, count: content.count + 1)
         return pread(descriptor, &copy, copy.count, 0) == content.count && copy.dropLast() == content[...]
     }
 
-    /// Whether the path leads to this file still; without a file, whether it leads to none.
+    /// Whether the path still leads to this file; for `nil`, whether the path leads to no file.
     static func isUnchanged(_ file: HeldFile?, at path: String) -> Bool {
         var status = stat()
         guard stat(path, &status) == 0 else { return file == nil && errno == ENOENT }
@@ -115,10 +118,8 @@ final class HeldFile: Sendable {
     }
 }
 
-/// Runs `body`, which may wait for the disk or for another process, on a thread of its own: those of Dispatch's global queues are Swift's, and few. Where
-/// the system grants no thread, it is one of those.
-///
-/// - Throws: what `body` throws.
+/// Runs `body`, which may wait for the disk or for another process, on a separate thread: Dispatch's global queues
+/// share their few threads with Swift's tasks. If the system grants no thread, `body` runs on such a queue.
 package func onSystemThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
@@ -129,11 +130,11 @@ package func onSystemThread<Value: Sendable, Failure: Error>(
     return try result.get()
 }
 
-/// A lock that is held until this value, or the process, ends.
+/// A lock that is held until this object or the process ends.
 final class FileLock {
     private let descriptor: CInt
 
-    /// Waits for the lock. Makes the file and its directory if they are missing.
+    /// Waits for the lock. Creates the file and its directory if necessary.
     ///
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``.
     init(path: String) throws(SharedDeviceError) {
@@ -165,27 +166,28 @@ final class FileLock {
     }
 }
 
-/// A small file that is replaced in one step: a crash or a power cut leaves either the old content or the new. For one writer at a time.
+/// A small file that is replaced atomically: after a crash or a power cut it has either the old or the new content. It
+/// supports one writer at a time.
 package struct AtomicFile: Sendable {
     package let path: String
 
-    /// The file at this path, which need not be there. Its directory has to.
+    /// The file at this path, which need not exist. Its directory must exist.
     package init(path: String) { self.path = path }
 
-    /// What the system refused, in its own words.
+    /// A failed system call and the reason.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
 
-        /// A failure with the reason in `errno`.
+        /// Takes the reason from `errno`.
         init(_ what: String) { description = "\(what): \(String(cString: strerror(errno)))" }
     }
 
     /// Writes a second file, forces it to the disk, renames it, and forces the directory to the disk.
     package func write(_ data: Data) throws(Failure) { _ = try replace([UInt8](data)) }
 
-    /// The same.
+    /// Like ``write(_:)``.
     ///
-    /// - Returns: the file, where nobody has changed it since.
+    /// - Returns: the new file, or `nil` if another program has changed it since.
     func replace(_ content: [UInt8]) throws(Failure) -> HeldFile? {
         let temporary = path + ".new"
         let file = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -202,7 +204,8 @@ package struct AtomicFile: Sendable {
             rest = rest.dropFirst(written)
         }
         guard fsync(file) == 0, rename(temporary, path) == 0 else { throw Failure("replace \(path)") }
-        // Held first and compared then, so that a later change shows; renaming has changed the file's time.
+        // Open first and compare then, so that a later change is detected. The rename has already changed the file's
+        // time.
         isHeld = true
         let held = HeldFile(file)
         let isSame = held?.hasContent(content) ?? false
@@ -210,7 +213,7 @@ package struct AtomicFile: Sendable {
         return isSame ? held : nil
     }
 
-    /// Removes the file and what a crash left beside it; does nothing if there is none. On return the removal is on the disk.
+    /// Removes the file and its temporary file from a crash, if they exist. On return the removal is on disk.
     package func remove() throws(Failure) {
         var removed = false
         for name in [path + ".new", path] {
@@ -223,7 +226,6 @@ package struct AtomicFile: Sendable {
         if removed { try syncDirectory() }
     }
 
-    /// The directory that holds the file.
     var directory: String { parentDirectory(of: path) }
 
     private func syncDirectory() throws(Failure) {
@@ -234,16 +236,15 @@ package struct AtomicFile: Sendable {
     }
 }
 
-/// The directory that holds the file.
 private func parentDirectory(of path: String) -> String {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
 }
 
-/// Makes the directory, and those that hold it, for this user alone. Does nothing if it is there.
+/// Creates the directory and its parents, accessible only to this user. Does nothing if it exists.
 func makePrivateDirectory(_ path: String) throws {
     var status = stat()
-    // The usual case: FileManager looks at every part of the path.
+    // A shortcut for the usual case: FileManager looks at every part of the path.
     if stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR { return }
     try FileManager.default.createDirectory(
         atPath: path,
