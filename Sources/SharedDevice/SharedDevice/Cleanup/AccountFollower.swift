@@ -1,15 +1,15 @@
 /// The loop of ``SharedDeviceApplication/follow(_:_:)``.
 ///
-/// It shows a change only if nothing is left to clean up. After a cleanup it asks the broker again, because somebody else may have signed
-/// in or out while the steps ran.
+/// It shows an account only if no cleanup is pending. After a cleanup it asks the broker again, because another person
+/// may have signed in or out while the steps ran.
 struct AccountFollower {
     private let application: SharedDeviceApplication
     private let cleanup: CleanupCoordinator
     private let handler: (AccountState) async throws -> Void
     private var backoff: Backoff
-    /// The state that the handler was told of last and has shown; `nil` if it failed.
+    /// The last state that the handler accepted; `nil` if the handler failed.
     private var told: AccountState?
-    /// Why the screen could not be hidden; `nil` if it could.
+    /// The error of the last attempt to hide the screen; `nil` if it succeeded.
     private var hidingFailure: String?
 
     init(
@@ -40,7 +40,7 @@ struct AccountFollower {
                     continue
                 }
             }
-            // A cancellation ends the sleep, and then the loop.
+            // Cancellation ends the sleep, and then the loop.
             try? await Task.sleep(for: backoff.next())
             changes.askAgain()
         }
@@ -48,7 +48,7 @@ struct AccountFollower {
     }
 
     private mutating func clean(_ change: AccountChange) async -> Bool {
-        // The screen keeps showing the failure during the next try.
+        // The screen keeps showing the failure during the next attempt.
         if case .hidden(.cleanupFailed) = told {} else { await hide(.changing) }
         let unhidden = hidingFailure.map { [CleanupFailure.Step(name: CleanupFailure.screenName, reason: $0)] } ?? []
         do throws(CleanupFailure) {
@@ -92,7 +92,7 @@ struct AccountFollower {
     }
 }
 
-/// How long to wait before the next try: twice as long after each failure, up to a limit.
+/// The wait before the next attempt. It doubles after each failure, up to a limit.
 struct Backoff {
     private let first: Duration
     private let longest: Duration
@@ -104,12 +104,10 @@ struct Backoff {
         upcoming = self.first
     }
 
-    /// The wait after another failure.
     mutating func next() -> Duration {
         defer { upcoming = min(upcoming * 2, longest) }
         return upcoming
     }
 
-    /// Goes back to the first wait, after a success.
     mutating func reset() { upcoming = first }
 }

@@ -1,10 +1,10 @@
 /// What an app on a shared device may show.
 public enum AccountState: Sendable, Hashable {
-    /// Nobody's data: clear the screen, stop work under way and wait for its end, close files and databases.
+    /// No data of any account: clear the screen, stop work in progress and wait for its end, close files and databases.
     case hidden(HiddenReason)
-    /// Nobody is signed in, and no user's data is left.
+    /// No account is signed in, and no user's data is left.
     case nobody
-    /// This account's data, and no other's. The data of previous users is gone.
+    /// Only this account's data. The data of previous users is gone.
     case open(Account)
 
     /// The account whose data may be shown; `nil` means none.
@@ -13,18 +13,20 @@ public enum AccountState: Sendable, Hashable {
         return account
     }
 
-    /// Why nothing may be shown. New reasons may come: a `switch` needs a `default`, or show ``description``.
+    /// The reason why nothing may be shown. Later versions may add reasons: a `switch` needs a `default`, or show
+    /// ``description``.
     public enum HiddenReason: Sendable, Hashable, CustomStringConvertible {
         /// The broker has not been asked yet.
         case starting
         /// The account has changed, and the data of previous users is being removed.
         case changing
-        /// The data of previous users could not be removed. The cleanup is tried again.
+        /// The data of previous users could not be removed. The cleanup will be retried.
         case cleanupFailed(CleanupFailure)
-        /// Nobody can say who is signed in: the broker does not answer, or the app's record cannot be used. The question is asked again.
-        case unknown(SharedDeviceError)
-        /// The app's handler threw this error, as text, when it was told ``AccountState/open(_:)`` or ``AccountState/nobody``. It is called
+        /// The current account is unknown: the broker does not respond, or the app's record is unusable. The app asks
         /// again.
+        case unknown(SharedDeviceError)
+        /// The app's handler threw this error, as text, when it was told ``AccountState/open(_:)`` or
+        /// ``AccountState/nobody``. It will be called again.
         case appFailed(String)
         /// The app no longer follows the account.
         case stopped
@@ -44,8 +46,8 @@ public enum AccountState: Sendable, Hashable {
 }
 
 extension SharedDeviceApplication {
-    /// Follows the account of the device until the task is cancelled: hides the screen, runs the cleanup of the previous users' data, reports
-    /// that, and only then shows the current user's data.
+    /// Follows the account of the device until the task is cancelled: hides the screen, runs and reports the cleanup of
+    /// the previous users' data, and only then shows the current user's data.
     ///
     /// ```swift
     /// import SharedDevice
@@ -64,24 +66,25 @@ extension SharedDeviceApplication {
     /// }
     /// ```
     ///
-    /// `handler` is first told to hide, then what it may show, and again after each change:
+    /// `handler` is told to hide at the start, then the state to show, and again after each change:
     ///
-    /// - Between two accounts it is told to hide, before the first step of the cleanup begins.
-    /// - While a cleanup fails, the screen stays hidden. The cleanup is tried again, at first after 1 second and later after up to 60
-    ///   (``CleanupCoordinator/Options``).
-    /// - While the broker does not answer, the screen stays hidden: nobody can say whose data may be shown.
+    /// - Between two accounts it is told to hide before the first step of the cleanup begins.
+    /// - While a cleanup fails, the screen stays hidden. The cleanup is retried after 1 second at first, later after up
+    ///   to 60 seconds (``CleanupCoordinator/Options``).
+    /// - While the broker does not respond, the screen stays hidden: the account whose data may be shown is unknown.
     /// - The handler is never told the same state twice in a row.
     ///
-    /// The handler runs on the caller's actor, one call at a time, and the next state waits for it. So it should return soon: start longer
-    /// work for a user in a task, and cancel and await that task when the handler is told to hide. If the handler throws when it is told to
-    /// hide, the cleanup runs but is not reported as done, and all of it is tried again. If it throws otherwise, it is told to hide, and is
-    /// called again after the wait.
+    /// The handler runs on the caller's actor, one call at a time, and the next state waits for it. So it should return
+    /// soon: start longer work for a user in a task, and cancel and await that task when the handler is told to hide.
     ///
-    /// If the task is cancelled during a cleanup, this function returns only after all steps have run and the result is reported. A failed
-    /// cleanup is not tried again then; the next start does it. Last, the handler is told to hide with
-    /// ``AccountState/HiddenReason/stopped``, in the cancelled task; an error that it throws then is dropped.
+    /// If the handler throws when it is told to hide, the cleanup runs, is not reported as done, and is retried
+    /// completely. If it throws in another state, it is told to hide, and is called again after the wait.
     ///
-    /// Run one such loop at a time, and none beside ``accountChanges``.
+    /// If the task is cancelled during a cleanup, this function returns only after all steps have run and the result is
+    /// reported. A failed cleanup is not retried then; the next start does that. Last, the handler is told to hide with
+    /// ``AccountState/HiddenReason/stopped``, in the cancelled task; an error from this call is ignored.
+    ///
+    /// Run one such loop at a time, and do not iterate ``accountChanges`` in parallel.
     ///
     /// - Parameters:
     ///   - cleanup: removes the data of previous users.

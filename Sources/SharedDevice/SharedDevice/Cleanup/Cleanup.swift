@@ -1,27 +1,28 @@
-/// What a cleanup step is told: whose data it has to remove.
+/// The input of a cleanup step: the accounts whose data it has to remove.
 public struct Cleanup: Sendable {
     /// The change of the device's account that made the cleanup due.
     public let change: AccountChange
 
-    /// The accounts whose data has to go. The current account can be among them, for an earlier session of the same person.
+    /// The accounts whose data must be deleted. The current account can be among them, because of an earlier session of
+    /// the same person.
     public var accounts: [Account] { change.previousAccounts }
 
     init(_ change: AccountChange) { self.change = change }
 }
 
-/// What a cleanup did.
+/// The result of a cleanup.
 public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
-    /// A step and what it returned.
     public struct Step: Sendable, Hashable {
-        /// The name that it was registered under.
+        /// The name under which the step was registered.
         public let name: String
-        /// What it returned, as text; `nil` if it returned nothing.
+        /// The step's return value as text; `nil` if it returned nothing.
         public let result: String?
     }
 
-    /// The steps in their order, including those that an earlier run of the app finished.
+    /// The steps in order, including those that an earlier run of the app finished.
     public let steps: [Step]
-    /// Why the journal could not be kept; `nil` if it could. The steps ran all the same; after a crash all of them would have run again.
+    /// The reason why the journal could not be kept; `nil` if it was kept. The steps ran without it, but a crash would
+    /// have made all of them run again.
     public internal(set) var journalProblem: String?
 
     /// One line, for instance “2 steps: orders (12 rows), photos (3 files, 1024 bytes)”.
@@ -33,26 +34,26 @@ public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Why a cleanup is not done. The rest of it is tried again.
+/// The failure of a cleanup. The failed part will be retried.
 public struct CleanupFailure: Error, Sendable, Hashable, CustomStringConvertible {
     /// A step that failed.
     public struct Step: Sendable, Hashable {
-        /// The name under which it was registered; ``CleanupFailure/screenName`` if the app could not hide its screen.
+        /// The name under which the step was registered; ``CleanupFailure/screenName`` if the app could not hide its
+        /// screen.
         public let name: String
-        /// The error of its last try, as text.
+        /// The error of the last attempt, as text.
         public let reason: String
     }
 
-    /// The name that stands for hiding the screen, which is the first step of every cleanup that
-    /// ``SharedDeviceApplication/follow(_:_:)`` runs.
+    /// The name of the implicit step that hides the screen, which begins every cleanup of
+    /// ``SharedDeviceApplication/follow(_:_:)``.
     public static let screenName = "the screen"
 
-    /// The steps that failed, in their order; empty if all steps succeeded and only the report failed.
+    /// The failed steps in order; empty if all steps succeeded and only the report failed.
     public let steps: [Step]
-    /// Why the end could not be reported; `nil` if the report succeeded, or was not due because steps failed.
+    /// The reason why completion could not be reported; `nil` if it was reported, or was not due because steps failed.
     public let report: SharedDeviceError?
 
-    /// One line.
     public var description: String {
         let failed = steps.map { "“\($0.name)” failed: \($0.reason)" }
         let unreported = report.map { ["all steps are done, but \($0)"] } ?? []

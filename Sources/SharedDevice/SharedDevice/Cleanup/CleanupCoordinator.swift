@@ -1,7 +1,7 @@
 import DBusTransport
 import Synchronization
 
-/// Removes a previous user's data in named steps. After a crash it goes on with the step in which the crash was.
+/// Removes a previous user's data in named steps. After a crash it continues with the interrupted step.
 ///
 /// ```swift
 /// let cleanup = CleanupCoordinator()
@@ -10,33 +10,36 @@ import Synchronization
 /// await application.follow(cleanup) { state in … }
 /// ```
 ///
-/// The steps run one after the other, in the order of their registration. A step that throws is tried again, by default three times in all.
-/// If it still fails, the later steps run all the same, because less data is left then: so a step must not rely on the success of an earlier
-/// one. The cleanup is reported as done only when all steps have succeeded.
+/// The steps run one after the other, in the order of their registration. A step that throws is retried, by default up
+/// to three attempts in all. If it still fails, the later steps run nevertheless, because that leaves less data: a step
+/// must not rely on the success of an earlier one. The cleanup is reported as done only when all steps have succeeded.
 ///
-/// A journal in the app's state directory says which steps are finished. The next run, in this process or after a crash, begins with the
-/// first step that is not; the step in which the crash was runs again. So **every step must be idempotent**: if nothing is left to remove, it
-/// succeeds. If the journal cannot be read or written, all steps run again. A step that a new version of the app adds or renames runs, too;
-/// if a step does something else than before, give it another name. The journal is removed when the cleanup is reported. A cleanup of one
-/// step writes one only if its report fails. There is none, and all steps run, where the app was started more than once during the session:
-/// another process of it may store something after a step.
+/// A journal in the app's state directory records the finished steps. The next run, in this process or after a crash,
+/// begins with the first unfinished step; an interrupted step runs again. So **every step must be idempotent**: it
+/// succeeds if there is nothing to remove. If the journal cannot be read or written, all steps run again. A step that a
+/// new version of the app adds or renames runs, too; rename a step whose behaviour changes.
 ///
-/// A step that never returns blocks the cleanup, and nobody sees anything meanwhile: limit the time of a step that waits for others. One
-/// cleanup runs at a time. If two processes of an app share a state directory, each may run it, and their steps may overlap.
+/// The journal is removed when the cleanup is reported. A cleanup with a single step writes one only if its report
+/// fails. If the app was started more than once during the session, there is no journal and all steps run: another
+/// process of the app may store data after a step.
+///
+/// A step that never returns blocks the cleanup without any notice: give a step that waits for something a time limit.
+/// One cleanup runs at a time. If two processes of an app share a state directory, each may run the cleanup, and their
+/// steps may overlap.
 public final class CleanupCoordinator: Sendable {
-    /// How often a cleanup tries, and how long it waits in between.
+    /// The number of attempts of a cleanup, and the pauses between them.
     public struct Options: Sendable {
-        /// How often a step is tried before the cleanup goes on without it; at least once.
+        /// The number of attempts of a step before the cleanup continues without it; at least one.
         public var attempts = 3
-        /// The pause between two tries of a step.
+        /// The pause between two attempts of a step.
         public var pause: Duration = .milliseconds(100)
-        /// How long ``SharedDeviceApplication/follow(_:_:)`` waits before it tries a failed cleanup again. The wait doubles with each
-        /// failure.
+        /// The time that ``SharedDeviceApplication/follow(_:_:)`` waits before it retries a failed cleanup. The wait
+        /// doubles with each failure.
         public var firstWait: Duration = .seconds(1)
         /// The longest of these waits.
         public var longestWait: Duration = .seconds(60)
 
-        /// Three tries; a cleanup that failed is tried again after 1, 2, 4 … 60 seconds.
+        /// Creates the default options: three attempts, and a retry of a failed cleanup after 1, 2, 4 … 60 seconds.
         public init() {}
     }
 
@@ -50,38 +53,38 @@ public final class CleanupCoordinator: Sendable {
     private struct State {
         var steps: [Step] = []
         var last: Turn?
-        /// The journal of this process's last try that failed.
+        /// The journal of this process's last failed attempt.
         var journal: CleanupJournal?
-        /// Whether the disk may have a journal: one of an earlier process, or one that this process has written.
+        /// Whether there may be a journal on disk, from an earlier process or from this one.
         var mayBeOnDisk = true
     }
 
-    /// How often it tries, and how long it waits in between.
+    /// The number of attempts, and the pauses between them.
     public let options: Options
     private let stateDirectory: String?
     private let state = Locked(State())
 
-    /// A coordinator without steps.
+    /// Creates a coordinator without steps.
     ///
     /// - Parameters:
-    ///   - stateDirectory: the directory of the journal; `nil` means the application's state directory. It must outlast the user data of the
-    ///     app.
-    ///   - options: how often it tries, and how long it waits in between.
+    ///   - stateDirectory: the directory of the journal; `nil` means the application's state directory. It must outlast
+    ///   the user data of the app.
+    ///   - options: the number of attempts, and the pauses between them.
     public init(stateDirectory: String? = nil, options: Options = Options()) {
         self.stateDirectory = stateDirectory
         self.options = options
     }
 
-    /// Adds a step after the existing ones. A cleanup that is under way does not run it.
+    /// Adds a step after the existing ones. A cleanup in progress does not run it.
     ///
-    /// The device's administrator reads the step's result in a report, as text: return amounts (“12 rows”), never names. The report has its
-    /// first 200 characters.
+    /// The device's administrator reads the step's result in a report, as text: return amounts (“12 rows”), never
+    /// names. The report contains its first 200 characters.
     ///
     /// - Parameters:
-    ///   - name: names the step in the journal and in reports. Keep it from version to version.
-    ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data must be gone from the disk;
-    ///     if it throws, it is called again. It must be idempotent. A cancellation of the task that waits for the cleanup does not reach
-    ///     it.
+    ///   - name: the step's name in the journal and in reports. Keep it from version to version.
+    ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data must be
+    ///   gone from the disk; if it throws, it is called again. It must be idempotent. Cancelling the task that waits
+    ///   for the cleanup does not cancel the step.
     /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the name is empty or taken.
     public func register<Result: Sendable>(
         _ name: String,
@@ -105,12 +108,13 @@ public final class CleanupCoordinator: Sendable {
         }
     }
 
-    /// Runs the steps that are not finished for `change`, and reports how it went: begun, and then done or failed.
+    /// Runs the unfinished steps for `change`, and reports the progress: begun, then done or failed.
     ///
-    /// ``SharedDeviceApplication/follow(_:_:)`` calls it; so does an app with its own loop, after it has hidden its screen. On return all
-    /// data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``. Where another process of the app has
-    /// ended meanwhile without a report, the next change names the data once more. If the waiting task is cancelled, the cleanup goes on, and
-    /// this function returns at its end.
+    /// ``SharedDeviceApplication/follow(_:_:)`` calls it. An app with its own loop calls it after hiding its screen. On
+    /// return all data is gone and that is reported: do not call ``SharedDeviceApplication/cleanupDone(_:detail:)``.
+    ///
+    /// If another process of the app ended during the cleanup without a report, the next change names the data once
+    /// more. If the waiting task is cancelled, the cleanup continues, and this function returns at its end.
     ///
     /// - Throws: ``CleanupFailure``. Call again after a pause; finished steps do not run twice.
     @discardableResult
@@ -121,14 +125,15 @@ public final class CleanupCoordinator: Sendable {
         try await run(change, reporter: application)
     }
 
-    /// - Parameter failures: failures before the first step. With any, the steps run, and all of them run again in the next try.
+    /// - Parameter failures: failures before the first step. If there are any, the steps run, and all of them run again
+    ///   in the next attempt.
     @discardableResult
     package func run(
         _ change: AccountChange,
         reporter: any CleanupReporting,
         failures: [CleanupFailure.Step] = []
     ) async throws(CleanupFailure) -> CleanupSummary {
-        // A separate task, which nobody cancels. It waits for the previous cleanup.
+        // A separate task, so that cancelling the caller's task does not cancel it. It waits for the previous cleanup.
         let turn = state.withLock { state -> Turn in
             let (steps, previous) = (state.steps, state.last)
             let turn = Turn {
@@ -145,17 +150,18 @@ public final class CleanupCoordinator: Sendable {
         return try await turn.value.get()
     }
 
-    /// Removes the journal that a crash after the report has left. It names sessions that are over and clean. If it cannot be removed, it does
-    /// no harm: no later session has the same account and epoch, and one that the broker has reopened is shared.
+    /// Removes the journal that a crash after the report has left. It names sessions that have ended and are cleaned
+    /// up. Keeping it would do no harm: no later session has the same account and epoch, and a session that the broker
+    /// has reopened is shared.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
-    /// - Returns: why the journal could not be saved; `nil` if it was.
+    /// - Returns: the reason why the journal could not be saved; `nil` if it was saved.
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
         state.withLock { $0.mayBeOnDisk = true }
         return await onSystemThread { store.save(journal) }
     }
 
-    /// - Returns: why the journal could not be removed; `nil` if it was.
+    /// - Returns: the reason why the journal could not be removed; `nil` if it was removed.
     private func removeJournal(_ store: CleanupJournalStore) async -> String? {
         let mayBeOnDisk = state.withLock { state in
             state.journal = nil
@@ -178,12 +184,13 @@ public final class CleanupCoordinator: Sendable {
         _ failures: [CleanupFailure.Step]
     ) async throws(CleanupFailure) -> CleanupSummary {
         let store = store(reporter)
-        // While the screen shows the data, work under way may store more of it: what is deleted now has to be deleted again.
+        // While the screen shows the data, work in progress may store more of it, so that the steps have to run again.
         let isHidden = failures.isEmpty
         if !isHidden { await discardJournal(reporter) }
-        // What a journal says of a step, another process that stores something makes untrue.
+        // If another process stores data, the journal's finished steps are no longer finished.
         let keepsJournal = isHidden && !change.isShared
-        // One on the disk is of an earlier run, or of another process: it says nothing of what this process has stored since.
+        // A journal on disk is from an earlier run or another process: it does not cover the data that this process has
+        // stored since.
         var journal = keepsJournal ? state.withLock { $0.journal } : nil
         if keepsJournal, journal == nil, !change.isHeld { journal = await onSystemThread { store.load() } }
         var plan = CleanupPlan(
@@ -193,7 +200,6 @@ public final class CleanupCoordinator: Sendable {
             attempts: options.attempts,
             failures: failures
         )
-        // Nothing depends on this report.
         try? await reporter.cleanupBegan(change)
         var journalProblem: String?
         while true {
@@ -202,7 +208,7 @@ public final class CleanupCoordinator: Sendable {
                 if attempt > 1 { try? await Task.sleep(for: options.pause) }
                 do {
                     plan.succeeded(try await steps.first { $0.name == name }?.run(Cleanup(change)))
-                    // A single step needs no journal: it has to run again after a crash in any case.
+                    // A single step needs no journal, because after a crash it has to run again anyway.
                     if keepsJournal, steps.count > 1 || plan.next != .reportDone {
                         journalProblem = await save(plan.journal, store)
                     }
@@ -222,7 +228,7 @@ public final class CleanupCoordinator: Sendable {
                 return summary
             case .fail(let failed):
                 let failure = CleanupFailure(steps: failed, report: nil)
-                // The next try reports it.
+                // The next attempt reports the failure.
                 try? await reporter.cleanupFailed(change, reason: "\(failure)")
                 throw failure
             }
@@ -235,13 +241,12 @@ package protocol CleanupReporting: Sendable {
     /// The directory for what must outlast the user data, for instance the journal.
     var stateDirectory: String { get }
 
-    /// The cleanup begins.
     func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError)
 
-    /// The data of the change's previous accounts is gone; `detail` says how much it was.
+    /// The data of the change's previous accounts is deleted; `detail` says how much.
     func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError)
 
-    /// The data could not be removed, for this reason. The cleanup is tried again.
+    /// The data could not be removed, for this reason. The cleanup will be retried.
     func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError)
 }
 

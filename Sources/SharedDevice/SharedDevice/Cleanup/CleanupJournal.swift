@@ -1,10 +1,11 @@
 import FoundationEssentials
 import Glibc
 
-/// The progress of a cleanup. Pure; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash begins with the first step that is
-/// not finished.
+/// The progress of a cleanup. A pure value; ``CleanupJournalStore`` keeps it on disk, so that a run after a crash
+/// begins with the first unfinished step.
 package struct CleanupJournal: Codable, Equatable {
-    /// A session whose data has to go. It has no names of persons: the journal must not keep what the cleanup removes.
+    /// A session whose data must be deleted. It contains no user names: the journal must not keep what the cleanup
+    /// removes.
     package struct Session: Codable, Hashable {
         package let account: String
         package let epoch: UInt64
@@ -15,7 +16,6 @@ package struct CleanupJournal: Codable, Equatable {
         }
     }
 
-    /// A finished step.
     package struct Finished: Codable, Equatable {
         package let step: String
         package let result: String?
@@ -36,7 +36,7 @@ package struct CleanupJournal: Codable, Equatable {
         finished.append(Finished(step: step, result: result))
     }
 
-    /// The results of the steps, in the order of `steps`.
+    /// Returns the results of the steps, in the order of `steps`.
     func summary(of steps: [String]) -> CleanupSummary {
         CleanupSummary(
             steps: steps.map { name in
@@ -47,12 +47,11 @@ package struct CleanupJournal: Codable, Equatable {
 }
 
 extension AccountChange {
-    /// The sessions whose data has to go.
     var sessionsToCleanUp: [CleanupJournal.Session] {
         stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) }
     }
 
-    /// A change without a broker, for test programs.
+    /// Creates a change without a broker, for test programs.
     package init(previous: [(account: Account, epoch: UInt64)], current: Account?, epoch: UInt64) {
         self.init(
             stale: previous.map { SessionRecord.Session(account: $0.account, epoch: $0.epoch) },
@@ -62,19 +61,18 @@ extension AccountChange {
     }
 }
 
-/// Keeps a ``CleanupJournal`` in the app's state directory.
 struct CleanupJournalStore: Sendable {
     private let file: AtomicFile
 
     init(stateDirectory: String) { file = AtomicFile(path: "\(stateDirectory)/shared-device-cleanup.json") }
 
-    /// The journal; `nil` if there is none, or it cannot be read. Then all steps run again, which is always right.
+    /// Reads the journal; `nil` if there is none or it is unreadable. All steps then run again, which is always safe.
     func load() -> CleanupJournal? {
         guard let data = try? Data(contentsOf: URL(filePath: file.path)) else { return nil }
         return try? JSONDecoder().decode(CleanupJournal.self, from: data)
     }
 
-    /// Writes the journal. Returns `nil` once it is on the disk, or the reason why it is not.
+    /// Writes the journal. Returns `nil` when it is on disk, or the reason for the failure.
     func save(_ journal: CleanupJournal) -> String? {
         do {
             try makePrivateDirectory(file.directory)
@@ -85,7 +83,7 @@ struct CleanupJournalStore: Sendable {
         }
     }
 
-    /// Removes the journal. Returns `nil` once it is gone, or the reason why it is not.
+    /// Removes the journal. Returns `nil` when it is gone, or the reason for the failure.
     func remove() -> String? {
         do throws(AtomicFile.Failure) {
             try file.remove()

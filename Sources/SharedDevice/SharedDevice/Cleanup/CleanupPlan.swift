@@ -1,13 +1,14 @@
-/// Decides what a cleanup does next. Pure: ``CleanupCoordinator`` does it, and reports the result back.
+/// Decides the next action of a cleanup. A pure value: ``CleanupCoordinator`` performs the action and reports its
+/// result back.
 ///
-/// The steps come in the order of their registration, without those that are finished in the journal. A step that fails is tried again at
-/// once, a bounded number of times; then the later steps run all the same, because less data is left then. The cleanup is done when all
-/// steps are finished.
+/// The steps come in the order of their registration, without those that are finished in the journal. A failed step is
+/// retried at once, a bounded number of times. Then the later steps run nevertheless, because that leaves less data.
+/// The cleanup is done when all steps are finished.
 package struct CleanupPlan {
     package enum Action: Equatable {
         /// Run this step. `attempt` counts from 1.
         case run(String, attempt: Int)
-        /// All steps are finished: report that.
+        /// All steps are finished: report completion.
         case reportDone
         /// All steps have run, and these have failed.
         case fail([CleanupFailure.Step])
@@ -21,9 +22,10 @@ package struct CleanupPlan {
     private var failures: [CleanupFailure.Step]
 
     /// - Parameters:
-    ///   - journal: the journal of an earlier run. It counts if it covers `sessions`.
-    ///   - attempts: how often a step is tried, at least once.
-    ///   - failures: failures before the first step. With any, the cleanup counts as failed even if all steps succeed.
+    ///   - journal: the journal of an earlier run. It is used if it covers `sessions`.
+    ///   - attempts: the maximum number of attempts of a step, at least one.
+    ///   - failures: failures before the first step. If there are any, the cleanup counts as failed even if all steps
+    ///   succeed.
     package init(
         steps: [String],
         sessions: [CleanupJournal.Session],
@@ -42,20 +44,20 @@ package struct CleanupPlan {
         skipFinished()
     }
 
-    /// What to do next. It changes with ``succeeded(_:)`` and ``failed(_:)``.
+    /// The next action. It changes with ``succeeded(_:)`` and ``failed(_:)``.
     package var next: Action {
         if position < steps.count { return .run(steps[position], attempt: attempt) }
         return failures.isEmpty ? .reportDone : .fail(failures)
     }
 
-    /// The step in `next` is finished. ``journal`` has to be on disk before the next step begins.
+    /// Marks the step in `next` as finished. ``journal`` has to be on disk before the next step begins.
     package mutating func succeeded(_ result: String?) {
         guard position < steps.count else { return }
         journal.finish(steps[position], result: result)
         advance()
     }
 
-    /// This try of the step in `next` failed.
+    /// Marks this attempt of the step in `next` as failed.
     package mutating func failed(_ reason: String) {
         guard position < steps.count else { return }
         guard attempt >= attempts else {

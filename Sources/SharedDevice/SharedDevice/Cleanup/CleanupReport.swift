@@ -1,61 +1,60 @@
 public import FoundationEssentials
 
-/// The broker's record of a cleanup round: which apps hold data of the session that ended, and how far each has cleaned up.
+/// The broker's record of a cleanup round: the apps that hold data of an ended session, and the progress of each.
 ///
-/// A round opens when a session ends, with every app that was told of the session's account. It is complete when each of them has reported
-/// that the data is gone, or an administrator has waived it.
+/// A round opens when a session ends, with every app that was told of the session's account. It is complete when each
+/// of them has reported that the data is deleted, or an administrator has waived it.
 public struct CleanupReport: Sendable, Hashable, Codable {
-    /// How far an app is. The value only grows, with one exception: an app that ends while it cleans owes the whole cleanup again.
+    /// The progress of an app. It only advances, with one exception: an app that ends during its cleanup has to do the
+    /// whole cleanup again.
     public enum Progress: String, Sendable, Codable, CaseIterable {
-        /// It holds data and has not asked the broker since the session ended.
+        /// The app holds data and has not asked the broker since the session ended.
         case owed
-        /// It has asked, and was told that its data must go.
+        /// The app has asked, and was told to delete its data.
         case told
-        /// It has reported that it began.
+        /// The app has reported that it began.
         case begun
-        /// It has reported a failure, and still owes the cleanup.
+        /// The app has reported a failure, and still has to clean up.
         case failed
-        /// It has reported that the data is gone.
+        /// The app has reported that the data is deleted.
         case finished
         /// An administrator has declared the cleanup done.
         case waived
-        /// It was late: it was stopped, and its data deleted in its place.
+        /// The app was overdue: it was stopped, and its data was deleted on its behalf.
         case enforced
 
-        /// Whether the app owes nothing any more.
+        /// Whether the app has no pending cleanup any more.
         public var isSettled: Bool { self == .finished || self == .waived || self == .enforced }
     }
 
     /// The state of a round.
     public enum Outcome: String, Sendable, Codable {
-        /// An app still owes a cleanup, and sign-ins may have to wait for it.
+        /// An app still has to clean up, and sign-ins may have to wait for it.
         case open
-        /// Nobody owes anything.
+        /// No app has a pending cleanup.
         case complete
-        /// An app still owes a cleanup, and the policy waits no longer.
+        /// An app still has to clean up, and the policy no longer waits for it.
         case expired
     }
 
     /// One app of a round. Times are in seconds since the session ended.
     public struct App: Sendable, Hashable, Codable {
-        /// The app's identifier.
         public let identifier: String
-        /// The user that runs it; `nil` in the answer of a broker that does not tell apps by their users.
+        /// The user id that the app runs as; `nil` in the response of a broker that does not distinguish apps by user.
         public let user: UInt32?
-        /// How far it is.
+        /// The progress of its cleanup.
         public let progress: Progress
-        /// When it was told; `nil` before.
+        /// The time at which it was told; `nil` before.
         public let toldAfter: Double?
-        /// When it reported that it began; `nil` before.
+        /// The time at which it reported that it began; `nil` before.
         public let begunAfter: Double?
-        /// When it reported the end, good or bad, or it was waived or enforced; `nil` before.
+        /// The time at which it reported success or failure, or was waived or enforced; `nil` before.
         public let finishedAfter: Double?
-        /// Its words on the result, or the reason of the waiver.
+        /// Its description of the result, or the reason for the waiver.
         public let detail: String?
-        /// Whether a process of this app is connected to the broker's bus, as far as the broker has seen.
+        /// Whether a process of this app is connected to the broker's bus, as far as the broker knows.
         public let isRunning: Bool
 
-        /// An entry with these values.
         public init(
             identifier: String,
             user: UInt32? = nil,
@@ -79,14 +78,13 @@ public struct CleanupReport: Sendable, Hashable, Codable {
 
     /// The session that ended, by the epoch of its sign-in.
     public let session: UInt64
-    /// When it ended, by the wall clock.
+    /// The wall-clock time at which it ended.
     public let endedAt: Date
-    /// What became of the round.
+    /// The state of the round.
     public let outcome: Outcome
-    /// The apps that held data of the session, in the order of their identifiers.
+    /// The apps that held data of the session, sorted by identifier.
     public let apps: [App]
 
-    /// A report with these values.
     public init(session: UInt64, endedAt: Date, outcome: Outcome, apps: [App]) {
         self.session = session
         self.endedAt = endedAt
@@ -94,8 +92,8 @@ public struct CleanupReport: Sendable, Hashable, Codable {
         self.apps = apps
     }
 
-    /// Whether nobody owes anything any more.
+    /// Whether no app has a pending cleanup.
     public var isComplete: Bool { outcome == .complete }
-    /// The apps that still owe the cleanup.
+    /// The apps that still have to clean up.
     public var owing: [App] { apps.filter { !$0.progress.isSettled } }
 }

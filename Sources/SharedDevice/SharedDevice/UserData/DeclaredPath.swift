@@ -1,33 +1,34 @@
 import CLinux
 import Glibc
 
-/// A file or a directory that somebody else has named, and that is deleted without following a link or crossing a mount: what an adapter deletes for
-/// a program that keeps its data as it likes.
+/// A file or a directory named by an app's manifest, which an adapter deletes for a program that manages its own data.
+/// The deletion follows no symbolic link and crosses no mount.
 ///
-/// A directory is emptied and stays, with its owner: the program expects it, and its parent may be another user's. Everything in it is first moved
-/// into a directory of tombstones inside it, in one step for each entry: whoever still writes by path fails from then on. Then the
-/// ``TombstoneSweep`` deletes what was moved. A crash leaves tombstones, which the next removal deletes. What the system does not move, for instance
-/// because the disk is full, is deleted where it is. No bytes are overwritten, and a file with a second name elsewhere keeps its bytes there.
+/// A directory is emptied but stays, with its owner: the program expects it, and its parent may belong to another user.
+/// First every entry is moved into a directory of tombstones inside it, each with one rename, so that later writes by
+/// path fail. Then ``TombstoneSweep`` deletes the tombstones. After a crash, the next removal deletes the remaining
+/// ones. Entries that cannot be moved, for instance because the disk is full, are deleted where they are. No bytes are
+/// overwritten, and a file with another hard link keeps its bytes.
 ///
-/// The directory keeps the rights of its owner, and what its group and others may read. It loses what a person could leave in it for the next one:
-/// access control lists, attributes (`user.*`), set-ID and sticky bits, and the rights of group and others to write. Rights that its owner, who is
-/// this user, has taken from it or from the directories above do not keep it: they are given again.
+/// The directory keeps its owner's rights and the read rights of group and others. It loses everything in which one
+/// person could leave data for the next: access control lists, extended attributes (`user.*`), set-ID and sticky bits,
+/// and the write rights of group and others. If its owner, which is this user, lacks rights to it or to the directories
+/// above, they are restored first.
 package struct DeclaredPath: Sendable {
-    /// A place at which tests act.
+    /// A point in the removal at which tests can intervene.
     package enum Checkpoint: String, Sendable {
-        /// The path is open, and nothing has changed.
+        /// The path is open, and nothing has changed yet.
         case opened
         /// The entries are tombstones.
         case buried
-        /// A file is gone.
+        /// A file is deleted.
         case unlinked
-        /// All is gone, and not yet on the disk for certain.
+        /// Everything is deleted, but not yet guaranteed to be on disk.
         case swept
     }
 
-    /// The name of the directory of tombstones.
     static let tombstones = ".shared-device-tombstones"
-    /// How often a directory is emptied that somebody fills meanwhile.
+    /// The number of attempts to empty a directory in which another program creates entries.
     private static let patience = 10
 
     /// An absolute path.
@@ -39,10 +40,12 @@ package struct DeclaredPath: Sendable {
         self.checkpoint = checkpoint
     }
 
-    /// Deletes it, and looks that nothing is left. Where there is nothing, it succeeds. Blocks this thread on the file system.
+    /// Deletes the path, and checks that nothing is left. Succeeds if there is nothing. Blocks this thread on the file
+    /// system.
     ///
-    /// - Throws: ``UserDataError`` with the path of what cannot be deleted: it belongs to another user, it is a link or a link leads to it,
-    ///   something is mounted there, or the system refuses. Everything else in it is deleted then.
+    /// - Throws: ``UserDataError`` with the path that cannot be deleted: it belongs to another user, it is a symbolic
+    ///   link or is reached through one, a file system is mounted there, or the system refuses. Everything else in the
+    ///   directory is deleted even then.
     package func remove() throws(UserDataError) -> UserDataDirectory.Removed {
         do throws(UserDataError) {
             return try removeWithPresentRights()
@@ -66,13 +69,13 @@ package struct DeclaredPath: Sendable {
             let directory = try parent.emptiable(entry, status)
             try checkOwner(try directory.status().st_uid)
             try empty(directory, &removed)
-            // Somebody may have put another directory in its place, or in that of one above it.
+            // Another program may have replaced the directory, or a directory above it.
             if let parent = try openParent(), try directory.isEntry(entry, of: parent) { return removed }
         }
         throw stillWritten
     }
 
-    /// The directory that the path's last part is in; `nil` if there is none.
+    /// Opens the directory that contains the path; `nil` if there is none.
     private func openParent() throws(UserDataError) -> DirectoryHandle? {
         let parent = Self.split(path).parent
         let descriptor = CLinux_openDirectoryWithoutLinks(parent)
@@ -88,7 +91,7 @@ package struct DeclaredPath: Sendable {
         _ parent: borrowing DirectoryHandle
     ) throws(UserDataError) {
         guard status.st_mode & S_IFMT != S_IFLNK else {
-            // To delete the link alone would be a receipt for what it leads to.
+            // Deleting only the link would produce a receipt although the data stays.
             throw Self.link(path, "it is a symbolic link, and what it leads to would stay")
         }
         try checkOwner(status.st_uid)
@@ -120,12 +123,12 @@ package struct DeclaredPath: Sendable {
         removed.add(bytes: status.st_mode & S_IFMT == S_IFREG ? Int(status.st_size) : 0)
     }
 
-    /// Has the disk know what is gone from the directory, which this user perhaps may pass and write, and not read.
+    /// Syncs the removal to disk. This user may lack the right to read the directory.
     private func force(_ directory: borrowing DirectoryHandle) throws(UserDataError) {
         let descriptor = openat(directory.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         if descriptor >= 0 { return try DirectoryHandle(taking: descriptor, path: directory.path).sync() }
         guard errno == EACCES else { throw UserDataError("open", directory.path) }
-        // A directory that is not open cannot be forced alone.
+        // `fsync` needs an open directory, so sync everything.
         Glibc.sync()
     }
 
@@ -168,9 +171,9 @@ package struct DeclaredPath: Sendable {
         )
     }
 
-    /// What has the place's name and is no directory goes. The program may have put it there.
+    /// Creates the directory of tombstones. A file of that name is deleted first; the program may have created it.
     ///
-    /// - Returns: false where the system makes no directory, for instance because the disk is full.
+    /// - Returns: false if the system cannot create a directory, for instance because the disk is full.
     private func makePlace(
         _ name: DirectoryHandle.Name,
         _ directory: borrowing DirectoryHandle
@@ -189,9 +192,10 @@ package struct DeclaredPath: Sendable {
         return true
     }
 
-    /// Moves every entry beside the tombstones into them, under a new name; what cannot be moved is deleted where it is.
+    /// Moves every entry except the tombstones into them, under a new name. Entries that cannot be moved are deleted
+    /// where they are.
     ///
-    /// - Returns: the first entry's failure.
+    /// - Returns: the first failure.
     private func bury(
         _ directory: borrowing DirectoryHandle,
         _ place: DirectoryHandle.Name,
@@ -218,7 +222,7 @@ package struct DeclaredPath: Sendable {
         return String(generator.next(), radix: 36) + String(generator.next(), radix: 36)
     }
 
-    /// By bytes: a mark that combines with the slash before it would make another character of both.
+    /// Splits bytes, not characters: a combining mark after the slash would merge with it into one character.
     private static func split(_ path: String) -> (parent: String, name: String) {
         let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex
         let parent = String(decoding: path.utf8[..<slash], as: UTF8.self)

@@ -1,22 +1,22 @@
 import CLinux
 import Glibc
 
-/// What a directory keeps apart from its entries: rights, access control lists, and attributes.
+/// The metadata of a directory: rights, access control lists, and extended attributes.
 extension DirectoryHandle {
-    /// Takes from the directory what a person could leave in it for themselves or for the next one: access control lists, also the one that new
-    /// entries would inherit; attributes of the user (`user.*`), which hold any bytes; the bits for the set-IDs and the sticky bit; and the rights of
-    /// group and others to write. What group and others may read, they still may.
+    /// Removes everything in which one person could leave data for the next: access control lists, including the
+    /// default list for new entries; extended attributes (`user.*`), which hold arbitrary bytes; the set-ID and sticky
+    /// bits; and the write rights of group and others. The read rights of group and others stay.
     func takeLeftovers() throws(UserDataError) {
         let mode = try status().st_mode & 0o7777
         var kept = mode & ~0o7022 | 0o700
-        // With a list, the group's bits of the mode are the most that anybody in the list may do, and not the group's.
+        // With an access control list, the mode's group bits are the list's mask, not the group's rights.
         if let list = try attribute(Self.accessList) { kept = kept & ~0o070 | Self.groupRights(list) & 0o050 }
         if kept != mode { guard fchmod(descriptor, kept) == 0 else { throw UserDataError("protect", path) } }
         for name in [Self.accessList, Self.inheritedList] { try removeAttribute(name) }
         for name in try attributes() where name.starts(with: Self.ofUser) { try removeAttribute(name) }
     }
 
-    /// Whether this directory is there under that name: somebody may have put another one in its place.
+    /// Whether the entry of this name is this directory: another program may have replaced it.
     func isEntry(_ name: Name, of parent: borrowing DirectoryHandle) throws(UserDataError) -> Bool {
         let own = try status()
         guard let found = try parent.status(of: name) else { return false }
@@ -29,7 +29,7 @@ extension DirectoryHandle {
     private static let inheritedList = name("system.posix_acl_default")
     private static let ofUser = name("user.").dropLast()
 
-    /// Removes the attribute. It may not be there, and the file system may know none.
+    /// Removes the attribute if it exists and the file system supports it.
     private func removeAttribute(_ name: Name) throws(UserDataError) {
         guard fremovexattr(descriptor, name) == 0 || errno == ENODATA || errno == EOPNOTSUPP else {
             throw UserDataError("remove the attribute \(Self.text(name)) of", path)
@@ -37,7 +37,7 @@ extension DirectoryHandle {
     }
 
     private func attribute(_ name: Name) throws(UserDataError) -> [UInt8]? {
-        // The kernel's limit of an attribute's length.
+        // The kernel's limit for an attribute's value (XATTR_SIZE_MAX).
         var bytes = [UInt8](repeating: 0, count: 65536)
         let count = fgetxattr(descriptor, name, &bytes, bytes.count)
         if count >= 0 { return Array(bytes[..<count]) }
@@ -47,9 +47,8 @@ extension DirectoryHandle {
         return nil
     }
 
-    /// The names of all attributes.
     private func attributes() throws(UserDataError) -> [Name] {
-        // The kernel's limit of the list's length.
+        // The kernel's limit for the list of names (XATTR_LIST_MAX).
         var bytes = [CChar](repeating: 0, count: 65536)
         let count = flistxattr(descriptor, &bytes, bytes.count)
         if count < 0 {
@@ -59,9 +58,10 @@ extension DirectoryHandle {
         return bytes[..<count].split(separator: 0).map { Array($0) + [0] }
     }
 
-    /// What the list lets the directory's own group do, as the mode's bits for the group.
+    /// Returns the list's rights of the owning group, as the group bits of a mode.
     private static func groupRights(_ list: [UInt8]) -> mode_t {
-        // A version of four bytes; then entries with a tag and rights of two bytes each, and a number of four, the lowest byte first.
+        // The list has a version of four bytes, then entries of a tag and rights (two bytes each) and an id (four
+        // bytes), little-endian.
         var (group, mask) = (mode_t(0), mode_t(0o7))
         var start = 4
         while start + 8 <= list.count {
@@ -77,12 +77,12 @@ extension DirectoryHandle {
     }
 }
 
-/// What a person may do to the directories that lead to their own data, and undo.
+/// Restores rights to the directories on the path to a user's own data, which that user could have removed.
 enum OwnDirectories {
-    /// Gives this user the owner's rights again to each directory of the path that is this user's and lacks them: a person who took them could
-    /// otherwise keep their data for ever. Follows no link.
+    /// Restores the owner's rights to each directory of the path that belongs to this user and lacks them. Otherwise a
+    /// person could keep their data for ever by removing the rights. Follows no link.
     ///
-    /// - Returns: whether a directory has got rights that it lacked.
+    /// - Returns: whether a directory has regained rights.
     static func regainRights(along path: String) -> Bool {
         var changed = false
         var place = ""

@@ -1,12 +1,12 @@
 import CLinux
 import Glibc
 
-/// An open directory. File names are bytes that end with a zero, because not every file name is valid text.
+/// An open directory. File names are NUL-terminated bytes, because not every file name is valid UTF-8.
 struct DirectoryHandle: ~Copyable {
     typealias Name = [CChar]
 
     let descriptor: CInt
-    /// Where it is, for errors.
+    /// The path, for errors.
     let path: String
 
     /// Opens a directory. A symbolic link at its name is an error.
@@ -16,7 +16,7 @@ struct DirectoryHandle: ~Copyable {
         guard descriptor >= 0 else { throw UserDataError("open", path) }
     }
 
-    /// Takes over an open descriptor.
+    /// Takes ownership of an open descriptor.
     init(taking descriptor: CInt, path: String) {
         self.descriptor = descriptor
         self.path = path
@@ -28,33 +28,33 @@ struct DirectoryHandle: ~Copyable {
 
     func path(of name: Name) -> String { "\(path)/\(Self.text(name))" }
 
-    /// The name for people: on one line, and without anything that a terminal would act on.
+    /// The name for display: on one line, and without terminal control characters.
     static func text(_ name: Name) -> String {
         UserDataError.printable(String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
 
-    /// Makes a directory for this user only; returns false if it was there.
+    /// Creates a directory for this user only; returns false if it exists.
     func makeDirectory(_ name: Name) throws(UserDataError) -> Bool {
         if mkdirat(descriptor, name, 0o700) == 0 { return true }
         guard errno == EEXIST else { throw UserDataError("make the directory", path(of: name)) }
         return false
     }
 
-    /// Removes a directory in it; returns false if that holds something.
+    /// Removes a subdirectory; returns false if it is not empty.
     func removeDirectory(_ name: Name) throws(UserDataError) -> Bool {
         if unlinkat(descriptor, name, AT_REMOVEDIR) == 0 || errno == ENOENT { return true }
         guard errno == ENOTEMPTY || errno == EEXIST else { throw UserDataError("remove", path(of: name)) }
         return false
     }
 
-    /// Opens a directory in it, and takes all other users' rights to that directory.
+    /// Opens a subdirectory, and removes all other users' rights to it.
     func privateDirectory(_ name: Name) throws(UserDataError) -> DirectoryHandle {
         let path = path(of: name)
         let directory: DirectoryHandle
         do throws(UserDataError) {
             directory = try DirectoryHandle(at: descriptor, name, path: path)
         } catch {
-            // Somebody has taken the owner's own rights, which the owner may give again.
+            // The owner's own rights are missing; the owner may restore them.
             guard error.code == EACCES, fchmodat(descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0 else { throw error }
             directory = try DirectoryHandle(at: descriptor, name, path: path)
         }
@@ -62,8 +62,8 @@ struct DirectoryHandle: ~Copyable {
         return directory
     }
 
-    /// Opens a directory in it whose contents are to be deleted: with all rights of its owner, which a program may have taken, and not if
-    /// something is mounted there.
+    /// Opens a subdirectory whose contents are to be deleted. Restores the owner's rights, which a program may have
+    /// removed. Fails if a file system is mounted there.
     func emptiable(_ name: Name, _ status: stat) throws(UserDataError) -> DirectoryHandle {
         if status.st_mode & 0o700 != 0o700 {
             guard CLinux_isMountPoint(descriptor, name) == 0 else { throw .mountPoint(path(of: name)) }
@@ -75,10 +75,10 @@ struct DirectoryHandle: ~Copyable {
         return directory
     }
 
-    /// Gives the owner all rights to a directory in it, if that is this user. By a descriptor: what another one puts in its place keeps its rights. If this
-    /// fails, the next steps report it.
+    /// Gives the owner all rights to a subdirectory, if the owner is this user. It uses a descriptor, so that a
+    /// replacement for the directory keeps its rights. If this fails, the next steps report it.
     private func allowOwner(_ name: Name) {
-        // O_PATH, which needs no right to read it; Swift's Glibc leaves it out.
+        // O_PATH, which needs no read permission; Swift's Glibc does not export it.
         let pathOnly: CInt = 0o10_000_000
         let directory = openat(descriptor, name, pathOnly | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard directory >= 0 else { return }
@@ -88,17 +88,19 @@ struct DirectoryHandle: ~Copyable {
         chmod("/proc/self/fd/\(directory)", status.st_mode & 0o7777 | 0o700)
     }
 
-    /// Undoes that a btrfs subvolume is read-only, which its owner may do as well. The root of a subvolume has a number of its own.
+    /// Makes a read-only btrfs subvolume writable, which its owner may do. The root of a subvolume has inode number
+    /// 256.
     private func allowWriting() {
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_ino == 256 else { return }
         var flags: UInt64 = 0
-        // BTRFS_IOC_SUBVOL_SETFLAGS, which other file systems do not know. If it fails, the next steps report it.
+        // BTRFS_IOC_SUBVOL_SETFLAGS; other file systems reject it. If it fails, the next steps report it.
         _ = ioctl(descriptor, 0x4008_941A, &flags)
     }
 
-    /// Asks for the open directory and not for its name, so that nothing is mounted in between. The device's number does not tell: that of a
-    /// btrfs subvolume differs although nothing is mounted, and that of a bind mount does not.
+    /// Throws if the directory is a mount point. It checks the open directory instead of its name, so that nothing can
+    /// be mounted in between. The device number is no indicator: a btrfs subvolume has its own without a mount, and a
+    /// bind mount does not.
     func refuseMount() throws(UserDataError) {
         guard CLinux_isMountPoint(descriptor, "") == 0 else { throw .mountPoint(path) }
     }
@@ -124,7 +126,7 @@ struct DirectoryHandle: ~Copyable {
         return status
     }
 
-    /// The status of the entry of this name, of a symbolic link itself; `nil` if there is none.
+    /// Returns the status of an entry, without following a symbolic link; `nil` if there is none.
     func status(of name: Name) throws(UserDataError) -> stat? {
         var status = stat()
         guard fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 else {
@@ -134,27 +136,25 @@ struct DirectoryHandle: ~Copyable {
         return status
     }
 
-    /// The names in it, all at once.
     func names() throws(UserDataError) -> [Name] {
         var reader = try DirectoryReader(self)
         return try reader.next(atMost: .max)
     }
 
-    /// Forces the directory to the disk.
     func sync() throws(UserDataError) {
         guard fsync(descriptor) == 0 else { throw UserDataError("sync", path) }
     }
 }
 
-/// Reads a directory's names in parts, so that a directory of any size needs little memory. Entries may be removed meanwhile; whether a new one is
-/// read is not certain.
+/// Reads a directory's names in parts, so that a directory of any size needs little memory. Entries may be removed
+/// during the reading. New entries may or may not be read.
 struct DirectoryReader: ~Copyable {
     private let stream: OpaquePointer
     private let path: String
 
     init(_ directory: borrowing DirectoryHandle) throws(UserDataError) {
         path = directory.path
-        // The stream takes over a descriptor, and changes its position: so it gets a second one.
+        // The stream takes ownership of the descriptor and changes its position, so it gets a separate one.
         let copy = openat(directory.descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard copy >= 0 else { throw UserDataError("read", path) }
         guard let stream = fdopendir(copy) else {
@@ -167,9 +167,10 @@ struct DirectoryReader: ~Copyable {
 
     deinit { closedir(stream) }
 
-    /// The next names; empty at the end.
+    /// Returns the next names; empty at the end.
     mutating func next(atMost count: Int) throws(UserDataError) -> [DirectoryHandle.Name] {
-        // The offset is never missing: `d_name` is a stored field. An entry may be shorter than the struct, so `pointee` would read beyond it.
+        // `d_name` is a stored field, so the offset is never `nil`. An entry may be shorter than the struct, so
+        // `pointee` would read beyond it.
         let offset = MemoryLayout<dirent>.offset(of: \.d_name) ?? 0
         var names: [DirectoryHandle.Name] = []
         while names.count < count {
@@ -186,16 +187,16 @@ struct DirectoryReader: ~Copyable {
     }
 }
 
-/// The name of an account's directory. Different identifiers have different names, even on a file system that ignores case, and no name
-/// leads out of the directory that holds it.
+/// The directory name of an account. Different identifiers have different names, even on a file system that ignores
+/// case, and no name leads out of the parent directory.
 ///
-/// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte becomes `_` and two
-/// hexadecimal digits. The empty identifier becomes a single `_`.
+/// Lower-case letters, digits and `-` stay as they are, and so does `.` except at the beginning. Every other byte
+/// becomes `_` and two hexadecimal digits. The empty identifier becomes a single `_`.
 enum AccountDirectoryName {
     /// The longest name that file systems accept, in bytes.
     static let limit = 255
 
-    /// The name; `nil` if it would be longer than ``limit``.
+    /// Returns the name, or `nil` if it would be longer than ``limit``.
     static func name(for identifier: String) -> String? {
         guard !identifier.isEmpty else { return "_" }
         var name: [UInt8] = []
@@ -219,6 +220,6 @@ enum AccountDirectoryName {
 }
 
 extension Account {
-    /// The account as the name of a directory, as ``UserDataDirectory`` names it; `nil` if the identifier is too long for one.
+    /// The name of the account's directory in a ``UserDataDirectory``; `nil` if the identifier is too long.
     package var directoryName: String? { AccountDirectoryName.name(for: identifier) }
 }

@@ -1,20 +1,19 @@
 import Glibc
 
-/// Deleting things where they are, because the system does not move them: a full disk has no room for another name, a directory in the lower layer
-/// of an overlay and a btrfs subvolume's contents stay where they are, and so does what is encrypted while its key is away.
+/// Deletes entries where they are, because the system cannot move them. Reasons: a full disk has no room for another
+/// name; directories in the lower layer of an overlay, contents of a btrfs subvolume, and encrypted entries whose key
+/// is missing cannot be renamed.
 ///
-/// Of a tree of any depth two directories are open at a time. The way back up is `..`, and only if that is the directory from which the way led
-/// down: somebody may move a directory meanwhile.
+/// At most two directories are open at a time, whatever the depth of the tree. The way back up is `..`, but only if it
+/// is the directory from which the way led down: another program may have moved a directory.
 extension TombstoneSweep {
-    /// A directory on the way down.
     private struct Level {
-        /// Its name in the directory above.
         let name: DirectoryHandle.Name
         let device: dev_t
         let inode: ino_t
-        /// Directories in it that hold something.
+        /// Subdirectories that are not empty.
         var pending: [DirectoryHandle.Name] = []
-        /// What could not be deleted.
+        /// Entries that could not be deleted.
         var stuck: Set<DirectoryHandle.Name> = []
 
         init(_ name: DirectoryHandle.Name, _ status: stat) {
@@ -22,19 +21,20 @@ extension TombstoneSweep {
         }
     }
 
-    /// How many names of directories are kept in memory, apart from those of the directories on the way down.
+    /// The maximum number of pending directory names in memory, not counting the directories on the current path.
     private static let memory = 65536
-    /// How many names an error's path has at the most, below the directory that is emptied.
+    /// The maximum number of names in an error's path below the emptied directory.
     private static let shownDepth = 100
 
-    /// Whether a rename, or the making of a directory, that fails for this reason leaves the way to delete a thing where it is.
+    /// Whether an entry can be deleted in place although renaming it, or creating a directory for it, failed with this
+    /// code.
     static func staysInPlace(_ code: Int32) -> Bool {
-        // EXDEV also comes where a directory counts for another quota (project), which its owner may choose.
-        // EROFS also comes for a btrfs subvolume that its owner has made read-only, and may make writable only once it is open.
+        // EXDEV also occurs if a directory belongs to a different project quota, which its owner may choose. EROFS also
+        // occurs for a btrfs subvolume that its owner has made read-only; it can be made writable only when it is open.
         [EXDEV, ENOKEY, ENOSPC, EDQUOT, EMLINK, EROFS].contains(code)
     }
 
-    /// Deletes an entry with all that it holds. Tries everything, and throws the first failure.
+    /// Deletes an entry with its contents. Tries everything, and throws the first failure.
     mutating func removeInPlace(
         _ name: DirectoryHandle.Name,
         in directory: borrowing DirectoryHandle
@@ -46,7 +46,7 @@ extension TombstoneSweep {
         guard try directory.removeDirectory(name) else { throw Self.refilled(directory.path(of: name)) }
     }
 
-    /// Deletes all that the directory holds. Tries everything, and throws the first failure.
+    /// Deletes the contents of the directory. Tries everything, and throws the first failure.
     mutating func emptyInPlace(_ root: borrowing DirectoryHandle) throws(UserDataError) {
         var levels = [Level([], try root.status())]
         var current = try DirectoryHandle(at: root.descriptor, DirectoryHandle.name("."), path: root.path)
@@ -60,7 +60,7 @@ extension TombstoneSweep {
                 kept += levels[last].pending.count
             }
             guard let name = levels[last].pending.popLast() else {
-                // It is empty, or what it holds stays.
+                // The directory is empty, or its remaining entries cannot be deleted.
                 let done = levels.removeLast()
                 guard let above = levels.indices.last else { break }
                 current = try Self.up(from: current, to: levels[above], path: Self.path(root.path, levels))
@@ -72,7 +72,7 @@ extension TombstoneSweep {
                     }
                     throw Self.refilled(current.path(of: done.name))
                 } catch {
-                    // That something in it stays has been said.
+                    // The failure to delete an entry in it is already recorded.
                     if failure == nil { failure = error }
                     levels[above].stuck.insert(done.name)
                 }
@@ -94,9 +94,9 @@ extension TombstoneSweep {
         if let failure { throw failure }
     }
 
-    /// Deletes what is no directory, and empty directories.
+    /// Deletes files and empty directories.
     ///
-    /// - Returns: directories that hold something; none where the rest is stuck.
+    /// - Returns: subdirectories that are not empty; none if all other entries are stuck.
     private mutating func clear(
         _ directory: borrowing DirectoryHandle,
         atMost count: Int,
@@ -122,13 +122,13 @@ extension TombstoneSweep {
             }
         } catch {
             if failure == nil { failure = error }
-            // No entry has this name. With it the directory counts as one that something is left in.
+            // No entry has this name. It marks the directory as not empty.
             stuck.insert([])
         }
         return full
     }
 
-    /// The directory above, if it is the one from which the way led down.
+    /// Opens the parent directory, if it is the one from which the way led down.
     private static func up(
         from directory: borrowing DirectoryHandle,
         to level: Level,

@@ -2,18 +2,19 @@ import CLinux
 import FoundationEssentials
 import Glibc
 
-/// Empties the directory of tombstones, whose contents wait for their deletion.
+/// Empties the directory of tombstones, whose contents are pending deletion.
 ///
-/// It does so without recursion: it moves a subdirectory up beside its tombstone, and deletes it in its turn. So a tree of any depth needs
-/// two descriptors, and a crash at any point leaves only tombstones. Several sweeps may run at once: each accepts that another was quicker,
-/// and also deletes what another has moved up, until the directory is empty.
+/// It works without recursion: a subdirectory is moved up next to its tombstone, and deleted in a later iteration. A
+/// tree of any depth therefore needs only two descriptors, and a crash at any point leaves only tombstones. Several
+/// sweeps may run at once: each tolerates entries that another has deleted, and deletes entries that another has moved
+/// up, until the directory is empty.
 struct TombstoneSweep {
-    /// How often the sweep empties a directory that somebody fills meanwhile.
+    /// The number of attempts to empty a directory in which another program creates entries.
     static let patience = 10
-    /// How many names it reads at a time.
+    /// The number of names per read.
     static let part = 1024
-    /// How many things that somebody made after its beginning it deletes; then it gives up, because that may have no end. Of a file system that does not tell
-    /// when things were made it deletes all.
+    /// The maximum number of deleted entries that were created after the sweep began. Above it the sweep gives up,
+    /// because another program may create entries endlessly. On a file system without creation times there is no limit.
     static let mostYoung = 10_000
 
     private let truncates: Bool
@@ -24,7 +25,8 @@ struct TombstoneSweep {
     private var moved = 0
     private let begunAt: timespec
     private var young = 0
-    /// What was moved and had been there before. The move into another layer of an overlay makes it anew.
+    /// The number of moved entries that existed before the sweep. A move to another layer of an overlay gives them a
+    /// new creation time.
     private var movedOld = 0
     private var emptied: [DirectoryHandle.Name: Int] = [:]
 
@@ -32,12 +34,12 @@ struct TombstoneSweep {
         self.truncates = truncates
         self.checkpoint = checkpoint
         var now = timespec()
-        // The clock by which file systems tell when a thing was made.
+        // The clock of the file systems' creation times.
         clock_gettime(CLOCK_REALTIME_COARSE, &now)
         begunAt = now
     }
 
-    /// Removes all that it can. ``problem`` is the first failure.
+    /// Removes as much as possible. ``problem`` is the first failure.
     mutating func run(in tombstones: borrowing DirectoryHandle) {
         var stuck: Set<DirectoryHandle.Name> = []
         do throws(UserDataError) {
@@ -61,7 +63,6 @@ struct TombstoneSweep {
         }
     }
 
-    /// Runs `body`, and records its failure.
     private mutating func attempt(_ body: (inout TombstoneSweep) throws(UserDataError) -> Void) -> Bool {
         do throws(UserDataError) {
             try body(&self)
@@ -76,7 +77,7 @@ struct TombstoneSweep {
         if problem == nil { problem = error }
     }
 
-    /// Removes the tombstone. A directory that has new entries stays for another turn.
+    /// Removes the tombstone. A directory with new entries stays for a later iteration.
     private mutating func remove(
         _ name: DirectoryHandle.Name,
         from tombstones: borrowing DirectoryHandle
@@ -93,16 +94,16 @@ struct TombstoneSweep {
         }
     }
 
-    /// Whether somebody makes things faster than they are deleted.
+    /// Whether another program creates entries faster than they are deleted.
     var hasGivenUp: Bool { young > Self.mostYoung + movedOld }
 
     private func isYoung(_ name: DirectoryHandle.Name, in directory: borrowing DirectoryHandle) -> Bool {
         CLinux_isBornAfter(directory.descriptor, name, begunAt) == 1
     }
 
-    /// What is to be deleted; `nil` if there is nothing.
+    /// Returns the status of an entry to delete, or `nil` if it is gone.
     ///
-    /// - Throws: ``UserDataError`` also where too much was made since the beginning.
+    /// - Throws: ``UserDataError``, also if too many entries were created since the sweep began.
     mutating func admit(
         _ name: DirectoryHandle.Name,
         in directory: borrowing DirectoryHandle
@@ -167,14 +168,15 @@ struct TombstoneSweep {
             if errno == ENOENT { return }
             throw UserDataError("remove", directory.path(of: name))
         }
-        // Truncates the file for those who have it open. Only after it has lost its name: a file that cannot be removed, for instance because
-        // it is a mount point, must not be changed.
+        // Truncates the file for processes that have it open. Only after it is unlinked: a file that cannot be removed,
+        // for instance because it is a mount point, must not be changed.
         if file >= 0 { _ = ftruncate(file, 0) }
         removed.add(bytes: isFile ? Int(status.st_size) : 0)
         checkpoint(.unlinked)
     }
 
-    /// Opens the file for its truncation; -1 if the system refuses, for instance for a running program. The file then only loses its name.
+    /// Opens the file for its truncation; -1 if the system refuses, for instance for a running program. The file is
+    /// then only unlinked.
     private func open(_ name: DirectoryHandle.Name, _ status: stat, in directory: borrowing DirectoryHandle) -> CInt {
         if status.st_mode & 0o200 == 0 { _ = fchmodat(directory.descriptor, name, 0o600, AT_SYMLINK_NOFOLLOW) }
         return openat(directory.descriptor, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
@@ -191,7 +193,7 @@ struct TombstoneSweep {
         checkpoint(.moved)
     }
 
-    /// Moves an entry into the tombstones in one step. What the system does not move is deleted where it is.
+    /// Moves an entry into the tombstones with one rename. An entry that cannot be moved is deleted where it is.
     mutating func bury(
         _ name: DirectoryHandle.Name,
         in directory: borrowing DirectoryHandle,
@@ -217,7 +219,7 @@ struct TombstoneSweep {
         func rename() -> Bool { renameat(directory.descriptor, name, tombstones.descriptor, other) == 0 }
         if rename() || errno == ENOENT { return }
         if errno == EACCES || errno == EPERM {
-            // To move a directory changes its “..” entry, and so needs the right to write to it.
+            // Moving a directory changes its “..” entry, which requires write permission.
             if fchmodat(directory.descriptor, name, 0o700, AT_SYMLINK_NOFOLLOW) == 0, rename() { return }
         }
         throw UserDataError("remove", directory.path(of: name))

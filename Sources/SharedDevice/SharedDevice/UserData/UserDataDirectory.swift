@@ -2,7 +2,7 @@ import DBusTransport
 import FoundationEssentials
 import Glibc
 
-/// A directory with one subdirectory for each user, which can be removed at once and completely.
+/// A directory with one subdirectory for each account, whose removal is atomic for readers and complete.
 ///
 /// ```swift
 /// let data = try UserDataDirectory("org.example.notes")
@@ -10,21 +10,23 @@ import Glibc
 /// let path = try data.open(for: account)
 /// ```
 ///
-/// A user's directory is `users/<name>`; only this user of the system has any right to it. A removal moves it to `tombstones` in one step:
-/// a reader by path finds all files before and none after. Then it deletes everything, and forces both directories to the disk. A crash in
-/// between leaves a tombstone, which the next start or the next removal deletes.
+/// An account's directory is `users/<name>`; only this system user has access to it. A removal moves it to `tombstones`
+/// with one rename: readers by path find all files before and none after. Then the removal deletes everything, and
+/// syncs both directories to disk. After a crash, the next start or the next removal deletes the remaining tombstones.
 ///
-/// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the app made read-only are
-/// removed, too. Files are truncated after they have lost their name, so that their bytes also go if a process still has them open or they
-/// have a second name elsewhere. So keep files that users share outside, and close databases before the removal: a process that touches a
-/// truncated file in mapped memory ends (`SIGBUS`). The bytes are not overwritten, because today's file systems and flash disks would
-/// write to another place: encrypt the disk.
+/// Symbolic links are removed and never followed, and nothing on another file system is touched. Directories that the
+/// app made read-only are removed, too.
 ///
-/// Several processes and tasks may use one directory at once. A reader that opened the user's directory before the removal sees the files go
-/// one by one. A writer that is late fails, because the path is gone; only ``open(for:in:)`` makes it again, and with a ``Generation`` that
-/// is over it fails, too.
+/// Files are truncated after they are unlinked, so that their bytes are freed even if a process has them open or they
+/// have another hard link. So keep files that accounts share outside, and close databases before the removal: a process
+/// that accesses a truncated file in mapped memory is killed (`SIGBUS`). The bytes are not overwritten, because current
+/// file systems and flash disks would write to a different place: encrypt the disk.
+///
+/// Several processes and tasks may use one directory at once. A reader that opened the account's directory before the
+/// removal sees the files disappear one by one. A late writer fails, because the path is gone. Only ``open(for:in:)``
+/// creates it again, and fails with a ``Generation`` that has ended.
 public struct UserDataDirectory: Sendable {
-    /// How much was removed.
+    /// The amount of removed data.
     public struct Removed: Sendable, Hashable, CustomStringConvertible {
         /// Files of all kinds, symbolic links included; not directories.
         public package(set) var files = 0
@@ -39,7 +41,7 @@ public struct UserDataDirectory: Sendable {
             add(file)
         }
 
-        /// The most there is where the sum is larger: the lengths of sparse files are what somebody says.
+        /// Saturates at the maximum, because the length of a sparse file can be arbitrary.
         package mutating func add(_ other: Removed) {
             files += other.files
             let (sum, isTooLarge) = bytes.addingReportingOverflow(other.bytes)
@@ -50,22 +52,22 @@ public struct UserDataDirectory: Sendable {
         public var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
     }
 
-    /// The time between two removals. A directory for a generation that is over cannot be opened any more.
+    /// The time between two removals. With a generation that has ended, a directory cannot be opened.
     public struct Generation: Sendable, Hashable {
         fileprivate let text: String
     }
 
-    /// A place in an opening or a removal, at which tests act.
+    /// A point in an opening or a removal at which tests can intervene.
     package enum Checkpoint: Sendable {
-        /// The opening has found its generation to be the current one.
+        /// The opening has found that its generation is current.
         case checked
-        /// The users' directories are tombstones.
+        /// The accounts' directories are tombstones.
         case buried
-        /// A file is gone.
+        /// A file is deleted.
         case unlinked
-        /// A subdirectory is a tombstone of its own.
+        /// A subdirectory has become a separate tombstone.
         case moved
-        /// All is gone.
+        /// Everything is deleted.
         case swept
     }
 
@@ -78,9 +80,9 @@ public struct UserDataDirectory: Sendable {
     private static let users = DirectoryHandle.name("users")
     private static let tombstones = DirectoryHandle.name("tombstones")
 
-    /// The directory of this name in `$XDG_DATA_HOME` (`~/.local/share`). The app's identifier is a good name.
+    /// Creates the directory of this name in `$XDG_DATA_HOME` (`~/.local/share`). The app's identifier is a good name.
     ///
-    /// - Throws: ``UserDataError`` if the name is not a single path component, and as ``init(path:truncates:)``.
+    /// - Throws: ``UserDataError`` if the name is not a single path component, and like ``init(path:truncates:)``.
     public init(_ name: String) throws(UserDataError) {
         guard !name.isEmpty, name != ".", name != "..", !name.contains("/"), !name.utf8.contains(0) else {
             throw UserDataError(
@@ -95,14 +97,14 @@ public struct UserDataDirectory: Sendable {
         try self.init(path: (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/share") + "/" + name)
     }
 
-    /// The directory at this path, which is made if it is missing. Also deletes what a crash left half removed; a failure of that is reported
-    /// by the next ``remove(_:)``, for which the unfinished cleanup asks.
+    /// Creates the directory at this path if it is missing. Also deletes tombstones that a crash has left. If that
+    /// fails, the next ``remove(_:)`` reports it; the pending cleanup calls that function.
     ///
     /// - Parameters:
-    ///   - path: a directory for this purpose only, on a file system of Linux.
-    ///   - truncates: whether files are truncated when they are deleted. With `false`, a file with a second name elsewhere keeps its bytes,
-    ///     and so does one that a process has open.
-    /// - Throws: ``UserDataError`` if the directory cannot be made or is not this user's.
+    ///   - path: a directory for this purpose only, on a Linux file system.
+    ///   - truncates: whether to truncate files when deleting them. With `false`, the bytes stay for processes that
+    ///   have the file open, and for other hard links.
+    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user.
     public init(path: String, truncates: Bool = true) throws(UserDataError) {
         try self.init(path: path, truncates: truncates) { _ in }
     }
@@ -123,16 +125,17 @@ public struct UserDataDirectory: Sendable {
         sweep.run(in: try directory(Self.tombstones))
     }
 
-    // MARK: One user's directory
+    // MARK: One account's directory
 
-    /// Makes the account's directory if it is missing, for this user of the system only, and returns its path.
+    /// Creates the account's directory if it is missing, accessible only to this system user, and returns its path.
     ///
     /// - Parameters:
     ///   - account: the account.
-    ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a task that is late
-    ///     cannot make the directory again after its removal. `nil` means no check.
-    /// - Throws: ``UserDataError`` if the directory cannot be made or belongs to another user, if the generation is over, or if the account's
-    ///   identifier is too long for a file name (255 bytes; bytes other than lower-case letters, digits, `-` and `.` count three times).
+    ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a
+    ///   late task cannot create the directory again after its removal. `nil` means no check.
+    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, if the generation has
+    ///   ended, or if the account's identifier is too long for a file name (255 bytes; bytes other than lower-case
+    ///   letters, digits, `-` and `.` count three times).
     public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
         guard let name = AccountDirectoryName.name(for: account.identifier) else {
             throw UserDataError(
@@ -149,7 +152,8 @@ public struct UserDataDirectory: Sendable {
         let isNew = try users.makeDirectory(DirectoryHandle.name(name))
         let directory = try users.privateDirectory(DirectoryHandle.name(name))
         do throws(UserDataError) {
-            // A removal ends the generation before it moves the directories: either it has moved this one, or this check sees it.
+            // A removal ends the generation before it moves the directories: either this check fails, or the directory
+            // was created before the move.
             try check(generation, directory.path)
         } catch {
             if isNew { _ = unlinkat(users.descriptor, DirectoryHandle.name(name), AT_REMOVEDIR) }
@@ -158,15 +162,15 @@ public struct UserDataDirectory: Sendable {
         return directory.path
     }
 
-    /// Whether there is a directory of the account.
+    /// Whether the account has a directory.
     ///
-    /// - Throws: ``UserDataError`` if the system does not tell.
+    /// - Throws: ``UserDataError`` if the system refuses to look.
     public func contains(_ account: Account) throws(UserDataError) -> Bool {
         guard let name = AccountDirectoryName.name(for: account.identifier) else { return false }
         return try directory(Self.users).status(of: DirectoryHandle.name(name)) != nil
     }
 
-    /// The current generation. It ends with the next ``remove(_:)`` of any process.
+    /// Returns the current generation. It ends with the next ``remove(_:)`` of any process.
     ///
     /// - Throws: ``UserDataError`` if it cannot be read.
     public func generation() throws(UserDataError) -> Generation {
@@ -184,14 +188,18 @@ public struct UserDataDirectory: Sendable {
 
     // MARK: Removing
 
-    /// Removes the directories of these accounts, and what earlier removals have left. On return nothing of it is on the disk. If there is
-    /// nothing to remove, it succeeds. From the beginning on, readers by path find nothing, even if the function throws later; only where the
-    /// file system moves no directory (it is full, or is a layer of an overlay) they see the files go one by one.
+    /// Removes the directories of these accounts, and the leftovers of earlier removals. On return none of it is on
+    /// disk. Succeeds if there is nothing to remove.
     ///
-    /// It runs on a thread of its own, and is not cancelled with its task.
+    /// Readers by path find nothing once the removal has begun, even if the function throws later. There is one
+    /// exception: if the file system cannot move a directory (it is full, or is a layer of an overlay), readers see the
+    /// files disappear one by one.
     ///
-    /// - Returns: how much this call deleted, without what another process deletes at the same time.
-    /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed then, and the next call tries again.
+    /// It runs on a separate thread, and continues if its task is cancelled.
+    ///
+    /// - Returns: the amount that this call deleted, without concurrent deletions by other processes.
+    /// - Throws: the first ``UserDataError`` if something cannot be removed. Everything else is removed even then, and
+    ///   the next call tries again.
     @discardableResult
     public func remove(_ accounts: [Account]) async throws(UserDataError) -> Removed {
         try await onSystemThread { () throws(UserDataError) in try removeHere(accounts) }
@@ -211,7 +219,7 @@ public struct UserDataDirectory: Sendable {
         var sweep = TombstoneSweep(truncates: truncates, checkpoint: checkpoint)
         attempt { () throws(UserDataError) in try endGeneration() }
         for account in accounts {
-            // No directory has a name that is too long.
+            // An account with a longer name has no directory.
             guard let name = AccountDirectoryName.name(for: account.identifier) else { continue }
             attempt { () throws(UserDataError) in
                 let tombstone = DirectoryHandle.name(UUID().uuidString)
@@ -229,7 +237,7 @@ public struct UserDataDirectory: Sendable {
 
     private var generationFile: String { "\(path)/generation" }
 
-    /// Overwrites the generation in place. Even the mixed bytes of two writers are another generation.
+    /// Overwrites the generation in place. Even the interleaved bytes of two writers are a new generation.
     private func endGeneration() throws(UserDataError) {
         let file = Glibc.open(generationFile, O_WRONLY | O_CREAT | O_CLOEXEC, 0o600)
         guard file >= 0 else { throw UserDataError("write", generationFile) }
@@ -250,9 +258,9 @@ public struct UserDataDirectory: Sendable {
         )
     }
 
-    // MARK: The places
+    // MARK: The subdirectories
 
-    /// `users` or `tombstones`. Makes it if it is missing.
+    /// Opens `users` or `tombstones`, and creates it if it is missing.
     private func directory(_ name: DirectoryHandle.Name) throws(UserDataError) -> DirectoryHandle {
         try Self.makeDirectory(path)
         let base = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -262,7 +270,7 @@ public struct UserDataDirectory: Sendable {
         return try directory.privateDirectory(name)
     }
 
-    /// Makes a directory for this user only, and those above it.
+    /// Creates a directory, and its missing parents, for this user only.
     private static func makeDirectory(_ path: String) throws(UserDataError) {
         guard mkdir(path, 0o700) != 0, errno != EEXIST else { return }
         guard errno == ENOENT, let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex else {
@@ -273,23 +281,23 @@ public struct UserDataDirectory: Sendable {
     }
 }
 
-/// Why a ``UserDataDirectory`` could not do what it was asked: what was attempted, on which path, what happened, and what helps.
+/// A failure of a ``UserDataDirectory``: the operation, its path, the cause and the remedy.
 public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible {
-    /// What was attempted, for instance “remove”.
+    /// The operation that failed, for instance “remove”.
     public let attempted: String
     /// The file or directory at which it failed.
     public let path: String
-    /// The system's error number; 0 if the reason is another one.
+    /// The system's error number; 0 if the failure was not a system error.
     public let code: Int32
-    /// What happened.
+    /// The cause.
     public let reason: String
-    /// What helps.
+    /// The remedy.
     public let remedy: String
 
-    /// One line, without anything that a terminal would act on.
+    /// One line, without terminal control characters.
     public var description: String { Self.printable("could not \(attempted) \(path): \(reason). \(remedy)") }
 
-    /// A failure with the reason in `errno`.
+    /// Takes the reason from `errno`.
     init(_ attempted: String, _ path: String) {
         let code = errno
         self.init(attempted, path, code: code, reason: String(cString: strerror(code)), remedy: Self.remedy(code))
@@ -303,7 +311,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         self.remedy = remedy
     }
 
-    /// The text with what ends a line, steers a terminal or cannot be seen written as `\u{1b}`: people choose the names of files.
+    /// Escapes line breaks, terminal control characters and invisible characters as `\u{1b}`: users choose file names.
     static func printable(_ text: String) -> String {
         text.unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar.properties.generalCategory {
@@ -314,7 +322,7 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
         }
     }
 
-    /// A part of the tree is on another file system, whose files are left alone.
+    /// The error for an entry on another file system, whose files are left alone.
     static func mountPoint(_ path: String) -> UserDataError {
         UserDataError("remove", path, code: EBUSY, reason: "something is mounted there", remedy: remedy(EBUSY))
     }
