@@ -1,10 +1,10 @@
 import Dispatch
 
-/// The same requests with completion blocks, spelled as in MSAL for iOS. Each block is called once, on the queue that the
+/// The requests with completion blocks, spelled as in MSAL for iOS. Each block is called once, on the queue that the
 /// parameters name.
 extension SharedDeviceApplication {
-    /// The device's information. If the broker does not answer, the block gets both an error and information, in which the mode is unknown. By
-    /// default the block runs on a queue of the system's choice.
+    /// Gets the device's information. If the broker does not respond, the block gets both an error and information, in
+    /// which the mode is unknown. By default the block runs on a queue of the system's choice.
     public func getDeviceInformation(
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (DeviceInformation?, SharedDeviceError?) -> Void
@@ -15,7 +15,8 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// The current account and the one reported before. By default the block runs on a queue of the system's choice.
+    /// Gets the current account and the previously reported one. By default the block runs on a queue of the system's
+    /// choice.
     public func getCurrentAccount(
         with parameters: SharedDeviceParameters?,
         completionBlock: @escaping @Sendable (_ current: Account?, _ previous: Account?, SharedDeviceError?) -> Void
@@ -30,7 +31,7 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// Signs somebody in for the whole device. By default the block runs on the main queue.
+    /// Signs a person in for the whole device. By default the block runs on the main queue.
     public func acquireToken(
         with parameters: InteractiveTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void
@@ -45,7 +46,7 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// A token without asking anybody. By default the block runs on a queue of the system's choice.
+    /// Gets a token without a prompt. By default the block runs on a queue of the system's choice.
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters,
         completionBlock: @escaping @Sendable (TokenResult?, SharedDeviceError?) -> Void

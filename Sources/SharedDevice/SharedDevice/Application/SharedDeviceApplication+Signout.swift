@@ -2,12 +2,12 @@ import DBusTransport
 import Synchronization
 
 extension SharedDeviceApplication {
-    /// Signs the account out for the whole device: its tokens end, and all apps are told. Each app deletes its own data, this one too: it
-    /// hears of the change through ``accountChanges``.
+    /// Signs the account out for the whole device: its tokens are revoked, and all apps are notified. Each app deletes
+    /// its own data, including this app, which learns of the change through ``accountChanges``.
     ///
-    /// The sign-out is done when the broker has it on its disk. Failures after that, of the apps' cleanup or in the browser, do not undo
-    /// it. With ``SignoutParameters/cleanupDeadline`` this waits for the apps' receipts, with ``SignoutParameters/signoutFromBrowser`` for
-    /// the browser to open.
+    /// The sign-out is complete when the broker has it on disk. Later failures, in the apps' cleanup or in the browser,
+    /// do not undo it. With ``SignoutParameters/cleanupDeadline`` this function waits for the apps' receipts, with
+    /// ``SignoutParameters/signoutFromBrowser`` for the browser to open.
     ///
     /// - Throws: ``SharedDeviceError/Code/noCurrentAccount``, ``SharedDeviceError/Code/currentAccountMismatch``,
     ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
@@ -20,7 +20,7 @@ extension SharedDeviceApplication {
         var request: BrokerProtocol.Fields = [
             "application": .string(identifier), "accountIdentifier": .string(account.identifier),
         ]
-        // The request names the session, so that a late one does not end another session.
+        // The request names the session, so that a delayed request does not end a later session.
         request["session"] = try await session(of: account).map(DBusValue.uint64)
         let fields = try await broker.call(.signOut, request, attempted: attempted)
         guard let session = fields["session"]?.unsignedValue else {
@@ -39,16 +39,16 @@ extension SharedDeviceApplication {
         return SignoutResult(session: session, cleanup: cleanup, browser: await browser)
     }
 
-    /// The state of the cleanup after a session.
+    /// Returns the state of the cleanup after a session.
     ///
     /// - Parameter session: the value of ``SignoutResult/session``; `nil` means the session that ended last.
-    /// - Returns: `nil` if no such session has ended, or it is too long ago.
+    /// - Returns: `nil` if no such session has ended, or it ended too long ago.
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/appNotEligible``.
     public func cleanupReport(ofSession session: UInt64? = nil) async throws(SharedDeviceError) -> CleanupReport? {
         try await round(session, after: nil, wait: .zero)?.report
     }
 
-    /// Waits until all apps have cleaned up after a session, or for `duration`.
+    /// Waits until all apps have cleaned up after a session, or until the time is up.
     ///
     /// - Parameters:
     ///   - session: the value of ``SignoutResult/session``; `nil` means the session that ended last.
@@ -65,8 +65,9 @@ extension SharedDeviceApplication {
     }
 
     /// - Parameters:
-    ///   - known: the round as the app knows it already.
-    ///   - isFollowed: whether the broker answers after each step. If not, it answers at the beginning and at the end.
+    ///   - known: the last state of the round that the app has seen.
+    ///   - isFollowed: whether the broker responds after each step. Otherwise it responds at the beginning and at the
+    ///   end.
     private func lastReport(
         of session: UInt64?,
         after known: Round? = nil,
@@ -78,7 +79,7 @@ extension SharedDeviceApplication {
         var known = known
         if let known, known.report.isComplete { return known.report }
         while true {
-            // A time limit, for a broker that ends during the request or a bus that restarts.
+            // The wait is limited because the broker may end during the request, or the bus may restart.
             let wait = min(max(.zero, deadline - .now), .seconds(5))
             let next = try await round(
                 known?.report.session ?? session,
@@ -93,8 +94,8 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// Like ``waitForCleanup(ofSession:within:onProgress:)``, but goes on waiting while the broker does not answer: the sign-out is done,
-    /// and the last known state is worth more than an error.
+    /// Like ``waitForCleanup(ofSession:within:onProgress:)``, but keeps waiting while the broker does not respond. The
+    /// sign-out has succeeded, so the last known state is more useful than an error.
     private func lastReport(
         of session: UInt64,
         after known: Round?,
@@ -147,7 +148,7 @@ extension SharedDeviceApplication {
         }
     }
 
-    /// A round, and the broker's number for this state of it.
+    /// A round, and the broker's revision number of this state.
     private typealias Round = (report: CleanupReport, revision: UInt64)
 
     private static func round(in fields: BrokerProtocol.Fields) throws(BrokerProtocol.Malformed) -> Round? {
@@ -157,16 +158,16 @@ extension SharedDeviceApplication {
     }
 }
 
-// MARK: Signs of use
+// MARK: Activity
 
-/// Decides when to tell the broker that somebody is using the device.
+/// Decides when to tell the broker that a person is using the device.
 final class ActivityReporter: Sendable {
-    /// The least time between two reports.
+    /// The minimum time between two reports.
     static let interval = Duration.seconds(10)
 
     private let last = Locked<ContinuousClock.Instant?>(nil)
 
-    /// Whether a report is due. A caller that gets true makes the report.
+    /// Whether a report is due. A caller that gets true must send the report.
     func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
         last.withLock { last in
             if let last, now - last < Self.interval { return false }
@@ -177,15 +178,16 @@ final class ActivityReporter: Sendable {
 }
 
 extension SharedDeviceApplication {
-    /// Reports that somebody is using this app. Call it at a touch, a key, a scan. If the device signs out after a time of inactivity, that
-    /// time begins again. A sign-in and a request for a token have the same effect; a question for the current account has not.
+    /// Reports that a person is using this app. Call it for each touch, key press or scan. If the device signs out
+    /// after a period of inactivity, the period restarts. A sign-in and a request for a token have the same effect; a
+    /// request for the current account does not.
     ///
-    /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it answers. So choose a
-    /// time of inactivity well above ten seconds.
+    /// It returns at once, and may be called often: the broker is told at most every ten seconds, and only while it
+    /// responds. So choose an inactivity period well above ten seconds.
     public func noteActivity() {
         guard activity.isDue() else { return }
         Task { [broker, identifier] in
-            // Nothing depends on a single report: the next touch makes another.
+            // A lost report does no harm: the next touch sends another.
             _ = try? await broker.call(
                 .reportActivity,
                 ["application": .string(identifier)],

@@ -2,9 +2,9 @@ import DBusTransport
 import FoundationEssentials
 public import NotifyCenter
 
-/// An app on a shared device: asks the broker who is signed in, signs in and out for the whole device, and follows changes.
+/// An app on a shared device: gets the current account, signs in and out for the whole device, and follows changes.
 ///
-/// Make one per app and keep it. All functions may be called from any thread and task.
+/// Create one per app and keep it. All functions may be called from any thread and task.
 ///
 /// ```swift
 /// let application = SharedDeviceApplication(identifier: "org.example.orders")
@@ -18,20 +18,20 @@ public import NotifyCenter
 public final class SharedDeviceApplication: Sendable {
     /// The app's identity, which names its record of whose data it holds.
     public let identifier: String
-    /// Where the app's record is.
+    /// The directory of the app's record.
     package let stateDirectory: String
     let broker: BrokerClient
     let keeper: SessionKeeper
     let activity = ActivityReporter()
 
     /// - Parameters:
-    ///   - identifier: the app's own, in reverse DNS.
-    ///   - bus: where the broker is; the environment's choice by default.
-    ///   - busName: a name on the bus that this app owns while it follows changes, and by which the bus can start it to clean up: the name
-    ///     in its manifest and in its D-Bus service file. A second process of the app runs without it; so does a process to which the bus's
-    ///     policy refuses it (``busNameProblem``).
-    ///   - stateDirectory: the directory of the record; `nil` means `identifier` in `$XDG_STATE_HOME` (`~/.local/state`). It must outlast
-    ///     the user data of the app.
+    ///   - identifier: the app's identifier, in reverse DNS.
+    ///   - bus: the bus of the broker; by default the environment's choice.
+    ///   - busName: a bus name that this app owns while it follows changes, and by which the bus can start it to clean
+    ///   up. It is the name in the app's manifest and in its D-Bus service file. A second process of the app runs
+    ///   without it; so does a process to which the bus's policy refuses it (``busNameProblem``).
+    ///   - stateDirectory: the directory of the record; `nil` means `identifier` in `$XDG_STATE_HOME`
+    ///   (`~/.local/state`). It must outlast the user data of the app.
     public init(
         identifier: String,
         bus: Bus = .fromEnvironment,
@@ -50,15 +50,15 @@ public final class SharedDeviceApplication: Sendable {
     }
 
     private static func defaultStateDirectory(_ identifier: String) -> String {
-        // A relative path is ignored: each working directory would have its own record.
+        // A relative path is ignored: it would give each working directory a separate record.
         let base = ProcessEnvironment.value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
         return (base ?? "\(ProcessEnvironment.homeDirectory ?? ".")/.local/state") + "/" + identifier
     }
 
     // MARK: The device
 
-    /// Whether the device is shared. If the broker does not answer, the mode is ``DeviceMode/unknown``, and never personal;
-    /// ``DeviceInformation/problem`` has the reason.
+    /// Returns whether the device is shared. If the broker does not respond, the mode is ``DeviceMode/unknown``, never
+    /// ``DeviceMode/personal``; ``DeviceInformation/problem`` has the reason.
     public func getDeviceInformation() async -> DeviceInformation {
         do throws(SharedDeviceError) {
             let fields = try await broker.call(.getDeviceInformation, attempted: "get the device's information")
@@ -76,11 +76,11 @@ public final class SharedDeviceApplication: Sendable {
 
     // MARK: The account
 
-    /// Who is signed in, and whom this app was told the last time it asked.
+    /// Returns the current account, and the account that this function returned at the last call.
     ///
-    /// The previous account is the one that this function reported the last time, as in MSAL. Beyond MSAL, it is reported again and again
-    /// until the app reports that its data is gone (``cleanupDone(_:detail:)``). After that nothing of the old account is kept, not even
-    /// its name. A failed request consumes nothing.
+    /// The previous account is the account at the last call, as in MSAL. Beyond MSAL, it is returned again until the
+    /// app reports that its data is deleted (``cleanupDone(_:detail:)``). After that nothing of the old account is
+    /// kept, not even its name. A failed request changes nothing.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable``, ``SharedDeviceError/Code/recordUnusable``.
     public func getCurrentAccount() async throws(SharedDeviceError) -> (current: Account?, previous: Account?) {
@@ -88,52 +88,55 @@ public final class SharedDeviceApplication: Sendable {
         return (report.change.current, report.previous)
     }
 
-    /// Like ``getCurrentAccount()``, with what is left to clean up.
+    /// Like ``getCurrentAccount()``, together with the pending cleanups.
     package func reportCurrentAccount() async throws(SharedDeviceError) -> AccountReport { try await keeper.report() }
 
-    /// Who is signed in. Unlike ``getCurrentAccount()`` it reports nothing, and does not change what that function says next.
+    /// Returns the current account. Unlike ``getCurrentAccount()`` it does not count as a report: the next call of that
+    /// function is unaffected.
     package func currentAccount() async throws(SharedDeviceError) -> Account? { try await keeper.current() }
 
     /// The changes of the device's account since this app was last told.
     public var accountChanges: AccountChanges { accountChanges { _ in } }
 
-    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each question that the broker did not
-    /// answer. The next question follows within a second.
+    /// The changes of the device's account. `onFailure` is called, on the iterating task, after each request to which
+    /// the broker did not respond. The next request follows within a second.
     public func accountChanges(onFailure: @escaping @Sendable (SharedDeviceError) -> Void) -> AccountChanges {
         AccountChanges(keeper: keeper, broker: broker, onFailure: onFailure)
     }
 
-    /// Reports that the app has begun to delete the data of `change.previousAccounts`, for people who wait. Nothing depends on it, and the
-    /// broker does not answer: it returns when the report is on its way.
+    /// Reports that the app has begun to delete the data of `change.previousAccounts`, for display to people who wait.
+    /// It has no other effect. The broker does not reply: this function returns when the report is queued for sending.
     ///
     /// - Throws: ``SharedDeviceError/Code/brokerUnavailable`` if there is no bus.
     public func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError) {
         try await keeper.tellBegun(change)
     }
 
-    /// Reports that the data of `change.previousAccounts` is gone from disk and screen: the receipt for which the broker's ledger waits.
-    /// Call it after the deletion. The app is told of this data again only if another process of it has ended meanwhile without a report.
+    /// Reports that the data of `change.previousAccounts` is deleted from disk and screen: the receipt that the
+    /// broker's ledger waits for. Call it after the deletion. The app is told of this data again only if another
+    /// process of the app ends during the cleanup without a report.
     ///
-    /// On return the report is on this app's disk. If the broker does not answer, it gets the report as soon as it does.
+    /// On return the report is on this app's disk. If the broker does not respond, it gets the report as soon as it
+    /// responds again.
     ///
     /// - Parameters:
     ///   - change: the change after which the app has cleaned up.
-    ///   - detail: what was done, for people who read the report; no names.
+    ///   - detail: what was deleted, for people who read the report; no names.
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the next start is told of the change again.
-    ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the report; the next
-    ///   question sends it again.
+    ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the
+    ///   report; the next request sends it again.
     public func cleanupDone(_ change: AccountChange, detail: String? = nil) async throws(SharedDeviceError) {
-        // The broker kept the account back until now: the app hears of it by another question.
+        // The broker withheld the account until now: a new request makes the app learn of it.
         if try await keeper.cleaned(change, detail: detail) { broker.nudge() }
     }
 
-    /// Like ``cleanupDone(_:detail:)``, for an app that has gone on as if it had cleaned up. A strict policy demands the app's own word:
-    /// under it this does nothing.
+    /// Like ``cleanupDone(_:detail:)``, for an app that has continued as if it had cleaned up. Under a strict policy,
+    /// which demands an explicit report, this does nothing.
     package func cleanupImplied(_ change: AccountChange) async throws(SharedDeviceError) {
         _ = try await keeper.cleaned(change, detail: "implied: the app went on to its next request", isImplied: true)
     }
 
-    /// Reports that the cleanup after `change.previousAccounts` failed. The app still owes it, and the next question says so.
+    /// Reports that the cleanup after `change.previousAccounts` failed. It stays pending, and the next request says so.
     ///
     /// - Parameters:
     ///   - change: the change after which the app has tried to clean up.
@@ -143,37 +146,47 @@ public final class SharedDeviceApplication: Sendable {
         try await keeper.tellFailed(change, reason: reason)
     }
 
-    /// The number of ignored broadcasts of an account change: they came from another process than the broker.
+    /// The number of account change broadcasts that were ignored because the broker did not send them.
     public var ignoredBroadcasts: Int { broker.ignoredBroadcasts }
 
-    /// Why this app does not own its bus name, so that the bus cannot start it to clean up. `nil` if it owns the name, asked for none, or
-    /// has not reached the bus yet. Everything else works without the name.
+    /// The reason why this app does not own its bus name, so that the bus cannot start it to clean up. `nil` if it owns
+    /// the name, requested none, or has not reached the bus yet. Everything else works without the name.
     public var busNameProblem: SharedDeviceError? { broker.busNameProblem }
 
-    // MARK: Signing in and out
+    // MARK: Sign-in and tokens
 
-    /// Signs somebody in for the whole device: has `shared-device-sign-in` ask the person, or asks by the parameters' closure, and hands name and
-    /// password to the broker.
+    /// Signs a person in for the whole device. Either `shared-device-sign-in` asks the person, or the parameters'
+    /// closure returns the name and password for the broker.
     ///
-    /// If the device's policy makes a sign-in wait for the cleanup of the last session, this waits, for at most
-    /// ``InteractiveTokenParameters/patience``. If the task is cancelled meanwhile, or no answer comes in time, nobody is signed in, provided that the
-    /// broker hears of it.
+    /// If the device's policy makes a sign-in wait for the cleanup of the last session, this function waits, for at
+    /// most ``InteractiveTokenParameters/patience``. If the task is cancelled during the sign-in, or no response comes
+    /// in time, the sign-in is undone, provided that the broker can be told.
     ///
-    /// - Throws: ``SharedDeviceError/Code/accountAlreadySignedIn``, ``SharedDeviceError/Code/authenticationFailed``,
-    ///   ``SharedDeviceError/Code/tooManyAttempts``, ``SharedDeviceError/Code/notSharedDevice``,
-    ///   ``SharedDeviceError/Code/cleanupPending``, ``SharedDeviceError/Code/cleanupRequired``,
-    ///   ``SharedDeviceError/Code/tenantMismatch``, ``SharedDeviceError/Code/deviceNotJoined``,
-    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/currentAccountMismatch`` if somebody has signed out
-    ///   again meanwhile, ``SharedDeviceError/Code/recordUnusable``, ``SharedDeviceError/Code/interactionRequired`` if nobody can be asked,
-    ///   ``SharedDeviceError/Code/providerUnavailable``, ``SharedDeviceError/Code/providerMisconfigured``,
-    ///   ``SharedDeviceError/Code/loginExpired``,
-    ///   ``SharedDeviceError/Code/userCanceled``, ``SharedDeviceError/Code/brokerUnavailable``.
+    /// - Throws: ``SharedDeviceError`` with one of these codes:
+    ///   - ``SharedDeviceError/Code/accountAlreadySignedIn``
+    ///   - ``SharedDeviceError/Code/appNotEligible``
+    ///   - ``SharedDeviceError/Code/authenticationFailed``
+    ///   - ``SharedDeviceError/Code/brokerUnavailable``
+    ///   - ``SharedDeviceError/Code/cleanupPending``
+    ///   - ``SharedDeviceError/Code/cleanupRequired``
+    ///   - ``SharedDeviceError/Code/currentAccountMismatch``: the account was signed out during the request.
+    ///   - ``SharedDeviceError/Code/deviceNotJoined``
+    ///   - ``SharedDeviceError/Code/interactionRequired``: no prompt can be shown.
+    ///   - ``SharedDeviceError/Code/loginExpired``
+    ///   - ``SharedDeviceError/Code/notSharedDevice``
+    ///   - ``SharedDeviceError/Code/providerMisconfigured``
+    ///   - ``SharedDeviceError/Code/providerUnavailable``
+    ///   - ``SharedDeviceError/Code/recordUnusable``
+    ///   - ``SharedDeviceError/Code/tenantMismatch``
+    ///   - ``SharedDeviceError/Code/tooManyAttempts``
+    ///   - ``SharedDeviceError/Code/userCanceled``
     public func acquireToken(with parameters: InteractiveTokenParameters) async throws(SharedDeviceError) -> TokenResult
     {
         let attempted = "sign in"
         let patience = min(max(parameters.patience, .zero), .seconds(60))
         guard let prompt = parameters.prompt else {
-            // Nobody types a password in vain. While somebody is signed in, the provider asks for that person again, whose data the app may hold.
+            // Wait before the prompt, so that a person does not type a password in vain. While an account is signed in,
+            // the provider asks for that account, whose data the app may hold.
             if try await keeper.current() == nil { try await waitUntilClean(for: patience, attempted: attempted) }
             return try await acquireTokenAtPrompt(parameters, patience: patience, attempted: attempted)
         }
@@ -198,8 +211,8 @@ public final class SharedDeviceApplication: Sendable {
         }
         let isUnanswered = if case .failure(let error) = result { error.code == .brokerUnavailable } else { false }
         guard Task.isCancelled || isUnanswered else { return try result.get() }
-        // The person has given up or is told that it failed, and may leave the device: undo the sign-in. The broker hears of it after the request, which
-        // would sign the person in later otherwise.
+        // The person has cancelled, or is told that it failed, and may leave the device: undo the sign-in. This call
+        // follows the request even if it went unanswered, because the broker may still complete the sign-in later.
         Task { [broker, identifier] in
             _ = try? await broker.call(
                 .cancelSignIn,
@@ -211,11 +224,14 @@ public final class SharedDeviceApplication: Sendable {
         throw SharedDeviceError(.userCanceled, attempted: attempted, message: "the task was cancelled")
     }
 
-    /// A token for the current account, without asking anybody.
+    /// Gets a token for the current account without a prompt.
     ///
-    /// - Throws: ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch`` if the account is not, or
-    ///   is no longer, the current one, ``SharedDeviceError/Code/cleanupRequired`` if the app has to clean up first,
-    ///   ``SharedDeviceError/Code/appNotEligible``, ``SharedDeviceError/Code/brokerUnavailable``.
+    /// - Throws: ``SharedDeviceError`` with one of these codes:
+    ///   - ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch``: the
+    ///   account is not, or is no longer, the current one.
+    ///   - ``SharedDeviceError/Code/cleanupRequired``: the app has to clean up first.
+    ///   - ``SharedDeviceError/Code/appNotEligible``
+    ///   - ``SharedDeviceError/Code/brokerUnavailable``
     public func acquireTokenSilent(
         with parameters: SilentTokenParameters
     ) async throws(SharedDeviceError) -> TokenResult {
@@ -231,12 +247,12 @@ public final class SharedDeviceApplication: Sendable {
         return try await token(.acquireTokenSilently, request, attempted)
     }
 
-    /// The session that this app takes for the account's current one.
+    /// Returns the session that this app takes for the account's current one.
     func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
         try await keeper.session(of: account)
     }
 
-    /// Waits, because the app's own cleanup may be under way in another task.
+    /// Waits until the app is clean: its cleanup may be in progress in another task.
     private func waitUntilClean(for patience: Duration, attempted: String) async throws(SharedDeviceError) {
         let deadline = ContinuousClock.now + patience
         while true {
@@ -251,7 +267,8 @@ public final class SharedDeviceApplication: Sendable {
         }
     }
 
-    /// The result of a request. Its session enters the record first, because the app may store data for the account at once.
+    /// Sends a token request. The returned session enters the record before this function returns, because the app may
+    /// store data for the account at once.
     private func token(
         _ method: BrokerProtocol.Method,
         _ request: BrokerProtocol.Fields,

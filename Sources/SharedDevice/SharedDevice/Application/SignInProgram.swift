@@ -2,32 +2,37 @@ package import DBusTransport
 import FoundationEssentials
 import NotifyCenter
 
-/// `shared-device-sign-in`, the program that asks a person to sign in in the place of the app. It hands back who has signed in, and nothing secret.
+/// Runs `shared-device-sign-in`, the program that asks a person to sign in on the app's behalf. It returns the account,
+/// and no secret.
 package struct SignInProgram: Sendable {
-    /// Who has signed in.
+    /// The person who has signed in.
     package struct Person: Sendable, Hashable {
         package let username: String
         package let epoch: UInt64
     }
 
-    /// Names another program, for tests and for development. It counts for nothing in a program that has more rights than its user.
+    /// The environment variable that names another program, for tests and development. It is ignored in a program with
+    /// more rights than its user.
     static let variable = "SHARED_DEVICE_SIGN_IN"
-    /// The name to offer, for the program. All users of the machine can read a command line.
+    /// The environment variable with the user name to offer. A command line would be readable by all users of the
+    /// machine.
     package static let loginHintVariable = "SHARED_DEVICE_LOGIN_HINT"
-    /// Where it is installed. It is not looked up in `PATH`: whatever it finds there would ask people for passwords.
+    /// The installation paths. `PATH` is not searched, because any program found there could ask people for their
+    /// passwords.
     private static let places = ["/usr/bin/shared-device-sign-in", "/usr/local/bin/shared-device-sign-in"]
-    /// Longer than any sign-in lasts. The program itself ends before.
+    /// Longer than the longest sign-in. The program itself ends earlier.
     private static let lifetime = Duration.seconds(1200)
 
     private let bus: Bus
-    /// The program, which is looked up in `PATH`; `nil`: as it is installed.
+    /// The program, which may be looked up in `PATH`; `nil` means the installed one.
     private let program: String?
     package var loginHint: String?
-    /// What the app wants to get tokens for: a provider may grant later only what the sign-in has asked for (RFC 6749, section 6).
+    /// The scopes that the app needs later: a provider may restrict later tokens to the scopes of the sign-in (RFC
+    /// 6749, section 6).
     package var scopes: [String] = []
     package var patience = Duration.seconds(15)
     package var showsPage = false
-    /// How long it may take to close its browser.
+    /// The time for the program to close its browser.
     package var grace = Duration.seconds(20)
 
     package init(_ program: String? = nil, bus: Bus) {
@@ -35,14 +40,15 @@ package struct SignInProgram: Sendable {
         self.bus = bus
     }
 
-    /// Runs it to its end. A task that is cancelled ends it, and with it the sign-in.
+    /// Runs the program to its end. Cancelling the task ends the program, and with it the sign-in.
     ///
-    /// - Throws: ``SharedDeviceError``: what the program says of a sign-in that came to nothing; `interactionRequired` if there is no such program.
+    /// - Throws: ``SharedDeviceError``: the program's own error for a failed sign-in; `interactionRequired` if there is
+    ///   no such program.
     func run(attempted: String) async throws(SharedDeviceError) -> Person {
         let end: (status: Int32?, text: String)
         do throws(HelperProcess.Failure) {
             var settings = HelperProcess.Settings()
-            // What cannot be deleted, for instance, is for whoever reads the app's own errors.
+            // Its standard error, for instance about files that it cannot delete, goes to the app's standard error.
             settings.errors = .inherited
             settings.environment[Self.loginHintVariable] = loginHint
             end = try await HelperProcess.output(
@@ -58,8 +64,8 @@ package struct SignInProgram: Sendable {
         return try Self.result(status: end.status, text: end.text, attempted: attempted)
     }
 
-    /// The same, also where the provider refuses the scopes: who may have no such token may be signed in all the same. The request for the token says then
-    /// what is refused.
+    /// Like ``run(attempted:)``, but signs in without scopes if the provider refuses them: the person may be allowed to
+    /// sign in without such a token. The later token request then reports the refused scopes.
     package func runInAnyCase(attempted: String) async throws(SharedDeviceError) -> Person {
         do throws(SharedDeviceError) {
             return try await run(attempted: attempted)
@@ -94,7 +100,7 @@ package struct SignInProgram: Sendable {
         var message: String?
     }
 
-    /// What the program's end means.
+    /// Translates the program's output and exit status.
     static func result(status: Int32?, text: String, attempted: String) throws(SharedDeviceError) -> Person {
         let result = try? JSONDecoder().decode(Result.self, from: Data(text.utf8))
         if status == 0, let username = result?.username, let epoch = result?.epoch {
@@ -113,7 +119,7 @@ package struct SignInProgram: Sendable {
 }
 
 extension SharedDeviceApplication {
-    /// Has ``SignInProgram`` ask the person, and gets a token of whoever has signed in.
+    /// Has ``SignInProgram`` ask the person, and gets a token for the account that has signed in.
     func acquireTokenAtPrompt(
         _ parameters: InteractiveTokenParameters,
         patience: Duration,
@@ -134,7 +140,7 @@ extension SharedDeviceApplication {
             )
         }
         guard !Task.isCancelled else {
-            // The person has given up, and may have left the device: undo the sign-in.
+            // The person has cancelled, and may have left the device: undo the sign-in.
             _ = try? await broker.call(
                 .signOut,
                 [
