@@ -5,19 +5,21 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// A second process of a test: started, talked to over its standard input and output, stopped, killed.
+/// A child process of a test. A test can start it, exchange lines over its standard input and output, stop it and kill
+/// it.
 ///
-/// The process is killed when this object goes, so that a failed test leaves none behind. The class does without Foundation's `Process`,
-/// which takes a child for running as long as any grandchild or sibling has inherited its descriptors.
+/// The process is killed when this object is released, so that a failed test leaves none behind. The class avoids
+/// Foundation's `Process`, which considers a child running while any grandchild or sibling has inherited its
+/// descriptors.
 public final class ChildProcess: Sendable {
     private struct State {
-        /// The exit status, or 128 and the signal; `nil` until it is collected.
+        /// The exit status, or 128 plus the signal; `nil` until it is collected.
         var status: Int32?
-        /// The write end of its standard input; -1 once that is closed.
+        /// The write end of its standard input; -1 after it is closed.
         var input: CInt
     }
 
-    /// The state on the heap: the thread that collects the status outlives this object.
+    /// On the heap, because the thread that collects the status outlives this object.
     private final class SharedState: Sendable {
         private let state: Locked<State>
         init(_ state: State) { self.state = Locked(state) }
@@ -26,7 +28,6 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// The process id.
     public let identifier: Int32
     private let name: String
     private let state: SharedState
@@ -34,9 +35,8 @@ public final class ChildProcess: Sendable {
     private let errors: LineCollector
     private let ended = DispatchGroup()
 
-    /// A program that did not start, or a wait in vain.
+    /// A program that did not start, or a wait that timed out.
     public struct Failure: Error, CustomStringConvertible {
-        /// What happened.
         public let description: String
 
         init(_ description: String) { self.description = description }
@@ -46,11 +46,11 @@ public final class ChildProcess: Sendable {
     ///
     /// - Parameters:
     ///   - program: a path, or a name to look up in `PATH`.
-    ///   - arguments: what follows the program on its command line.
-    ///   - environment: variables beyond those of this process.
+    ///   - arguments: the arguments on its command line.
+    ///   - environment: variables in addition to those of this process.
     /// - Throws: ``Failure`` if the program is not found or does not start.
     public init(_ program: String, _ arguments: [String] = [], environment: [String: String] = [:]) throws {
-        // A write to a child that has ended must not end the test.
+        // A write to a child that has ended must not kill the test process.
         signal(SIGPIPE, SIG_IGN)
         let path = try Self.locate(program)
         name = URL(fileURLWithPath: path).lastPathComponent
@@ -64,7 +64,7 @@ public final class ChildProcess: Sendable {
                     arguments,
                     environment: variables,
                     descriptors: childEnds.map { .descriptor($0) },
-                    // The terminal's Ctrl-C goes to this process alone, which ends its children itself.
+                    // The terminal's Ctrl-C then reaches only this process, which ends its children itself.
                     leadsGroup: Interruption.isHandled
                 )
             }
@@ -84,7 +84,7 @@ public final class ChildProcess: Sendable {
         try? closeInput()
     }
 
-    /// The path of a program that this package builds, beside the running one.
+    /// The path of a program of this package, in the directory of the running program.
     public static func built(_ name: String) -> String {
         let executable = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
         return URL(fileURLWithPath: executable).deletingLastPathComponent().appendingPathComponent(name).path
@@ -92,21 +92,20 @@ public final class ChildProcess: Sendable {
 
     // MARK: State
 
-    /// Whether it has not ended.
     public var isRunning: Bool { state.withLock { $0.status == nil } }
-    /// The lines that it has written so far.
+    /// The lines on its standard output so far.
     public var lines: [String] { output.lines }
-    /// What it has written to its standard error so far.
+    /// The text on its standard error so far.
     public var errorText: String { errors.lines.joined(separator: "\n") }
 
-    /// Waits for its end without holding a thread; otherwise as ``waitUntilExit()``.
+    /// Waits for its end without blocking a thread; otherwise like ``waitUntilExit()``.
     ///
-    /// - Parameter limit: a process that still runs then is killed, so that a test of it fails rather than hangs; `nil` lets it run for as
-    ///   long as it likes.
+    /// - Parameter limit: the time after which the process is killed, so that its test fails instead of hanging; `nil`
+    ///   means no limit.
     public func exitStatus(within limit: Duration? = .seconds(300)) async -> Int32 {
         let watchdog = limit.map { limit in
             Task { [weak self] in
-                // A cancelled sleep: the process ended in time.
+                // If the sleep was cancelled, the process ended in time.
                 guard (try? await Task.sleep(for: limit)) != nil else { return }
                 self?.kill()
             }
@@ -117,8 +116,9 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits for its end and blocks this thread; returns its exit status, or 128 and the signal that ended it. ``lines`` and ``errorText`` are
-    /// complete then, unless a child of the process lives on and keeps its output open.
+    /// Blocks this thread until the process ends; returns its exit status, or 128 plus the signal that ended it.
+    /// ``lines`` and ``errorText`` are then complete, unless a child of the process is still running and keeps its
+    /// output open.
     @discardableResult
     public func waitUntilExit() -> Int32 {
         ended.wait()
@@ -126,10 +126,10 @@ public final class ChildProcess: Sendable {
         return state.withLock { $0.status ?? -1 }
     }
 
-    /// Waits, without holding a thread, for a line that `matches`, and returns it. Earlier lines count. If it fails because the process
-    /// ended, ``lines`` and ``errorText`` are complete.
+    /// Waits, without blocking a thread, for a line that `matches`, and returns it. Earlier lines count. If it fails
+    /// because the process ended, ``lines`` and ``errorText`` are complete.
     ///
-    /// - Throws: ``Failure`` with what the process wrote, if the process ends or time runs out first.
+    /// - Throws: ``Failure`` with the process's output, if the process ends or time runs out first.
     @discardableResult
     public func line(
         within timeout: Duration = .seconds(120),
@@ -149,14 +149,14 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    // MARK: Influence
+    // MARK: Control
 
     /// Writes a line to its standard input.
     ///
     /// - Throws: ``Failure`` if the process no longer reads.
     public func write(_ line: String) throws {
         let bytes = Array((line + "\n").utf8)
-        // Outside the lock, because a child that does not read makes this wait.
+        // Outside the lock, because the write blocks if the child does not read.
         let input = state.withLock { $0.input }
         var sent = 0
         while sent < bytes.count {
@@ -169,7 +169,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Ends its standard input. A second call does nothing.
+    /// Closes its standard input. A second call does nothing.
     public func closeInput() throws {
         let input = state.withLock { state -> CInt in
             defer { state.input = -1 }
@@ -180,30 +180,31 @@ public final class ChildProcess: Sendable {
 
     /// Sends a signal; does nothing once the process has ended.
     public func send(_ signal: Int32) {
-        // Under the lock: once the status is collected, another process may get the id.
+        // Under the lock: after the status is collected, another process may get the id.
         state.withLock { if $0.status == nil { _ = Glibc.kill(identifier, signal) } }
     }
 
-    /// Stops it where it stands (SIGSTOP). On return none of its threads runs; where the process has ended, nothing happens.
+    /// Suspends it (SIGSTOP). On return all its threads are stopped. Does nothing if the process has ended.
     public func suspend() {
         send(SIGSTOP)
         var information = siginfo_t()
         while waitid(P_PID, id_t(identifier), &information, WSTOPPED | WEXITED | WNOWAIT) != 0, errno == EINTR {}
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes it (SIGCONT).
     public func resume() { send(SIGCONT) }
 
-    /// Ends it without a chance to clean up (SIGKILL).
+    /// Kills it without a chance to clean up (SIGKILL).
     public func kill() { send(SIGKILL) }
 
     // MARK: Services
 
-    /// Starts a service, and waits until it writes `ready`. If the service ends because the kernel has no inotify instance for it, the
-    /// function starts it again until one is free: the user's other processes hold them, and the kernel takes back those of ended processes
-    /// with a delay.
+    /// Starts a service, and waits until it writes `ready`. If the service ends because the kernel has no inotify
+    /// instance left, the function retries: the user's other processes hold the instances, and the kernel releases
+    /// those of ended processes with a delay.
     ///
-    /// - Throws: ``Failure`` with what the process wrote, if it ends for another reason or no instance is free within `timeout`.
+    /// - Throws: ``Failure`` with the process's output, if it ends for another reason or no instance is free within
+    ///   `timeout`.
     package static func service(
         _ program: String,
         _ arguments: [String],
@@ -226,7 +227,7 @@ public final class ChildProcess: Sendable {
 
     // MARK: Starting and collecting
 
-    /// A pipe whose ends only the child inherits.
+    /// Creates a pipe whose ends only the child inherits.
     private static func pipe() throws -> (read: CInt, write: CInt) {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
@@ -236,7 +237,7 @@ public final class ChildProcess: Sendable {
     private static func locate(_ program: String) throws -> String {
         if program.contains("/") { return program }
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
-        // Without the type, Swift takes the literals for lists of characters, and the folders of `PATH` with them.
+        // Without the type, Swift infers arrays of characters, also for the folders of `PATH`.
         let folders: [String] =
             path.split(separator: ":").map(String.init) + ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         for folder in folders where access("\(folder)/\(program)", X_OK) == 0 { return "\(folder)/\(program)" }
@@ -247,7 +248,7 @@ public final class ChildProcess: Sendable {
         ended.enter()
         let (identifier, ended, state) = (identifier, ended, state)
         detachThread {
-            // Waits first and collects under the lock, so that no signal reaches another process of the same id.
+            // Wait first and collect under the lock, so that no signal reaches a different process with the same id.
             ProgramStart.waitForEnd(of: identifier)
             state.withLock { $0.status = ProgramStart.collect(identifier) ?? 0 }
             ended.leave()
@@ -255,25 +256,24 @@ public final class ChildProcess: Sendable {
     }
 }
 
-/// Collects the lines that arrive on a descriptor, on a thread of its own, until the other side closes.
+/// Collects the lines that arrive on a descriptor, on a separate thread, until the other side closes it.
 final class LineCollector: Sendable {
     private struct State {
-        /// The descriptor that is read; `nil` once it is closed.
+        /// The descriptor to read; `nil` after it is closed.
         var descriptor: CInt?
-        /// How many bytes there were.
+        /// The number of bytes received.
         var received = 0
         var pending: [UInt8] = []
         var lines: [String] = []
         var isComplete = false
     }
 
-    /// How long the output of a process that has ended may stay open: as long as a child of it lives.
+    /// The time for which the output of an ended process may stay open: a child of the process may hold it.
     private static let patience = DispatchTimeInterval.seconds(1)
 
     private let state = Locked(State())
     private let complete = DispatchGroup()
 
-    /// Reads the descriptor, and closes it at the end.
     init(_ descriptor: CInt) {
         state.withLock { $0.descriptor = descriptor }
         complete.enter()
@@ -291,15 +291,16 @@ final class LineCollector: Sendable {
         }
     }
 
-    /// The lines so far. A last line without an end counts once the other side has closed.
+    /// The lines so far. An unterminated last line counts after the other side has closed.
     var lines: [String] { state.withLock { $0.lines } }
     /// Whether the other side has closed.
     var isComplete: Bool { state.withLock { $0.isComplete } }
 
-    /// Blocks this thread until the other side has closed, or is silent. Called when the process has ended.
+    /// Blocks this thread until the other side has closed the descriptor or has stopped writing. Call it after the
+    /// process has ended.
     func waitUntilComplete() {
         var received = state.withLock { $0.received }
-        // One that a child goes on writing to is never silent.
+        // A child that keeps writing would make this wait endless.
         let deadline = ContinuousClock.now + .seconds(60)
         while ContinuousClock.now < deadline, complete.wait(timeout: .now() + Self.patience) == .timedOut {
             let isSilent = state.withLock { state -> Bool in

@@ -3,14 +3,15 @@ import Glibc
 import NotifyCenter
 import Synchronization
 
-/// A bus that takes connections, answers Hello, and hangs up; or says nothing to Hello. It notes when each connection came.
+/// A bus that accepts connections, replies to Hello, and then hangs up; or one that leaves Hello unanswered. It records
+/// the time of each connection.
 package final class HangingUpBus: Sendable {
     package let bus: Bus
     private let directory: TemporaryDirectory
     private let listener: CInt
     private final class Arrivals: Sendable {
         let times = Locked<[ContinuousClock.Instant]>([])
-        /// Those who have said Hello and got no answer.
+        /// The connections with an unanswered Hello.
         let unanswered = Locked<[CInt]>([])
     }
     private let arrivals = Arrivals()
@@ -18,23 +19,23 @@ package final class HangingUpBus: Sendable {
 
     package var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
 
-    /// How many have said Hello and got no answer.
+    /// The number of connections with an unanswered Hello.
     package var greetings: Int { arrivals.unanswered.withLock { $0.count } }
 
-    /// Hangs up on those who have got no answer.
+    /// Disconnects the connections with an unanswered Hello.
     package func hangUp() {
-        // Under the lock, because the thread closes one that it has taken from the list.
+        // Under the lock, because the thread closes a connection after removing it from the list.
         arrivals.unanswered.withLock { for client in $0 { shutdown(client, CInt(SHUT_RDWR)) } }
     }
 
-    /// - Parameter stopped: a bus that is stopped: this one listens at its address. Without it, the bus has an address of its own.
+    /// - Parameter stopped: a stopped bus whose address this one takes over; `nil` means a new address.
     package init(inPlaceOf stopped: PrivateBus? = nil, answersHello: Bool = true) throws {
         let directory = try TemporaryDirectory("hanging-up-bus")
         let own = "unix:path=\(directory.path)/bus"
         self.directory = directory
         bus = stopped?.bus ?? .address(own)
         let path = String((stopped?.address ?? own).dropFirst("unix:path=".count))
-        // A bus that was killed leaves its socket behind.
+        // A killed bus leaves its socket behind.
         unlink(path)
         listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
@@ -52,7 +53,7 @@ package final class HangingUpBus: Sendable {
             while true {
                 let client = accept(listener, nil, nil)
                 guard client >= 0 else {
-                    // After `stop`.
+                    // `stop` was called.
                     if errno == EINVAL { break }
                     usleep(1000)
                     continue
@@ -73,17 +74,17 @@ package final class HangingUpBus: Sendable {
 
     deinit { stop() }
 
-    /// Takes no more connections.
+    /// Stops accepting connections.
     package func stop() {
         isListening.withLock { isListening in
-            // The thread closes the socket then, and another one may get its number.
+            // The thread then closes the socket, and its descriptor may be reused, so shut it down only once.
             if isListening { shutdown(listener, CInt(SHUT_RDWR)) }
             isListening = false
         }
     }
 
     private static func serve(_ client: CInt, _ greet: (UInt8) -> Void) {
-        // The client's lines: a NUL and AUTH, perhaps NEGOTIATE_UNIX_FD, then BEGIN and right behind it the call of Hello.
+        // The client sends a NUL and AUTH, maybe NEGOTIATE_UNIX_FD, then BEGIN followed directly by the call of Hello.
         var received: [UInt8] = []
         var isAuthenticated = false
         while true {
@@ -102,7 +103,7 @@ package final class HangingUpBus: Sendable {
         }
     }
 
-    /// A method return whose body is the unique name, as the D-Bus specification lays it out.
+    /// Sends a method return whose body is the unique name, in the format of the D-Bus specification.
     private static func answerHello(_ client: CInt, serial: UInt8) {
         func string(_ text: String) -> [UInt8] { [UInt8(text.utf8.count), 0, 0, 0] + Array(text.utf8) + [0] }
         func pad(_ bytes: inout [UInt8]) { while !bytes.count.isMultiple(of: 8) { bytes.append(0) } }

@@ -4,28 +4,30 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// The end of this process by a signal, without remains: no process that it has started, itself or through others, and no
-/// ``TemporaryDirectory`` of it. For programs that start a bus or a device; without ``handle(by:adoptsOrphans:)`` a signal ends the process as
-/// it does any other.
+/// Ends this process on a signal without leaving anything behind: neither its child processes and their descendants,
+/// nor a ``TemporaryDirectory``. For programs that start a bus or a device. Without ``handle(by:adoptsOrphans:)`` a
+/// signal has its default effect.
 ///
-/// One lock decides: folders are made and processes started while it is held, and the thread that ends this process takes it and never gives
-/// it back. The last act is to become a shell, which ends all other threads at once: nothing can make a folder anew that is being removed.
+/// One lock orders everything: it is held while folders are created and processes started, and the thread that ends
+/// this process takes it and never releases it. Finally this process executes a shell, which ends all other threads at
+/// once: nothing can recreate a folder during its removal.
 package enum Interruption {
     /// The folders to remove.
     private static let folders = Locked<Set<String>>([])
     private static let signals = [SIGINT, SIGTERM, SIGHUP]
     private static let handled = Locked(false)
 
-    /// Whether signals end this process without remains.
+    /// Whether signals are handled.
     static var isHandled: Bool { handled.withLock { $0 } }
 
-    /// From now on SIGINT, SIGTERM and SIGHUP end this process without remains, with the status 128 and the signal; a signal that is ignored
-    /// stays so. Children that are started later hear nothing of the terminal's Ctrl-C. A second call does nothing.
+    /// Makes SIGINT, SIGTERM and SIGHUP end this process and clean up, with the status 128 plus the signal. A signal
+    /// that is ignored stays ignored. Children started later do not receive the terminal's Ctrl-C. A second call does
+    /// nothing.
     ///
     /// - Parameters:
-    ///   - name: who says on standard error that it was interrupted.
-    ///   - adoptsOrphans: whether to end also processes whose parents have ended. They become children of this process, and each that ends
-    ///     keeps its number until this process ends: not for a process that runs for hours.
+    ///   - name: the program's name in the message on standard error.
+    ///   - adoptsOrphans: whether to end processes whose parents have ended, too. They become children of this process,
+    ///   and those that end stay zombies until this process ends: do not use it in a process that runs for hours.
     package static func handle(by name: String, adoptsOrphans: Bool = true) {
         let isFirst = handled.withLock { handled in
             defer { handled = true }
@@ -41,7 +43,7 @@ package enum Interruption {
             while read(input, &signal, 1) != 1 {}
             end(by: name, because: CInt(signal))
         }
-        // Whoever ends this process meanwhile waits here until it has become the shell.
+        // A concurrent exit of this process waits here until it has become the shell.
         atexit { Interruption.folders.withLock { _ in } }
         for signal in signals { handle(signal) }
     }
@@ -54,20 +56,21 @@ package enum Interruption {
         action = sigaction()
         action.sa_flags = SA_RESTART
         action.__sigaction_handler.sa_handler = { number in
-            // Nothing but this is allowed in a handler.
+            // A signal handler may only call async-signal-safe functions such as `write`.
             var byte = UInt8(truncatingIfNeeded: number)
             _ = write(signalOutput, &byte, 1)
         }
         sigaction(signal, &action, nil)
     }
 
-    /// Does what makes something that has to be ended or removed. Once this process ends, it does not return.
+    /// Runs `body`, which creates something to end or remove later. Does not return after the end of this process has
+    /// begun.
     static func unlessEnding<Value: Sendable>(_ body: () throws -> Value) rethrows -> Value {
         try folders.withLock { _ in try body() }
     }
 
-    /// Makes a folder that only this user can read, and removes it when the process is interrupted. Returns an error number if that is
-    /// impossible.
+    /// Creates a folder that only this user can read, and that is removed on interruption. Returns an error number on
+    /// failure.
     static func make(_ path: String) -> CInt? {
         folders.withLock { folders in
             guard mkdir(path, 0o700) == 0 else { return errno }
@@ -76,16 +79,15 @@ package enum Interruption {
         }
     }
 
-    /// The folder has been removed.
+    /// Notes that the folder has been removed.
     static func forget(_ path: String) { folders.withLock { _ = $0.remove(path) } }
 
-    // MARK: The end
+    // MARK: Ending
 
-    /// Ends and removes everything.
     private static func end(by name: String, because signal: CInt) {
         let status = 128 + signal
         folders.withLock { folders in
-            // The others see how their processes end, and would tell of it.
+            // The other threads see their processes end, and would write about it.
             let errors = dup(STDERR_FILENO)
             let nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)
             dup2(nowhere, STDOUT_FILENO)
@@ -94,19 +96,20 @@ package enum Interruption {
             dup2(errors, STDERR_FILENO)
             let arguments = ["sh", "-c", script, name, "\(status)"] + folders.sorted()
             let pointers = arguments.map { strdup($0) } + [nil]
-            // The shell is not to be interrupted in turn.
+            // The shell must not be interrupted by the same signals.
             for signal in signals { Glibc.signal(signal, SIG_IGN) }
             var none = sigset_t()
             sigemptyset(&none)
             pthread_sigmask(SIG_SETMASK, &none, nil)
             execv("/bin/sh", pointers)
-            // There is no shell.
+            // Reached only if there is no shell.
             for folder in folders { try? FileManager.default.removeItem(atPath: folder) }
             _exit(status)
         }
     }
 
-    /// Removes the folders, with what is mounted in them, takes away a line of progress, and says what happened. Its name is that of the program.
+    /// Unmounts what is mounted in the folders, removes them, clears a progress line, and writes a message. `$0` is the
+    /// program's name.
     private static let script = #"""
         status=$1
         shift
@@ -121,8 +124,8 @@ package enum Interruption {
         exit "$status"
         """#
 
-    /// Ends all processes that descend from this one, also those that it has adopted. A process of another user, or one that waits for a device, may
-    /// outlive it. For a program at its own end.
+    /// Kills all descendants of this process, including adopted ones. Processes of another user, and processes that
+    /// wait for a device, may survive. For a program that is about to end.
     package static func endDescendants() {
         for _ in 0..<2000 {
             let living = descendants()
@@ -137,7 +140,7 @@ package enum Interruption {
         var children: [pid_t: [pid_t]] = [:]
         for process in entries.compactMap({ pid_t($0) }) {
             guard let text = FileManager.default.contents(atPath: "/proc/\(process)/stat"),
-                // The program's name comes first, in parentheses, and may itself have parentheses.
+                // The program's name comes first, in parentheses, and may itself contain parentheses.
                 let fields = String(decoding: text, as: UTF8.self).split(separator: ")").last?.split(separator: " "),
                 fields.count > 1, fields[0] != "Z", let parent = pid_t(fields[1])
             else { continue }
@@ -154,5 +157,6 @@ package enum Interruption {
     }
 }
 
-/// Where a handler writes its signal's number. Set once, before the first handler is.
+/// The pipe to which signal handlers write the signal's number. Unsafe is correct: it is set once, before the first
+/// handler is installed.
 nonisolated(unsafe) private var signalOutput: CInt = -1

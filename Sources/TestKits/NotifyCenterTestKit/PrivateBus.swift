@@ -4,59 +4,62 @@ import Glibc
 public import NotifyCenter
 import Synchronization
 
-/// A message bus for one test: a real bus daemon on a socket in a temporary directory. It ends when this object goes.
+/// A message bus for one test: a real bus daemon on a socket in a temporary directory. It ends when this object is
+/// released.
 ///
 /// ```swift
 /// let bus = try PrivateBus()
 /// let center = DarwinNotifyCenter(bus: bus.bus)
 /// ```
 public final class PrivateBus: Sendable {
-    /// Which program the bus is.
+    /// The bus program.
     public enum Daemon: String, Sendable {
-        /// The reference daemon.
+        /// The reference implementation.
         case daemon = "dbus-daemon"
-        /// The other one in wide use. Without systemd, only root can start it. It does not count match rules by connection.
+        /// The other widely used implementation. Without systemd, only root can start it. It does not count match rules
+        /// by connection.
         case broker = "dbus-broker"
 
         /// The environment variable that ``chosen`` reads.
         public static let environmentVariable = "NOTIFY_CENTER_TEST_BUS"
 
-        /// The daemon that `NOTIFY_CENTER_TEST_BUS` names; the reference daemon if it names none.
+        /// The daemon named by `NOTIFY_CENTER_TEST_BUS`; by default the reference implementation.
         public static var chosen: Daemon {
             ProcessInfo.processInfo.environment[environmentVariable].flatMap(Daemon.init) ?? .daemon
         }
     }
 
-    /// What a test may want to be different.
+    /// The options of a bus.
     public struct Options: Sendable {
-        /// The program.
         public var daemon = Daemon.chosen
-        /// The most match rules that one connection may have; `nil` for the daemon's own limit.
+        /// The maximum number of match rules of one connection; `nil` means the daemon's own limit.
         public var matchRulesPerConnection: Int?
-        /// How many bytes of one sender, or for one receiver, dbus-daemon holds; `nil` for its own limits. dbus-broker passes over it.
+        /// The number of bytes that dbus-daemon buffers for one sender or receiver; `nil` means its own limits.
+        /// dbus-broker ignores it.
         public var bytesPerConnection: Int?
-        /// Lines of policy beyond “everybody may do everything”, for instance `<deny send_interface="…"/>`.
+        /// Additional policy lines after “everything is allowed”, for instance `<deny send_interface="…"/>`.
         public var denials: [String]
 
-        /// Services that the bus starts when somebody calls them: the command line for each bus name. Without systemd, dbus-broker starts
-        /// none.
+        /// Services that the bus starts on demand: the command line for each bus name. Without systemd, dbus-broker
+        /// starts none.
         public var services: [String: String]
 
-        /// Files with further configuration, by absolute path, for instance the policy that a service installs for the system bus. The
-        /// daemon reads them last, so that they overrule the rest.
+        /// Further configuration files, by absolute path, for instance the policy that a service installs for the
+        /// system bus. The daemon reads them last, so they take precedence.
         public var configurationFiles: [String] = []
 
-        /// Who stands for a user whom those files name, because that user need not exist here.
+        /// Replacements for the users in those files, because those users need not exist on this machine.
         public var standIns: [String: String] = [:]
 
-        /// Whether other users may connect, as to a system bus; for tests that root runs. By default only this user may.
+        /// Whether other users may connect, as on a system bus; for tests that root runs. By default only this user
+        /// may.
         public var admitsOtherUsers = false
 
-        /// Users whom the bus knows beside those of the machine, because dbus-daemon admits only users that have an entry in the user database.
-        /// The bus then runs in a mount namespace of its own, which root alone can make.
+        /// User ids that the bus knows in addition to the machine's users, because dbus-daemon only admits users with
+        /// an entry in the user database. The bus then runs in a separate mount namespace, which only root can create.
         public var extraUsers: Range<UInt32> = 0..<0
 
-        /// A bus like that of a session.
+        /// Creates the options of a session bus.
         public init(matchRulesPerConnection: Int? = nil, denials: [String] = [], services: [String: String] = [:]) {
             self.matchRulesPerConnection = matchRulesPerConnection
             self.denials = denials
@@ -64,7 +67,7 @@ public final class PrivateBus: Sendable {
         }
     }
 
-    /// Where the bus listens. A restart does not change it.
+    /// The address, which a restart does not change.
     public let address: String
     private let directory: TemporaryDirectory
     private let program: Daemon
@@ -72,7 +75,7 @@ public final class PrivateBus: Sendable {
     private let hasExtraUsers: Bool
     private let daemon = Locked<ChildProcess?>(nil)
 
-    /// Starts a bus; it takes connections on return.
+    /// Starts a bus. On return it accepts connections.
     ///
     /// - Throws: an error if the daemon is not installed or does not start.
     public init(_ options: Options = Options()) throws {
@@ -82,7 +85,7 @@ public final class PrivateBus: Sendable {
         directory = try TemporaryDirectory("notify-center-bus")
         address = "unix:path=\(directory.path)/bus"
         var options = options
-        // A file without stand-ins is read where it is: a test may change it before a restart.
+        // Without stand-ins, the files are read in place, so that a test can change them before a restart.
         for (number, path) in options.configurationFiles.enumerated() where !options.standIns.isEmpty {
             let text = try String(contentsOfFile: path, encoding: .utf8)
             options.configurationFiles[number] = "\(directory.path)/\(number).conf"
@@ -109,15 +112,15 @@ public final class PrivateBus: Sendable {
 
     deinit { stop() }
 
-    /// The bus, as the centers take it.
+    /// The address for the notification centers.
     public var bus: Bus { .address(address) }
 
-    /// The environment in which a child process finds this bus as its session bus and as the centers' default.
+    /// The environment variables that make this bus the session bus and the centers' default in a child process.
     public var environment: [String: String] {
         ["DBUS_SESSION_BUS_ADDRESS": address, Bus.environmentVariable: address]
     }
 
-    /// Ends the daemon as a crash would (SIGKILL). Connections to it are lost.
+    /// Kills the daemon (SIGKILL), as a crash would. Connections to it are lost.
     public func stop() {
         let child = daemon.withLock { daemon in
             defer { daemon = nil }
@@ -127,23 +130,24 @@ public final class PrivateBus: Sendable {
         child?.waitUntilExit()
     }
 
-    /// Stops the daemon where it stands (SIGSTOP): it takes connections, and reads and answers nothing. On dbus-daemon alone; the other
-    /// runs as several processes.
+    /// Suspends the daemon (SIGSTOP): it accepts connections, but reads and sends nothing. Only for dbus-daemon;
+    /// dbus-broker has several processes.
     public func suspend() { daemon.withLock { $0 }?.suspend() }
 
-    /// Lets it go on.
+    /// Resumes the daemon.
     public func resume() { daemon.withLock { $0 }?.resume() }
 
     /// Starts the daemon again, at the same address.
     ///
-    /// - Throws: ``ChildProcess/Failure`` with what the daemon wrote, if it takes no connection within 60 seconds.
+    /// - Throws: ``ChildProcess/Failure`` with the daemon's output, if it accepts no connection within 60 seconds.
     public func start() throws {
         let deadline = ContinuousClock.now + .seconds(60)
         var child = try launch()
         while true {
             do {
                 _ = try DBusConnection.open(bus)
-                // Only who may write to a socket may connect; dbus-daemon lets all, systemd-socket-activate its own user.
+                // Connecting requires write permission for the socket. dbus-daemon grants it to all users,
+                // systemd-socket-activate only to its own.
                 if admitsOtherUsers { chmod("\(directory.path)/bus", 0o666) }
                 return
             } catch {
@@ -156,8 +160,8 @@ public final class PrivateBus: Sendable {
                 if child.isRunning {
                     usleep(2_000)
                 } else {
-                    // It found no inotify instance: the user's other processes hold them, and the kernel takes back those of ended
-                    // processes with a delay.
+                    // There was no inotify instance left: the user's other processes hold them, and the kernel releases
+                    // those of ended processes with a delay.
                     usleep(200_000)
                     child = try launch()
                 }
@@ -166,12 +170,13 @@ public final class PrivateBus: Sendable {
     }
 
     private func launch() throws -> ChildProcess {
-        // A killed daemon leaves its socket behind, and the next one does not take it over.
+        // A killed daemon leaves its socket behind, and the next one does not reuse it.
         unlink("\(directory.path)/bus")
         let child =
             switch program {
             case .daemon:
-                // Services inherit the daemon's environment; it has to name this bus, whatever this process was told to use.
+                // Services inherit the daemon's environment, which has to name this bus, whatever this process's
+                // environment says.
                 try ChildProcess(
                     hasExtraUsers ? "unshare" : "dbus-daemon",
                     (hasExtraUsers ? ["--mount", "sh", "-e", "-c", Self.daemonScript, usersPath] : [])
@@ -185,7 +190,6 @@ public final class PrivateBus: Sendable {
         return child
     }
 
-    /// Ends the daemon and starts it again.
     public func restart() throws {
         stop()
         try start()
@@ -196,9 +200,12 @@ public final class PrivateBus: Sendable {
         exec dbus-daemon "$@"
         """
 
-    /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both, the journal in a mount
-    /// namespace of its own. The helper that reads the journal's socket ends with the launcher; where it ends before, the script does, and is
-    /// started anew. If nobody read that socket, dbus-broker would stand still after some 100 calls that its policy denies: it logs each.
+    /// dbus-broker's launcher expects systemd to pass it a socket, and a journal to log to. This script provides both,
+    /// with the journal in a separate mount namespace.
+    ///
+    /// A helper drains the journal's socket and ends with the launcher. If it ends earlier, the script ends, and is
+    /// started again. Without the helper, dbus-broker would block after about 100 calls that its policy denies, because
+    /// it logs each.
     private static let brokerScript = """
         mkdir -p /run/systemd
         mount -t tmpfs tmpfs /run/systemd
@@ -245,24 +252,24 @@ public final class PrivateBus: Sendable {
     }
 }
 
-/// The one bus of this test process, for code that takes its bus from the environment: the centers that Apple's functions return, and
-/// notify(3). A suite that tests such code calls ``use()`` first.
+/// The single bus of this test process, for code that takes its bus from the environment: the centers that Apple's
+/// functions return, and notify(3). A suite that tests such code calls ``use()`` first.
 package enum ProcessBus {
     private static let running = Locked<PrivateBus?>(nil)
 
-    /// The bus's environment, which is also this process's from then on. The bus starts with the first use; dbus-daemon starts notifyd when
-    /// somebody calls it.
+    /// The bus's environment, which also becomes this process's environment. The bus starts with the first use;
+    /// dbus-daemon starts notifyd on demand.
     package static let environment: [String: String] = {
         let options = PrivateBus.Options(services: ["org.notifycenter.Notifyd1": ChildProcess.built("notifyd")])
-        // Without a bus there is nothing to test: ending the test process is a fair result.
+        // Without a bus there is nothing to test, so a crash of the test process is acceptable.
         let bus = try! PrivateBus(options)
         for (name, value) in bus.environment { setenv(name, value, 1) }
         running.withLock { $0 = bus }
-        // The daemon and its folder go with this process.
+        // Stops the daemon and removes its folder when this process ends.
         atexit { ProcessBus.running.withLock { $0 = nil } }
         return bus.environment
     }()
 
-    /// Makes sure that it runs.
+    /// Starts the bus if it does not run.
     package static func use() { _ = environment }
 }

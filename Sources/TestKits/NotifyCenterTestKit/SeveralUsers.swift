@@ -1,14 +1,15 @@
 import FoundationEssentials
 import Glibc
 
-// Several users on one machine, for the tests of programs that serve or attack others. Root alone can be several users.
+// Several users on one machine, for tests of programs that serve or attack other users. These tests need root.
 
 extension PrivateBus.Options {
-    /// A bus like the system bus: every user may connect, and nobody may own a name or call anybody but the bus, except as the policy files say.
+    /// A bus like the system bus: every user may connect. Only the policy files allow owning names and calling anything
+    /// but the bus.
     ///
     /// - Parameters:
     ///   - policies: the names of files in this package's `Service/system-bus`.
-    ///   - standIns: who stands for a user whom those files name.
+    ///   - standIns: replacements for the users in those files.
     package static func likeSystemBus(policies: [String], standIns: [String: String] = [:]) -> Self {
         var options = Self(denials: [
             #"<deny own="*"/>"#, #"<deny send_type="method_call"/>"#,
@@ -21,19 +22,19 @@ extension PrivateBus.Options {
     }
 }
 
-/// The path of a file in this package's folder `Service`, which holds what is installed beside the programs.
+/// The path of a file in this package's folder `Service`, which contains the files that are installed with the
+/// programs.
 package func shippedFile(_ name: String) -> String {
     let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
     return folder.appending(path: "../../../Service/\(name)").standardized.path
 }
 
 extension ChildProcess {
-    /// The options of setpriv(1) that make a program another user's, who is in no group but the user's own.
+    /// The setpriv(1) options that run a program as another user, who is only in the user's own group.
     package static func identity(_ user: UInt32) -> [String] {
         ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
     }
 
-    /// Starts a program as another user.
     package convenience init(
         as user: UInt32,
         _ program: String,
@@ -43,12 +44,12 @@ extension ChildProcess {
         try self.init("setpriv", Self.identity(user) + [program] + arguments, environment: environment)
     }
 
-    /// How long processors have worked for it so far, in steps of the kernel's clock (10 ms on most machines).
+    /// The processor time used so far, in steps of the kernel's clock (10 ms on most machines).
     ///
     /// - Throws: an error if it has ended.
     package func processorTime() throws -> Duration {
         let text = try String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8)
-        // The program's name before may have blanks.
+        // The program's name precedes this and may contain blanks.
         let fields = text[(text.lastIndex(of: ")") ?? text.startIndex)...].split(separator: " ")
         guard fields.count > 13, let own = Int(fields[12]), let kernel = Int(fields[13]) else {
             throw Failure("the kernel does not say how long \(identifier) has worked")
@@ -56,15 +57,15 @@ extension ChildProcess {
         return .seconds(own + kernel) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    /// How much memory a process has.
+    /// The memory of a process.
     package struct Memory: Sendable {
-        /// What is resident now, in bytes.
+        /// The resident memory, in bytes.
         package let resident: Int
-        /// The most that was ever resident, in bytes.
+        /// The peak of the resident memory, in bytes.
         package let peak: Int
     }
 
-    /// Of the process itself, without its children.
+    /// The memory of the process itself, without its children.
     ///
     /// - Throws: an error if it has ended.
     package func memory() throws -> Memory {

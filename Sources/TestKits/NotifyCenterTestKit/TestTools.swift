@@ -4,14 +4,13 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// A directory that is removed when this object goes.
+/// A directory that is removed when this object is released.
 public final class TemporaryDirectory: Sendable {
-    /// Its absolute path.
     public let path: String
 
-    /// Makes a directory that only this user can read.
+    /// Creates a directory that only this user can read.
     ///
-    /// - Throws: ``ChildProcess/Failure`` if that is impossible, with the folder and the remedy.
+    /// - Throws: ``ChildProcess/Failure`` on failure, with the folder and the remedy.
     public init(_ name: String) throws {
         let folder = FileManager.default.temporaryDirectory.path
         path = folder + "/\(name)-\(UUID().uuidString.prefix(8))"
@@ -22,17 +21,17 @@ public final class TemporaryDirectory: Sendable {
     }
 
     deinit {
-        // If that fails, the system's cleaning of temporary files removes it.
+        // On failure the system's cleanup of temporary files removes it.
         try? FileManager.default.removeItem(atPath: path)
         Interruption.forget(path)
     }
 }
 
 extension TemporaryDirectory {
-    /// Writes a shell script that is ready to run, and returns its path.
+    /// Writes an executable shell script, and returns its path.
     ///
-    /// Another process writes it. A file that this process has open for writing is open for a moment in children that other threads start,
-    /// too, and the kernel runs no program that is open for writing (`ETXTBSY`).
+    /// A separate process writes it. If this process wrote it, children started by other threads could inherit the open
+    /// descriptor for a moment, and the kernel refuses to execute a file that is open for writing (`ETXTBSY`).
     package func writeScript(_ name: String, _ body: String) throws -> String {
         let script = "\(path)/\(name)"
         let writer = try ChildProcess(
@@ -48,10 +47,12 @@ extension TemporaryDirectory {
 
 // MARK: Waiting
 
-/// Waits, without holding a thread, until `condition` holds. Asks at once, then again and again: after 2 ms where an answer takes no time; after four times
-/// as long as the answer took, and half a second at most, so that waiting leaves the processors to what is waited for.
+/// Waits, without blocking a thread, until `condition` holds. It is evaluated at once, and then repeatedly. The pause
+/// is four times the duration of the last evaluation, at least 2 ms and at most 500 ms, so that waiting leaves the
+/// processors to the work it waits for.
 ///
-/// - Throws: ``WaitFailure`` if time runs out, or `CancellationError` if the task is cancelled; also what `condition` throws.
+/// - Throws: ``WaitFailure`` if time runs out, or `CancellationError` if the task is cancelled; also the errors of
+///   `condition`.
 public func eventually(
     _ what: String = "the condition",
     within timeout: Duration = .seconds(120),
@@ -72,17 +73,18 @@ public struct WaitFailure: Error, CustomStringConvertible {
     let what: String
     let timeout: Duration
 
-    /// What the test waited for, and how long.
     public var description: String { "\(what) did not come true within \(timeout)" }
 }
 
 // MARK: Ports
 
-/// A port of 127.0.0.1 for a server that a test starts. Nobody listens there, and this process has handed it out to nobody else.
+/// A free port of 127.0.0.1 for a server that a test starts. This process hands out each port once until all have been
+/// used.
 ///
-/// It is below those that the kernel usually gives to whoever connects: one of these may be taken before the server has started.
+/// The port is below the kernel's usual range of ephemeral ports, which might be taken by a client before the server
+/// has started.
 ///
-/// - Throws: ``ChildProcess/Failure`` where no port is free.
+/// - Throws: ``ChildProcess/Failure`` if no port is free.
 package func freePort() throws -> UInt16 {
     for _ in handedOut.all {
         let port = handedOut.next()
@@ -97,7 +99,7 @@ private final class HandedOutPorts: Sendable {
     let all: ClosedRange<UInt16> = 20_000...31_999
     private let last = Locked<UInt16?>(nil)
 
-    /// Processes that run at a time mostly begin at different ones.
+    /// Concurrent processes mostly start at different ports.
     func next() -> UInt16 {
         last.withLock { last in
             let next = last.map { $0 + 1 } ?? all.lowerBound + UInt16(getpid() % 120) * 100
@@ -111,7 +113,7 @@ private final class HandedOutPorts: Sendable {
 private func isFree(_ port: UInt16) -> Bool {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
     defer { close(descriptor) }
-    // A process that another test starts at this moment has a copy of this socket, and must not keep the server off.
+    // A child that another test starts at this moment inherits a copy of this socket, which must not block the server.
     var yes: CInt = 1
     setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
     var address = sockaddr_in()
@@ -127,9 +129,10 @@ private func isFree(_ port: UInt16) -> Bool {
 
 // MARK: Threads
 
-/// Runs what blocks, or computes for long, on a thread of its own: those of Dispatch's global queues are the ones that all tests' tasks run on.
+/// Runs blocking or long work on a separate thread, because the tests' tasks run on the threads of Dispatch's global
+/// queues.
 ///
-/// - Throws: what `body` throws.
+/// - Throws: the errors of `body`.
 package func onThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
@@ -139,14 +142,15 @@ package func onThread<Value: Sendable, Failure: Error>(
     return try result.get()
 }
 
-/// Runs `body` on a thread of its own, for which nobody waits. Where the system grants no thread, the test ends here: it would wait for ever.
+/// Runs `body` on a detached thread. If the system grants no thread, the test process crashes here, because the test
+/// would wait for ever.
 func detachThread(_ body: @escaping @Sendable () -> Void) {
     guard QuietThread.start("test kit", body) == nil else { return }
     fatalError("the system grants no thread: \(String(cString: strerror(errno)))")
 }
 
-/// Runs the tasks of a test that judges how long something takes on a thread that other tests cannot keep busy: what computes in them keeps the two
-/// threads of a small machine's pool for seconds. Use it with `withTaskExecutorPreference(_:operation:)`.
+/// Runs the tasks of a timing-sensitive test on a thread that other tests cannot occupy: their computations can block
+/// the two pool threads of a small machine for seconds. Use it with `withTaskExecutorPreference(_:operation:)`.
 package final class OwnThread: TaskExecutor {
     private let queue = DispatchQueue(label: "own thread")
 
