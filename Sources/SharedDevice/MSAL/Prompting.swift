@@ -17,7 +17,7 @@ public struct MSALCredentials: Sendable {
 
 /// An object that asks a person for a user name and a password. Beyond MSAL.
 ///
-/// On iOS a view controller says where the web view appears. Here the class in its place says how the person is asked:
+/// On iOS a view controller says where the web view appears. Here the corresponding class says how the person is asked:
 /// let it conform, and keep the code that passes it to ``MSALWebviewParameters/init(authPresentationViewController:)``
 /// as it is.
 @MainActor

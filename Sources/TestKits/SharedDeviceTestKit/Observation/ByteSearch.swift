@@ -1,20 +1,19 @@
 import FoundationEssentials
 import Glibc
 
-/// Searches every byte of every file under a directory, the files' names and the targets of links, for markers. It ignores the case of A to Z.
+/// Searches file contents, file names and link targets under a directory for markers. It ignores the case of A to Z.
 public struct ByteSearch: Sendable {
-    /// A place where a marker is.
+    /// An occurrence of a marker.
     public struct Finding: Sendable, Hashable, Codable, CustomStringConvertible {
-        /// The file, relative to the directory that was searched.
+        /// The file's path, relative to the searched directory.
         public let path: String
         /// The marker's ``Marker/kind``.
         public let marker: String
-        /// How it was written there.
+        /// The marker's encoding in the file.
         public let encoding: String
-        /// The distance in bytes from the file's beginning; `nil` if the marker is in the file's name.
+        /// The offset in bytes from the file's beginning; `nil` if the marker is in the file's name.
         public let offset: Int?
 
-        /// One line.
         public var description: String {
             "\(marker) (\(encoding)) \(offset.map { "at byte \($0)" } ?? "in the name") of \(path)"
         }
@@ -24,22 +23,20 @@ public struct ByteSearch: Sendable {
     public struct Result: Sendable, Hashable, Codable {
         /// A file that was searched.
         public struct File: Sendable, Hashable, Codable {
-            /// Relative to the directory that was searched.
+            /// Its path, relative to the searched directory.
             public let path: String
-            /// Its size.
             public let bytes: Int
-            /// How many markers are in it and in its name.
+            /// The number of markers in its content and its name.
             public let findings: Int
         }
 
-        /// All files, in the order of their names.
+        /// All files, sorted by name.
         public internal(set) var files: [File] = []
-        /// All places, in the order of the files.
+        /// All occurrences, in the order of the files.
         public internal(set) var findings: [Finding] = []
-        /// How much was searched.
+        /// The number of searched bytes.
         public var bytes: Int { files.reduce(0) { $0 + $1.bytes } }
 
-        /// Whether the marker is anywhere.
         public func contains(_ marker: Marker) -> Bool { findings.contains { $0.marker == marker.kind } }
     }
 
@@ -56,7 +53,7 @@ public struct ByteSearch: Sendable {
     private let patterns: [Pattern]
     private let longest: Int
 
-    /// A search for these markers. Empty markers are never found.
+    /// Creates a search for these markers. Empty markers are never found.
     public init(_ markers: [Marker]) {
         patterns = markers.filter { !$0.text.isEmpty }.flatMap { marker in
             Marker.Encoding.allCases.map { encoding in
@@ -66,9 +63,9 @@ public struct ByteSearch: Sendable {
         longest = patterns.map(\.bytes.count).max() ?? 0
     }
 
-    /// Searches everything under `directory`, or that one file. It may miss what changes meanwhile: stop the processes that write there. A
-    /// file that disappears meanwhile counts as gone. Of sockets, pipes and devices it searches the name. A missing directory counts as
-    /// empty.
+    /// Searches everything under `directory`, or the single file of that path. It may miss concurrent changes: stop the
+    /// processes that write there. A file that disappears during the search counts as deleted. For sockets, pipes and
+    /// devices it searches only the name. A missing directory counts as empty.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed`` if something cannot be read.
     public func run(under directory: String) throws -> Result {
@@ -77,7 +74,7 @@ public struct ByteSearch: Sendable {
         return result
     }
 
-    /// The places of the markers in these bytes.
+    /// Returns the occurrences of the markers in these bytes.
     public func findings(in bytes: [UInt8], path: String) -> [Finding] {
         let folded = Self.folded(bytes)
         return patterns.flatMap { pattern in
@@ -117,7 +114,7 @@ public struct ByteSearch: Sendable {
         }
     }
 
-    /// Reads a piece at a time, because files may be larger than the memory.
+    /// Reads the file in pieces, because it may be larger than the memory.
     private func search(_ path: String, _ relative: String) throws -> (findings: [Finding], bytes: Int)? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -126,7 +123,7 @@ public struct ByteSearch: Sendable {
         }
         defer { close(descriptor) }
         var found: [Finding] = []
-        // The end of the last piece, which may be the beginning of a marker.
+        // The end of the previous piece, which may be the beginning of a marker.
         var carried: [UInt8] = []
         var start = 0
         var piece = [UInt8](repeating: 0, count: 1 << 20)
@@ -163,13 +160,14 @@ public struct ByteSearch: Sendable {
         TestDeviceError(.filesFailed, "could not search \(path): \(String(cString: strerror(errno)))")
     }
 
-    /// Turns the letters A to Z into small ones, in markers and files alike. In UTF-16 it may change other bytes too, alike on both sides.
+    /// Converts A to Z to lower case, in markers and files alike. In UTF-16 this may change other bytes, too, but
+    /// identically on both sides.
     private static func folded(_ bytes: [UInt8]) -> [UInt8] {
         bytes.map { $0 >= 0x41 && $0 <= 0x5A ? $0 | 0x20 : $0 }
     }
 
     private static func offsets(of pattern: [UInt8], in bytes: [UInt8]) -> [Int] {
-        // Zeros are the most frequent byte of files, and half of UTF-16.
+        // Zero is the most frequent byte of files, and half of the bytes in UTF-16.
         guard let anchor = pattern.firstIndex(where: { $0 != 0 }) else { return [] }
         return bytes.withUnsafeBytes { content in
             guard let base = content.baseAddress else { return [] }
@@ -190,36 +188,35 @@ public struct ByteSearch: Sendable {
     }
 }
 
-/// A string by which a search recognizes somebody's data.
+/// A string by which a search recognizes a user's data.
 public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
-    /// How it was written into a file.
+    /// The encoding of a marker in a file.
     public enum Encoding: String, Sendable, CaseIterable {
-        /// A byte or more for each character.
+        /// One or more bytes per character.
         case utf8 = "UTF-8"
-        /// Two bytes or four, the low one first.
+        /// Two or four bytes per character, in little-endian order.
         case utf16LittleEndian = "UTF-16 (little-endian)"
-        /// Two bytes or four, the high one first.
+        /// Two or four bytes per character, in big-endian order.
         case utf16BigEndian = "UTF-16 (big-endian)"
     }
 
-    /// Its kind, for people, for instance “user name”.
+    /// Its kind in reports, for instance “user name”.
     public let kind: String
-    /// The string itself. Choose a distinctive one: “ada” is in every tenth hexadecimal identifier.
+    /// The string itself. Choose a distinctive one: “ada” occurs in every tenth hexadecimal identifier.
     public let text: String
 
-    /// A marker that findings call by `kind`.
+    /// Creates a marker that findings show as `kind`.
     public init(kind: String, text: String) {
         self.kind = kind
         self.text = text
     }
 
-    /// A marker that findings call by its text.
+    /// Creates a marker that findings show as its text.
     public init(_ text: String) { self.init(kind: "“\(text)”", text: text) }
 
-    /// A marker that findings call by its text.
     public init(stringLiteral text: String) { self.init(text) }
 
-    /// The bytes of the marker in a file.
+    /// Returns the bytes of the marker in a file.
     public func bytes(_ encoding: Encoding) -> [UInt8] {
         switch encoding {
         case .utf8: Array(text.utf8)
@@ -229,9 +226,10 @@ public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
     }
 }
 
-/// Copies directories to which an app may be writing.
+/// Copies directories that apps may be writing to.
 enum DirectoryCopy {
-    /// Copies files, directories and links. It leaves out what disappears or cannot be read: so a search finds less in the copy, never more.
+    /// Copies files, directories and links. It skips entries that disappear or cannot be read, so a search finds less
+    /// in the copy, never more.
     static func copy(_ source: String, to target: String) {
         var status = stat()
         guard lstat(source, &status) == 0 else { return }
@@ -248,7 +246,8 @@ enum DirectoryCopy {
         }
     }
 
-    /// Copies what the file has, at most `size` bytes. Foundation's copy never ends where a file becomes shorter meanwhile, as a database's log does.
+    /// Copies at most `size` bytes of the file. Foundation's copy never ends if a file is truncated during the copy, as
+    /// a database's log is.
     private static func copyFile(_ source: String, to target: String, size: Int) {
         let from = open(source, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard from >= 0 else { return }

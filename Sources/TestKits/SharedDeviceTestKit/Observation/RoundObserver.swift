@@ -4,13 +4,14 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Follows the cleanup round of one session, also while broker or bus are away, and keeps what it saw with the instant.
+/// Follows the cleanup round of one session, even while the broker or the bus is unavailable, and records each
+/// observation with its time.
 final class RoundObserver: Sendable {
     private struct State {
         var report: CleanupReport?
-        /// When this object first saw an app at each stage.
+        /// The time at which an app was first seen at each stage.
         var seen: [String: [CleanupReport.Progress: ContinuousClock.Instant]] = [:]
-        /// The closures that wait for an app to be told.
+        /// The closures to call when an app is told.
         var onTold: [String: @Sendable () -> Void] = [:]
     }
 
@@ -18,13 +19,13 @@ final class RoundObserver: Sendable {
     private let state: SharedState
     private let following: Task<Void, Never>
 
-    /// The state on the heap: the task may outlive this object for a moment.
+    /// On the heap, because the task may briefly outlive this object.
     private final class SharedState: Sendable {
         let content: Locked<State>
         init(_ onTold: [String: @Sendable () -> Void]) { content = Locked(State(onTold: onTold)) }
     }
 
-    /// - Parameter onTold: called once, when the ledger says that the app was told.
+    /// - Parameter onTold: called once per app, when the ledger says that the app was told.
     init(
         _ session: UInt64,
         through application: SharedDeviceApplication,
@@ -39,7 +40,7 @@ final class RoundObserver: Sendable {
                     Self.take($0, into: state)
                 }
                 if report?.isComplete == true { return }
-                // Without broker or bus, it asks again.
+                // Without a broker or a bus, it retries.
                 try? await Task.sleep(for: .milliseconds(100))
             }
         }
@@ -47,10 +48,10 @@ final class RoundObserver: Sendable {
 
     deinit { following.cancel() }
 
-    /// The last state of the round; `nil` before the broker told one.
+    /// The last state of the round; `nil` until the broker has reported one.
     var report: CleanupReport? { state.content.withLock { $0.report } }
 
-    /// When the app was first seen at this stage.
+    /// Returns the time at which the app was first seen at this stage.
     func seen(_ app: String, _ progress: CleanupReport.Progress) -> ContinuousClock.Instant? {
         state.content.withLock { $0.seen[app]?[progress] }
     }
@@ -75,29 +76,28 @@ final class RoundObserver: Sendable {
     }
 }
 
-/// Something that happened on a test's device, as a report's timeline shows it.
+/// An event on a test device, as a report's timeline shows it.
 public struct DeviceEvent: Sendable, Hashable, Codable {
-    /// What happened.
+    /// The kind of an event.
     public enum Kind: String, Sendable, Codable, CaseIterable {
-        /// Somebody signed in, or out, through the kit.
+        /// A sign-in or sign-out through the kit.
         case signIn, signOut
-        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived, or enforced.
+        /// From the ledger: the app was told; it reported that it began, failed or finished; it was waived or enforced.
         case told, begun, failed, finished, waived, enforced
         /// A process started, or ended.
         case started, ended
-        /// Faults: the test stopped, resumed or killed a process; somebody else posted the broker's broadcast.
+        /// Faults: the test stopped, resumed or killed a process; another connection posted the broker's broadcast.
         case stopped, continued, killed, spoofed
-        /// The bus carried the broadcast after which apps ask, by the broker or by somebody else.
+        /// The bus carried the broadcast after which apps ask, from the broker or from another sender.
         case broadcast
     }
 
     /// In milliseconds since the sign-out; negative before it.
     public let milliseconds: Double
-    /// Who: an app's identifier, or ``deviceLane``, ``brokerLane``, ``busLane``.
+    /// An app's identifier, or ``deviceLane``, ``brokerLane``, ``busLane``.
     public let lane: String
-    /// What.
     public let kind: Kind
-    /// For people.
+    /// The event in words.
     public let text: String
 
     /// The lane of the kit's own app.
@@ -106,10 +106,9 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     public static let brokerLane = "broker"
     /// The bus's lane.
     public static let busLane = "bus"
-    /// The lanes of no app.
+    /// The lanes that belong to no app.
     static let lanes: Set<String> = [deviceLane, brokerLane, busLane]
 
-    /// An event.
     public init(milliseconds: Double, lane: String, kind: Kind, text: String) {
         self.milliseconds = milliseconds
         self.lane = lane
@@ -118,7 +117,7 @@ public struct DeviceEvent: Sendable, Hashable, Codable {
     }
 }
 
-/// The kit's own actions and observations, each with its instant.
+/// The kit's own actions and observations, each with its time.
 final class ObservationLog: Sendable {
     struct Entry: Sendable {
         let instant: ContinuousClock.Instant
@@ -137,20 +136,20 @@ final class ObservationLog: Sendable {
     }
 }
 
-/// What the kernel says of a process.
+/// The kernel's state of a process.
 public enum ProcessState {
-    /// The letter of the state in proc(5), for instance `R`, `S`, `T` (stopped), `Z` (ended and not collected); `nil` if there is no such
-    /// process.
+    /// Returns the letter of the state in proc(5), for instance `R`, `S`, `T` (stopped), `Z` (ended and not collected);
+    /// `nil` if there is no such process.
     public static func letter(of identifier: Int32) -> Character? {
         guard let text = try? String(contentsOfFile: "/proc/\(identifier)/stat", encoding: .utf8) else { return nil }
-        // The program's name comes first, in parentheses, and may itself have parentheses.
+        // The program's name comes first, in parentheses, and may itself contain parentheses.
         return text.split(separator: ")").last?.first { $0 != " " }
     }
 
     /// Whether it is stopped (SIGSTOP).
     public static func isStopped(_ identifier: Int32) -> Bool { letter(of: identifier) == "T" }
 
-    /// Whether it lives and was started with this variable in its environment.
+    /// Whether it is alive and was started with this environment variable.
     static func isAlive(_ identifier: Int32, withEnvironment variable: String) -> Bool {
         guard let letter = letter(of: identifier), letter != "Z" else { return false }
         guard let environment = FileManager.default.contents(atPath: "/proc/\(identifier)/environ") else {
@@ -158,7 +157,7 @@ public enum ProcessState {
         }
         return environment.split(separator: 0).contains { Array($0) == Array(variable.utf8) }
     }
-    /// The processes that live and were started with this variable in their environment.
+    /// The living processes that were started with this environment variable.
     static func alive(withEnvironment variable: String) -> [Int32] {
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return entries.compactMap { Int32($0) }.filter { isAlive($0, withEnvironment: variable) }

@@ -2,11 +2,11 @@ import FoundationEssentials
 import NotifyCenterTestKit
 
 extension CheckPlan {
-    /// How long the command of an app's needs may take.
+    /// The time limit for the command of an app's needs.
     private static let patience = Duration.seconds(30)
 
-    /// Runs the command of each app that has one. An app whose command does not succeed is left out, with the steps that are about it alone: a plan
-    /// can have apps whose parts are not on every machine.
+    /// Runs the command of each app that has one. If the command fails, the app is left out, together with the steps
+    /// that concern only this app: a plan can have apps whose dependencies are not on every machine.
     ///
     /// - Returns: the apps that are left out, in the order of the plan.
     func appsLeftOut() async -> [CheckResult.LeftOut] {
@@ -25,7 +25,7 @@ extension CheckPlan {
         return leftOut
     }
 
-    /// Why the command does not succeed, by the last line that it writes to standard error; `nil` if it does.
+    /// The reason why the command failed, from the last line of its standard error; `nil` if it succeeded.
     private static func failure(of command: [String]) async -> String? {
         let words = command.joined(separator: " ")
         do {

@@ -1,4 +1,4 @@
-/// The checks of a plan: it must expect something, and its steps must be possible.
+/// Validates a plan: it must expect something, and its steps must be possible.
 extension CheckPlan {
     func validate() throws(CheckPlanError) {
         guard !apps.isEmpty else { throw CheckPlanError("$.apps", "there are none, so there is nothing to check") }
@@ -54,11 +54,11 @@ extension CheckPlan {
     }
 }
 
-/// The state before each step of a plan, as far as it is known without running it.
+/// The state before each step of a plan, as far as it is known without running the plan.
 private struct Course {
     private var isSignedIn = false
     private var hasSignedOut = false
-    /// The markers that each app had in the current or last session.
+    /// The markers of each app in the current or last session.
     private var seen: [String: Set<String>] = [:]
 
     mutating func take(_ step: CheckStep, _ path: String, _ plan: CheckPlan) throws(CheckPlanError) {

@@ -1,12 +1,13 @@
 public import FoundationEssentials
 
-/// A check of some apps: a device, steps and expectations, as JSON. `Documentation/CheckPlan.md` describes the format.
+/// A check of apps on a device: steps and expectations, as JSON. `Documentation/CheckPlan.md` describes the format.
 public struct CheckPlan: Sendable, Hashable, Codable {
     /// The title of the reports.
     public var title: String
     /// The apps of the device.
     public var apps: [TestApp]
-    /// The command of each app, by its identifier, that has to succeed for the app to take part; an app without one always takes part.
+    /// The command of each app, by identifier, that must succeed for the app to take part. An app without a command
+    /// always takes part.
     public var needs: [String: [String]]
     /// The names of the users.
     public var users: [String]
@@ -15,9 +16,9 @@ public struct CheckPlan: Sendable, Hashable, Codable {
     /// The steps, in order.
     public var steps: [CheckStep]
 
-    /// Reads a plan.
+    /// Parses a plan.
     ///
-    /// - Throws: ``CheckPlanError`` with the place of the mistake. An expectation that can never hold is a mistake, too.
+    /// - Throws: ``CheckPlanError`` with the path of the mistake. An expectation that can never hold is also a mistake.
     public init(json: Data) throws(CheckPlanError) {
         self = try Self.read(JSONCursor(document: json))
     }
@@ -34,7 +35,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         }
     }
 
-    /// The JSON that ``init(json:)`` reads.
+    /// Encodes the plan in the format of ``init(json:)``.
     public func encode(to encoder: any Encoder) throws {
         var members: [String: JSONValue] = [
             "title": .string(title), "users": .list(users.map(JSONValue.string)),
@@ -57,7 +58,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
         (self.cleanup, self.steps) = (cleanup, steps)
     }
 
-    /// The same plan, in which relative paths of programs and data directories are relative to `directory`.
+    /// Returns the plan with the relative paths of programs and data directories resolved against `directory`.
     public func relative(to directory: String) -> CheckPlan {
         let absolute: (String) -> String = { path in
             let isRelative = path.contains("/") && !path.hasPrefix("/") && !path.hasPrefix("{")
@@ -100,7 +101,7 @@ public struct CheckPlan: Sendable, Hashable, Codable {
 }
 
 extension TestApp {
-    /// An app of a plan, and the command of its needs.
+    /// Reads an app of a plan, and the command of its needs.
     fileprivate static func read(_ cursor: JSONCursor) throws(CheckPlanError) -> (app: TestApp, needs: [String]?) {
         let members = try cursor.object(keys: [
             "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",
@@ -138,7 +139,7 @@ extension TestApp {
     }
 }
 
-/// What is wrong with a plan, and where.
+/// A mistake in a plan, with its path.
 public struct CheckPlanError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The place in the plan, for instance `$.steps[3].app`; `$` for the whole.
     public let path: String
@@ -150,6 +151,5 @@ public struct CheckPlanError: Error, Sendable, Hashable, CustomStringConvertible
         self.message = message
     }
 
-    /// One line.
     public var description: String { "\(path): \(message)" }
 }

@@ -5,7 +5,7 @@ public import FoundationEssentials
 public struct CheckResult: Sendable, Hashable, Codable {
     /// One expectation of one app.
     public struct Verdict: Sendable, Hashable, Codable {
-        /// Whether it holds.
+        /// The outcome of an expectation.
         public enum Outcome: String, Sendable, Codable {
             /// It was checked, and holds or fails.
             case holds, fails
@@ -15,45 +15,42 @@ public struct CheckResult: Sendable, Hashable, Codable {
 
         /// The app's identifier.
         public let app: String
-        /// What was expected.
         public let expectation: String
         /// The step of the plan, counted from 1.
         public let step: Int
-        /// Whether it holds.
         public let outcome: Outcome
-        /// What was seen.
+        /// The observation.
         public let detail: String
     }
 
-    /// A sign-out, and how it reached the apps.
+    /// A sign-out, and its propagation to the apps.
     public struct Round: Sendable, Hashable, Codable {
         /// One app of a round; see ``PropagationReport/App``.
         public struct App: Sendable, Hashable, Codable {
             /// The app's identifier.
             public let identifier: String
-            /// Whether it is clean.
             public let isClean: Bool
-            /// By the ledger.
+            /// From the ledger.
             public let heardAfter: Double?
-            /// By the ledger.
+            /// From the ledger.
             public let begunAfter: Double?
-            /// By the ledger.
+            /// From the ledger.
             public let cleanedAfter: Double?
-            /// By the kit.
+            /// Observed by the kit.
             public let seenCleanAfter: Double?
-            /// For people.
+            /// Its result in words.
             public let summary: String
         }
 
         /// The session that ended, by the epoch of its sign-in.
         public let session: UInt64
-        /// Who was signed out.
+        /// The user who was signed out.
         public let user: String
         /// The apps, in the order of the plan.
         public let apps: [App]
-        /// What happened since the sign-in, in the order of time.
+        /// The events since the sign-in, in chronological order.
         public let events: [DeviceEvent]
-        /// How long after the sign-out the kit looked last.
+        /// The time from the sign-out to the kit's last observation.
         public let observed: Double
 
         init(_ report: PropagationReport) {
@@ -79,9 +76,8 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public struct LeftOut: Sendable, Hashable, Codable {
         /// The app's identifier.
         public let app: String
-        /// Why.
         public let reason: String
-        /// The steps that are about this app alone, counted from 1; they are left out, too.
+        /// The steps that concern only this app, counted from 1; they are left out, too.
         public let steps: [Int]
     }
 
@@ -89,15 +85,14 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public struct Failure: Sendable, Hashable, Codable {
         /// The step of the plan, counted from 1.
         public let step: Int
-        /// What was attempted and what happened.
+        /// The operation and its failure.
         public let message: String
     }
 
     /// The plan's title.
     public let title: String
-    /// When it began.
     public let startedAt: Date
-    /// How long it took.
+    /// The duration of the run.
     public let milliseconds: Double
     /// The steps of the plan, in words.
     public let steps: [String]
@@ -105,19 +100,20 @@ public struct CheckResult: Sendable, Hashable, Codable {
     public let verdicts: [Verdict]
     /// The sign-outs, in order.
     public let rounds: [Round]
-    /// The step that failed; `nil` if none did.
+    /// The step that failed; `nil` if all succeeded.
     public let failure: Failure?
-    /// The apps that took no part, because this machine does not have what they need.
+    /// The apps that took no part, because this machine lacks their dependencies.
     public let leftOut: [LeftOut]
     /// The last lines of each process; empty if everything holds.
     public let output: [String: String]
 
-    /// Whether all steps were done and all expectations hold, except those of apps that are left out. Where nothing was looked at, nothing holds.
+    /// Whether all steps were done and all expectations hold, not counting apps that are left out. False if no
+    /// expectation was checked.
     public var holds: Bool { failure == nil && !verdicts.isEmpty && verdicts.allSatisfy { $0.outcome == .holds } }
 }
 
 extension CheckResult {
-    /// The apps' names for people.
+    /// The display names of the apps.
     var names: AppNames {
         let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) } + leftOut.map(\.app)
         return AppNames(apps, reserved: DeviceEvent.lanes)

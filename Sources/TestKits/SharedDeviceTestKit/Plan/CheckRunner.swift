@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// Carries out a plan.
+/// Runs a plan.
 public struct CheckRunner: Sendable {
     private let plan: CheckPlan
     private let programs: String?
@@ -29,10 +29,11 @@ public struct CheckRunner: Sendable {
         self.progress = progress
     }
 
-    /// Starts the device, does the steps, and returns the result. On return all processes have ended.
+    /// Starts the device, performs the steps, and returns the result. On return all processes have ended.
     ///
-    /// - Throws: ``TestDeviceError/Code/programMissing`` if an app's program is missing, ``TestDeviceError/Code/deviceFailed`` if bus or
-    ///   broker do not start. Later failures are in the result, a cancellation too.
+    /// - Throws: ``TestDeviceError/Code/programMissing`` if an app's program is missing,
+    ///   ``TestDeviceError/Code/deviceFailed`` if bus or broker do not start. Later failures, including a cancellation,
+    ///   are in the result.
     public func run() async throws(TestDeviceError) -> CheckResult {
         let start = (Date(), ContinuousClock.now)
         let leftOut = await plan.appsLeftOut()
@@ -77,17 +78,15 @@ public struct CheckRunner: Sendable {
     }
 }
 
-/// A run of a plan on a device.
 final class CheckCourse {
     private let device: TestDevice
     private(set) var verdicts: [CheckResult.Verdict] = []
     private(set) var rounds: [CheckResult.Round] = []
-    /// The number of lines that an app had written when the plan last wrote to it.
+    /// The number of lines of an app when the plan last wrote to it.
     private var marks: [String: Int] = [:]
 
     init(_ device: TestDevice) { self.device = device }
 
-    /// The last lines of each process.
     var output: [String: String] {
         var output = ["shared-device-broker": device.brokerText]
         for app in device.apps { output[app.identifier] = (app.lines + [app.errorText]).joined(separator: "\n") }
@@ -122,7 +121,7 @@ final class CheckCourse {
         }
     }
 
-    /// The expectations of a step that was not reached.
+    /// Skips the expectations of a step that was not reached.
     func skip(_ step: CheckStep, at number: Int) {
         guard case .expect(let expectation) = step else { return }
         for app in apps(of: expectation) {
@@ -161,7 +160,7 @@ final class CheckCourse {
     ) async {
         let names = apps.map(\.identifier)
         guard let answered = device.state.withLock({ $0.signOut?.answered }) else { return }
-        // A report of the ledger reaches the kit late; the times in it count.
+        // The ledger's reports reach the kit with a delay, but the times in them count.
         let rest = answered + .milliseconds(limit) + .milliseconds(500) - .now
         await device.wait(for: max(.milliseconds(50), rest)) { report in
             report.hasRound && report.apps.allSatisfy { !names.contains($0.identifier) || condition($0) }

@@ -1,7 +1,6 @@
 import DeviceConfiguration
 
 extension CheckStep {
-    /// What the step does, for people.
     func text(_ names: AppNames) -> String {
         switch self {
         case .signIn(let user): "\(Text.printable(user)) signs in"
@@ -33,7 +32,7 @@ extension CheckExpectation {
         return "expect of \(whose): " + parts.joined(separator: "; ")
     }
 
-    /// What is expected, in words.
+    /// The expectations in words.
     var parts: [String] {
         present.map(Expected.present)
             + [heardWithin.map(Expected.heard), cleanedWithin.map(Expected.cleaned)].compactMap(\.self)
@@ -41,7 +40,6 @@ extension CheckExpectation {
     }
 }
 
-/// Expectations in words.
 enum Expected {
     static func present(_ marker: String) -> String { "“\(marker)” is in its data" }
     static func absent(_ marker: String) -> String { "nothing of “\(marker)” is left in its data" }

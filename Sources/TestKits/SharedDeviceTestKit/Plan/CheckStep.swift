@@ -1,10 +1,10 @@
 /// One step of a plan. Times are in milliseconds.
 public enum CheckStep: Sendable, Hashable {
-    /// The kit signs somebody in.
+    /// The kit signs a user in.
     case signIn(user: String)
-    /// The kit signs out whoever is signed in, and does not wait for the apps.
+    /// The kit signs out the current account, and does not wait for the apps.
     case signOut
-    /// Waits until all running apps have asked who is signed in.
+    /// Waits until all running apps have asked for the current account.
     case waitUntilRunning(within: Double)
     /// Writes a line to an app's standard input.
     case send(app: String, line: String)
@@ -12,7 +12,6 @@ public enum CheckStep: Sendable, Hashable {
     case waitForLine(app: String, containing: String, within: Double)
     /// Waits until an app's data contains a marker.
     case waitForMarker(app: String, marker: String, within: Double)
-    /// Waits.
     case pause(milliseconds: Double)
     /// Starts an app that has no process.
     case start(app: String)
@@ -30,18 +29,18 @@ public enum CheckStep: Sendable, Hashable {
     case startBroker
     /// Kills the bus and starts it again.
     case restartBus
-    /// Somebody else posts the broker's broadcast.
+    /// A connection other than the broker's posts the broker's broadcast.
     case spoofBroadcast
     /// An expectation.
     case expect(CheckExpectation)
 
-    /// The names of the steps in a plan, as the value of `do`.
+    /// The names of the steps in a plan: the values of `do`.
     enum Action: String, CaseIterable {
         case signIn, signOut, waitUntilRunning, send, waitForLine, waitForMarker, pause, start, stop
         case resume = "continue"
         case kill, slowCleanup, killBroker, startBroker, restartBus, spoofBroadcast, expect
 
-        /// The keys beside `do`.
+        /// The keys in addition to `do`.
         var keys: [String] {
             switch self {
             case .signIn: ["user"]
@@ -58,7 +57,7 @@ public enum CheckStep: Sendable, Hashable {
         }
     }
 
-    /// How long a step waits by default, in milliseconds.
+    /// The default time limit of a step, in milliseconds.
     static let patience: Double = 30_000
 
     init(_ cursor: JSONCursor) throws(CheckPlanError) {
@@ -92,7 +91,7 @@ public enum CheckStep: Sendable, Hashable {
         }
     }
 
-    /// The step as a plan has it.
+    /// The step in the format of a plan.
     var json: JSONValue {
         let (action, members): (Action, [String: JSONValue]) =
             switch self {
@@ -120,7 +119,7 @@ public enum CheckStep: Sendable, Hashable {
         return .object(members.merging(["do": .string(action.rawValue)]) { $1 })
     }
 
-    /// The app that the step is about; `nil` if it is about the device.
+    /// The app that the step concerns; `nil` if it concerns the device.
     var app: String? {
         switch self {
         case .send(let app, _), .waitForLine(let app, _, _), .waitForMarker(let app, _, _), .start(let app),
@@ -131,20 +130,21 @@ public enum CheckStep: Sendable, Hashable {
     }
 }
 
-/// What a plan expects of apps. Times are in milliseconds since the last sign-out, according to the broker's ledger.
+/// The expectations of a plan for some apps. Times are in milliseconds since the last sign-out, according to the
+/// broker's ledger.
 public struct CheckExpectation: Sendable, Hashable {
     /// The apps; `nil` for all.
     public var apps: [String]?
     /// Strings that the data of each app must contain.
     public var present: [String] = []
-    /// The latest time at which each app was told of the last sign-out.
+    /// The latest time at which each app may be told of the last sign-out.
     public var heardWithin: Double?
-    /// The latest time at which each app reported that it is clean.
+    /// The latest time at which each app may report that it is clean.
     public var cleanedWithin: Double?
     /// Strings that no app's data may contain.
     public var absent: [String] = []
 
-    /// An empty expectation of these apps.
+    /// Creates an empty expectation for these apps.
     public init(apps: [String]? = nil) { self.apps = apps }
 
     init(_ members: JSONCursor.Members) throws(CheckPlanError) {

@@ -1,12 +1,12 @@
 import DeviceConfiguration
 import FoundationEssentials
 
-/// A value of a JSON document with its path, so that errors can name the place.
+/// A value of a JSON document with its path, which errors contain.
 struct JSONCursor {
     let path: String
     private let value: JSONValue
 
-    /// The document's root, `$`.
+    /// Starts at the document's root, `$`.
     ///
     /// - Throws: ``CheckPlanError`` if the text is not JSON.
     init(document: Data) throws(CheckPlanError) {
@@ -25,7 +25,7 @@ struct JSONCursor {
 
     // MARK: Objects
 
-    /// The members of an object. An unknown key is an error.
+    /// Returns the members of an object. An unknown key is an error.
     func object(keys known: [String]) throws(CheckPlanError) -> Members {
         guard case .object(let members) = value else { throw wrong("an object") }
         for key in members.keys.sorted() where !known.contains(key) {
@@ -35,7 +35,7 @@ struct JSONCursor {
         return Members(path: path, members: members)
     }
 
-    /// One member, whatever the other keys are: the one that decides which keys are known.
+    /// Returns one member without checking the other keys, because its value decides which keys are known.
     func discriminator(_ key: String) throws(CheckPlanError) -> JSONCursor {
         guard case .object(let members) = value else { throw wrong("an object") }
         guard let found = members[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
@@ -46,12 +46,10 @@ struct JSONCursor {
         let path: String
         fileprivate let members: [String: JSONValue]
 
-        /// The member; `nil` if there is none.
         subscript(_ key: String) -> JSONCursor? {
             members[key].map { JSONCursor($0, path: JSONCursor.path(path, key)) }
         }
 
-        /// The member.
         func required(_ key: String) throws(CheckPlanError) -> JSONCursor {
             guard let found = self[key] else { throw CheckPlanError(path, "it lacks “\(key)”") }
             return found
@@ -65,20 +63,19 @@ struct JSONCursor {
 
     // MARK: Values
 
-    /// A string that is not empty.
+    /// Returns a non-empty string.
     func string() throws(CheckPlanError) -> String {
         guard case .string(let text) = value else { throw wrong("a string") }
         guard !text.isEmpty else { throw CheckPlanError(path, "it is empty") }
         return text
     }
 
-    /// `true` or `false`.
     func boolean() throws(CheckPlanError) -> Bool {
         guard case .boolean(let flag) = value else { throw wrong("true or false") }
         return flag
     }
 
-    /// A number between zero and a day of milliseconds.
+    /// Returns a number of milliseconds between zero and a day.
     func number() throws(CheckPlanError) -> Double {
         guard case .number(let number) = value else { throw wrong("a number") }
         guard (0...86_400_000).contains(number) else {
@@ -87,7 +84,6 @@ struct JSONCursor {
         return number
     }
 
-    /// The elements of a list.
     func list<Element>(_ element: (JSONCursor) throws(CheckPlanError) -> Element) throws(CheckPlanError) -> [Element] {
         guard case .list(let elements) = value else { throw wrong("a list") }
         var made: [Element] = []
@@ -97,7 +93,7 @@ struct JSONCursor {
         return made
     }
 
-    /// The strings of an object with any keys.
+    /// Returns the members of an object whose values are strings.
     func strings() throws(CheckPlanError) -> [String: String] {
         guard case .object(let members) = value else { throw wrong("an object with strings") }
         var made: [String: String] = [:]
@@ -110,7 +106,6 @@ struct JSONCursor {
         return made
     }
 
-    /// One of some words.
     func choice<Choice: RawRepresentable & CaseIterable>(
         _: Choice.Type
     ) throws(CheckPlanError) -> Choice where Choice.RawValue == String {
@@ -127,7 +122,6 @@ struct JSONCursor {
     }
 }
 
-/// Any JSON.
 enum JSONValue: Sendable, Hashable, Codable {
     case null
     case boolean(Bool)
@@ -165,7 +159,7 @@ enum JSONValue: Sendable, Hashable, Codable {
         }
     }
 
-    /// For people.
+    /// The value's type in words.
     var kind: String {
         switch self {
         case .null: "null"

@@ -2,8 +2,8 @@ import DeviceConfiguration
 import FoundationEssentials
 
 extension CheckResult {
-    /// As a single page with its style, and with the console's code, which draws the timelines. All that is drawn is in tables, too, for readers
-    /// that run no scripts. It is also well-formed XML.
+    /// The result as a single page that contains its style and the console's code, which draws the timelines. All drawn
+    /// data is also in tables, for readers that run no scripts. The page is also well-formed XML.
     public var html: String {
         let title = Markup.escaped(title)
         let nonce = TimelinePage.nonce()
@@ -14,7 +14,7 @@ extension CheckResult {
             "<meta charset=\"utf-8\"/>",
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>",
             "<meta name=\"color-scheme\" content=\"light dark\"/>",
-            // Neither a script of somebody else nor anything from elsewhere, whatever an app has written.
+            // The policy blocks foreign scripts and external resources, whatever an app has written.
             "<meta http-equiv=\"Content-Security-Policy\" "
                 + "content=\"\(Self.policy(nonce))\"/>",
             "<title>\(title)</title>",
@@ -48,7 +48,7 @@ extension CheckResult {
         return parts.joined(separator: "\n") + "\n"
     }
 
-    /// What a browser lets the page do.
+    /// The page's content security policy.
     private static func policy(_ nonce: String) -> String {
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'"
     }
@@ -107,7 +107,7 @@ extension CheckResult {
             + table("All events since the sign-in", ["When", "Who", "What"], rows) + "</details>"
     }
 
-    /// - Parameter caption: for screen readers; the heading says it to others.
+    /// - Parameter caption: a caption for screen readers; sighted readers have the heading.
     private static func table(_ caption: String, _ head: [String], _ rows: [[(text: String, style: String)]]) -> String
     {
         let heads = head.enumerated().map { column, name in
@@ -129,7 +129,7 @@ extension CheckResult {
         "Heard, began and clean are the times of the broker's ledger, from the sign-out's commit to the app's question or report. Seen "
         + "clean, faults, and starts and ends of processes are what the kit saw itself."
 
-    /// What the page has beside the console's style.
+    /// The rules in addition to the console's style.
     private static let style = """
 
         @media print {

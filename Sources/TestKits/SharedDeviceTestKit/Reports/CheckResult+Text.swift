@@ -2,12 +2,12 @@ import DeviceConfiguration
 import FoundationEssentials
 
 extension CheckResult {
-    /// For people at a terminal: the sign-outs, each expectation that does not hold, and the verdict.
+    /// The result for a terminal: the sign-outs, each failed expectation, and the verdict.
     ///
     /// - Parameters:
     ///   - inColor: whether to use the terminal's colours.
     ///   - isVerbose: whether to list the steps and all expectations.
-    ///   - note: lines before the verdict.
+    ///   - note: lines to print before the verdict.
     public func text(inColor: Bool = false, isVerbose: Bool = false, note: String? = nil) -> String {
         let paint: (String, String) -> String = { text, code in inColor ? "\u{1B}[\(code)m\(text)\u{1B}[0m" : text }
         let names = names
@@ -25,7 +25,7 @@ extension CheckResult {
         if !shown.isEmpty {
             let rows = shown.map { ["\($0.step)", $0.outcome.rawValue, names[$0.app], $0.expectation, $0.detail] }
             let table = Text.table(["STEP", "RESULT", "APP", "EXPECTATION", "SEEN"], rows).split(separator: "\n")
-            // Colours come last, because their control sequences would disturb the alignment.
+            // Colours are added last, because their control sequences would break the alignment.
             let lines = zip([nil] + shown.map(\.outcome), table).map { outcome, line in
                 switch outcome {
                 case nil: paint(String(line), "1")
@@ -43,23 +43,23 @@ extension CheckResult {
         return parts.joined(separator: "\n\n") + "\n"
     }
 
-    /// Which apps are left out, and why.
+    /// The apps that were left out, with the reasons.
     var leftOutTexts: [String] { leftOut.map { "\(names[$0.app]), because \(Text.printable($0.reason))" } }
 
-    /// The steps with their numbers, and which of them could not be done.
+    /// The numbered steps, with the state of each.
     private var stepText: String {
         let rows = zip(1..., steps).map { ["\($0)", stepState($0), $1] }
         return Text.table(["STEP", "", "WHAT"], rows)
     }
 
-    /// What became of a step.
+    /// The state of a step.
     func stepState(_ number: Int) -> String {
         if leftOut.contains(where: { $0.steps.contains(number) }) { return "left out" }
         if let failure, number >= failure.step { return number == failure.step ? "failed" : "skipped" }
         return verdicts.contains { $0.step == number && $0.outcome == .fails } ? "fails" : "done"
     }
 
-    /// One line: the verdict.
+    /// The verdict in one line.
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
@@ -76,7 +76,7 @@ extension CheckResult {
         return parts.compactMap(\.self).joined(separator: ", ")
     }
 
-    /// As JSON: ``CheckResult`` and `holds`.
+    /// The result as JSON: ``CheckResult`` and `holds`.
     public var json: String {
         get throws {
             let encoder = JSONEncoder()
@@ -100,7 +100,8 @@ extension CheckResult {
 }
 
 extension CheckResult {
-    /// As JUnit XML, for continuous integration: a test case for each app and expectation, and one for a step that failed.
+    /// The result as JUnit XML, for continuous integration: a test case for each app and expectation, and one for a
+    /// failed step.
     public var junit: String {
         let name = Markup.escaped(title)
         let failures = verdicts.count { $0.outcome == .fails }
@@ -158,12 +159,11 @@ extension CheckResult {
     static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
 }
 
-/// Times and tables for people.
+/// Formats times and tables.
 package enum Text {
-    /// Milliseconds, for instance `12 ms` or `1.2 ms`; a dash if there is none.
     static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
 
-    /// Milliseconds: whole ones from ten on, with one decimal below.
+    /// Formats milliseconds: without decimals from ten on, with one decimal below.
     package static func milliseconds(_ milliseconds: Double) -> String {
         guard milliseconds.isFinite, abs(milliseconds) < 1e12 else { return "–" }
         let tenths = Int((milliseconds * 10).rounded())
@@ -171,15 +171,14 @@ package enum Text {
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10) ms"
     }
 
-    /// A number of things, whose plural ends in s.
+    /// Formats a count; the plural is formed with an s.
     package static func count(_ number: Int, _ thing: String) -> String {
         "\(number) \(thing)\(number == 1 ? "" : "s")"
     }
 
-    /// A duration in milliseconds.
     static func number(_ duration: Duration) -> Double { duration / .milliseconds(1) }
 
-    /// Aligned columns, without control characters.
+    /// Aligns the columns, and removes control characters.
     package static func table(_ head: [String], _ rows: [[String]]) -> String {
         let all = [head] + rows.map { $0.map(printable) }
         let widths = head.indices.map { column in all.map { $0[column].count }.max() ?? 0 }
@@ -191,7 +190,7 @@ package enum Text {
         }.joined(separator: "\n")
     }
 
-    /// The text without control characters: other programs choose the names.
+    /// Removes control characters, because other programs choose the names.
     package static func printable(_ text: String) -> String {
         String(
             String.UnicodeScalarView(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : $0 })
@@ -199,9 +198,9 @@ package enum Text {
     }
 }
 
-/// Text in XML and HTML.
 enum Markup {
-    /// The text, safe between tags and in quoted attributes of HTML and XML 1.0. Characters that XML 1.0 cannot express become U+FFFD.
+    /// Escapes the text for element content and quoted attributes in HTML and XML 1.0. Characters that XML 1.0 cannot
+    /// express become U+FFFD.
     static func escaped(_ text: String) -> String {
         var result = ""
         for scalar in text.unicodeScalars {
@@ -211,7 +210,7 @@ enum Markup {
             case ">": result += "&gt;"
             case "\"": result += "&quot;"
             case "'": result += "&#39;"
-            // In an attribute, a reader would turn the character itself into a blank.
+            // In an attribute, a parser would turn the literal character into a space.
             case "\n": result += "&#10;"
             case "\t": result += "&#9;"
             case "\u{20}"..."\u{7E}", "\u{A0}"..."\u{D7FF}", "\u{E000}"..."\u{FFFD}", "\u{10000}"..."\u{10FFFF}":
@@ -222,7 +221,7 @@ enum Markup {
         return result
     }
 
-    /// A number for attributes of SVG.
+    /// Formats a number for SVG attributes.
     static func number(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"

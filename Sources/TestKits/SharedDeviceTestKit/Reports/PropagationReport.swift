@@ -4,51 +4,52 @@ import FoundationEssentials
 public import SharedDevice
 import Synchronization
 
-/// How one sign-out reached the apps of a test's device.
+/// The propagation of one sign-out to the apps of a test device.
 ///
-/// ``App/heardAfter``, ``App/begunAfter`` and ``App/cleanedAfter`` are times in the broker's ledger, from the sign-out's commit to the app's
-/// question or report. ``App/seenCleanAfter``, faults and the life of processes are the kit's own observations.
+/// ``App/heardAfter``, ``App/begunAfter`` and ``App/cleanedAfter`` come from the broker's ledger and count from the
+/// sign-out's commit to the app's request or report. ``App/seenCleanAfter``, faults and process lifetimes are the kit's
+/// own observations.
 public struct PropagationReport: Sendable, CustomStringConvertible {
     /// One app of the device.
     public struct App: Sendable, Hashable {
         /// The app's identifier.
         public let identifier: String
-        /// How far it is, according to the ledger; `nil` if it took no part, because it was never given the session's account.
+        /// Its progress according to the ledger; `nil` if it took no part, because it was never given the session's
+        /// account.
         public let progress: CleanupReport.Progress?
-        /// When it asked the broker and was told; `nil` if it did not.
+        /// The time at which it asked the broker and was told; `nil` if it did not.
         public let heardAfter: Duration?
-        /// When it reported that it began; `nil` if it did not. Many apps do not.
+        /// The time at which it reported that it began; `nil` if it did not. Many apps do not report this.
         public let begunAfter: Duration?
-        /// When it reported the end, good or bad; `nil` before.
+        /// The time at which it reported success or failure; `nil` before.
         public let cleanedAfter: Duration?
-        /// When the kit saw the report that it is clean; `nil` before.
+        /// The time at which the kit saw its report of a finished cleanup; `nil` before.
         public let seenCleanAfter: Duration?
-        /// Its result in words, for people.
+        /// Its result in words.
         public let summary: String
         /// Whether it had a process at the sign-out.
         public let ranAtSignOut: Bool
-        /// Whether it has a process.
         public let isRunning: Bool
 
-        /// Whether it knows of the sign-out, or took no part.
+        /// Whether it has learned of the sign-out, or took no part.
         public var hasHeard: Bool { progress == nil ? !ranAtSignOut : heardAfter != nil }
-        /// Whether it has reported that the data is gone, or was never given any.
+        /// Whether it has reported that the data is deleted, or was never given any.
         public var isClean: Bool { progress == nil ? !ranAtSignOut : progress == .finished }
     }
 
     /// The session that ended, by the epoch of its sign-in.
     public let session: UInt64
-    /// Who was signed out.
+    /// The user who was signed out.
     public let user: String
-    /// The apps of the device, in its order.
+    /// The apps of the device, in the device's order.
     public let apps: [App]
-    /// What happened since the sign-in, in the order of time.
+    /// The events since the sign-in, in chronological order.
     public let events: [DeviceEvent]
-    /// How long after the sign-out this report was made.
+    /// The time from the sign-out to this report.
     public let observedFor: Duration
-    /// The state of the round; `nil` until the broker tells it.
+    /// The state of the round; `nil` until the broker reports it.
     public let outcome: CleanupReport.Outcome?
-    /// Keeps device and directories for the search.
+    /// Keeps the device and its directories alive for the search.
     private let device: TestDevice
     private let copies: [String: [String]]?
 
@@ -82,10 +83,10 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         events = Self.events(device, round, signOut, origin)
     }
 
-    /// Whether the broker has told the state of the round.
+    /// Whether the broker has reported the state of the round.
     var hasRound: Bool { outcome != nil }
 
-    /// Whether every app that was given the account, or ran at the sign-out, has reported that the data is gone.
+    /// Whether every app that was given the account, or ran at the sign-out, has reported that the data is deleted.
     public var isClean: Bool { hasRound && apps.allSatisfy(\.isClean) }
 
     /// Throws unless every app has reported that it is clean, and at least one took part.
@@ -98,10 +99,10 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// Like ``requireClean()``; also searches the directories of all apps for the markers. No marker may be left, in names or contents, in
-    /// UTF-8 or UTF-16, and each must have been there right before the sign-out.
+    /// Like ``requireClean()``, and also searches the directories of all apps for the markers. No marker may be left in
+    /// names or contents, in UTF-8 or UTF-16. Each marker must have been there right before the sign-out.
     ///
-    /// - Throws: as ``requireClean()``, and ``TestDeviceError/Code/filesFailed``.
+    /// - Throws: like ``requireClean()``, and ``TestDeviceError/Code/filesFailed``.
     public func requireClean(of markers: Marker...) throws(TestDeviceError) {
         try requireClean()
         try requireAbsent(markers)
@@ -128,7 +129,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The places of the markers in the apps' directories, at the time of the call.
+    /// Returns the places of the markers in the apps' directories, at the time of the call.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed``.
     public func findings(
@@ -141,7 +142,7 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         return found
     }
 
-    /// A table of the apps, for people.
+    /// A table of the apps.
     public var description: String {
         let clean = apps.count { $0.isClean }
         let head =
@@ -157,8 +158,8 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
 }
 
 extension PropagationReport {
-    /// The instant of the sign-out's commit, by the monotonic clock. The broker gives it by the wall clock; the result is kept between the
-    /// kit's question and the broker's answer.
+    /// The monotonic time of the sign-out's commit. The broker reports the wall-clock time; the result is clamped to
+    /// the interval between the kit's request and the broker's response.
     private static func origin(of signOut: TestDevice.SignOut, endedAt: Date?) -> ContinuousClock.Instant {
         guard let endedAt else { return signOut.asked }
         let instant = ContinuousClock.now - .seconds(Date().timeIntervalSince(endedAt))
@@ -207,7 +208,7 @@ extension PropagationReport {
         let entries = device.host.log.entries
         let signIn = entries.last { $0.kind == .signIn && $0.instant <= signOut.asked }
         let seen = entries.filter { entry in signIn.map { entry.instant >= $0.instant } ?? true }.map { entry in
-            // The sign-out is the zero of the others' times.
+            // All other times count from the sign-out.
             DeviceEvent(
                 milliseconds: entry.kind == .signOut ? 0 : Text.number(entry.instant - origin),
                 lane: entry.lane,

@@ -1,20 +1,19 @@
 import DeviceConfiguration
 import FoundationEssentials
 
-/// What the page of a result draws its timelines with: the console's own modules and style, and a result as they read it. The files are those of
-/// the folder `Console`, so that there is one drawing.
+/// The parts of the page that draw timelines: the console's own modules and style, and the result in their format. The
+/// files come from the folder `Console`, so that there is only one drawing code.
 enum TimelinePage {
-    /// A module before those that import it.
+    /// Each module precedes the modules that import it.
     private static let modules: [(name: String, bytes: [UInt8])] = [
         ("dom", PackageResources.dom_js), ("words", PackageResources.words_js), ("day", PackageResources.day_js),
         ("rounds", PackageResources.rounds_js), ("drawing", PackageResources.drawing_js),
         ("report", PackageResources.report_js),
     ]
 
-    /// The console's style.
     static var style: String { String(decoding: PackageResources.shared_device_css, as: UTF8.self) }
 
-    /// One script without imports: each module is a function that returns what it exports.
+    /// A single script without imports: each module becomes a function that returns its exports.
     static var script: String {
         let parts = modules.map { bundled($0.name, String(decoding: $0.bytes, as: UTF8.self)) }
         let call = "module_report.drawReport(JSON.parse(document.getElementById(\"result\").textContent));"
@@ -41,13 +40,13 @@ enum TimelinePage {
             "const module_\(name) = (() => {\n\(lines.joined(separator: "\n"))\nreturn { \(exported.joined(separator: ", ")) };\n})();"
     }
 
-    /// What the script reads: the sign-outs, and what is shown for each process.
+    /// The input of the script: the sign-outs, and the display name of each process.
     private struct Content: Encodable {
         let rounds: [CheckResult.Round]
         let names: [String: String]
     }
 
-    /// - Returns: JSON without any character that could end the element it is in.
+    /// - Returns: JSON without characters that could end the enclosing element.
     static func content(of result: CheckResult) -> String {
         let names = result.names
         let lanes = Set(result.rounds.flatMap { round in round.apps.map(\.identifier) + round.events.map(\.lane) })
@@ -55,16 +54,17 @@ enum TimelinePage {
             rounds: result.rounds,
             names: Dictionary(uniqueKeysWithValues: lanes.map { ($0, Text.printable(names[$0])) })
         )
-        // Numbers and texts alone: it cannot fail. A page without its drawings has its tables.
+        // Encoding numbers and strings cannot fail. Without its drawings, the page still has its tables.
         let bytes = (try? JSONEncoder().encode(content)) ?? Data()
-        // Each for itself: together with what is before it, a sign can be one character that is none of these.
+        // Compare scalars, not characters: combined with a preceding scalar, one of these would be part of a different
+        // character.
         let escapes: [Unicode.Scalar: String] = [
             "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u{7F}": "\\u007f",
         ]
         return String(decoding: bytes, as: UTF8.self).unicodeScalars.map { escapes[$0] ?? String($0) }.joined()
     }
 
-    /// A word that nobody could have known before: scripts without it are not run.
+    /// A random nonce: browsers run only scripts that carry it.
     static func nonce() -> String {
         (0..<4).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }.joined()
     }
