@@ -5,28 +5,27 @@ import Glibc
 import NotifyCenterTestKit
 import Synchronization
 
-/// An app of a test's device, across restarts of its process. An identifier stands for one app, with its directories.
+/// An app of a test device, across restarts of its process. An identifier stands for one app, with its directories.
 ///
-/// This object keeps bus and broker alive. The process ends when this object goes.
+/// This object keeps bus and broker alive. The process is killed when this object is released.
 public final class DeviceApp: Sendable {
     private struct Life {
         var process: ChildProcess?
-        /// The output of this app's earlier processes.
+        /// The output of the app's earlier processes.
         var earlierLines: [String] = []
         var earlierErrors: [String] = []
-        /// How the last process ended; `nil` while it runs, and before the first start.
+        /// The end of the last process; `nil` while it runs, and before the first start.
         var end: (status: Int32, instant: ContinuousClock.Instant)?
-        /// Whether the test itself ended it.
+        /// Whether the test killed it.
         var isKilled = false
         /// Whether the test has stopped it.
         var isHeld = false
     }
 
-    /// The test's description, with values for the placeholders.
+    /// The test's description, with the placeholders replaced.
     public let description: TestApp
-    /// The path of its program.
     public let executable: String
-    /// The directory of all of the app's own directories.
+    /// The parent of the app's own directories.
     public let home: String
     let host: DeviceHost
     private let life = Locked(Life())
@@ -67,7 +66,8 @@ public final class DeviceApp: Sendable {
             signal(SIGKILL)
             life.withLock { $0.process }?.waitUntilExit()
         }
-        // A process that the bus started is no child of this one, nor is what the app started and left; the kernel removes them soon.
+        // Neither a process that the bus started nor one that the app left behind is a child of this process. The
+        // kernel removes killed ones soon.
         for _ in 0..<1000 {
             let left = ProcessState.alive(withEnvironment: "\(Self.variable)=\(home)")
             if left.isEmpty { break }
@@ -76,15 +76,14 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// The app's identifier.
     public var identifier: String { description.identifier }
 
     /// The directories that searches cover: the app's own and ``TestApp/dataDirectories``.
     public var directories: [String] { [home] + description.dataDirectories }
 
-    // MARK: Life and death
+    // MARK: Lifetime
 
-    /// Starts a process of the app; does nothing if one runs.
+    /// Starts a process of the app. Does nothing if one is running.
     ///
     /// - Throws: ``TestDeviceError/Code/programMissing``.
     public func start() throws(TestDeviceError) {
@@ -112,7 +111,7 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// Stops the process where it stands (SIGSTOP), like a suspended app. On return it has stopped.
+    /// Stops the process (SIGSTOP), like a suspended app. On return it has stopped.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func stop() async throws(TestDeviceError) {
@@ -123,7 +122,7 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// Stops the process, and does not wait until it has stopped.
+    /// Stops the process, without waiting until it has stopped.
     func stopSoon() {
         life.withLock { $0.isHeld = true }
         signal(SIGSTOP)
@@ -140,7 +139,7 @@ public final class DeviceApp: Sendable {
         signal(SIGCONT)
     }
 
-    /// Ends the process without a chance to clean up (SIGKILL). On return it has ended.
+    /// Kills the process without a chance to clean up (SIGKILL). On return it has ended.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if it does not run.
     public func kill() async throws(TestDeviceError) {
@@ -169,13 +168,13 @@ public final class DeviceApp: Sendable {
         return activated
     }
 
-    /// How the last process that this object started ended; `nil` while it runs.
+    /// The end of the last process that this object started; `nil` while it runs.
     var end: (status: Int32, instant: ContinuousClock.Instant)? { isRunning ? nil : life.withLock { $0.end } }
 
-    /// Like ``end``, but `nil` if the test itself ended the process.
+    /// The exit status of the last process; `nil` while it runs, or if the test killed it.
     var unexpectedEnd: Int32? { life.withLock { $0.isKilled } ? nil : end?.status }
 
-    /// Whether its process has ended by itself, and it is not known yet how.
+    /// Whether its process has ended by itself, but its exit status is not known yet.
     var isEnding: Bool {
         let life = life.withLock { $0 }
         return life.process.map { !$0.isRunning } ?? false && life.end == nil && !life.isKilled
@@ -207,7 +206,7 @@ public final class DeviceApp: Sendable {
         throw TestDeviceError(.notThere, "cannot \(what) \(identifier): it does not run")
     }
 
-    // MARK: Talking to it
+    // MARK: Input and output
 
     /// Writes a line to its standard input.
     ///
@@ -223,19 +222,20 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// The lines on standard output of all its processes.
+    /// The lines on standard output of all processes of the app.
     public var lines: [String] {
         let (earlier, process) = life.withLock { ($0.earlierLines, $0.process) }
         return earlier + (process?.lines ?? [])
     }
 
-    /// The text on standard error of all its processes.
+    /// The text on standard error of all processes of the app.
     public var errorText: String {
         let (earlier, process) = life.withLock { ($0.earlierErrors, $0.process) }
         return (earlier + [process?.errorText ?? ""]).filter { !$0.isEmpty }.joined(separator: "\n")
     }
 
-    /// Waits until the output of an ended process is complete, for a limited time: a process that it started may go on writing.
+    /// Waits until the output of an ended process is complete, for at most two seconds: a child of the process may
+    /// continue to write.
     func outputIsComplete() async {
         guard let process = life.withLock({ $0.process }) else { return }
         _ = try? await process.line(within: .seconds(2)) { _ in false }
@@ -269,9 +269,9 @@ public final class DeviceApp: Sendable {
             + "call fflush(nil) after print, or wait for its data with waitForMarker"
     }
 
-    // MARK: Its data
+    // MARK: Data
 
-    /// Waits until `marker` is in the app's directories. It works with any program, whatever it prints.
+    /// Waits until `marker` is in the app's directories. It works with any program, whatever its output.
     ///
     /// - Throws: ``TestDeviceError/Code/timeout`` with the app's output, if the app ends or time runs out first;
     ///   ``TestDeviceError/Code/filesFailed``.
@@ -287,23 +287,23 @@ public final class DeviceApp: Sendable {
                     "\(marker.kind) was not in the data of \(identifier) before \(reason). \(written)"
                 )
             }
-            // Each search stops the app for a moment, and the app needs time to work.
+            // Each search stops the app for a moment, so give the app time to work.
             try? await Task.sleep(for: .milliseconds(20))
         }
     }
 
-    /// The places of markers in the app's directories: in names and contents, in UTF-8 and UTF-16. Paths are relative to ``home``, or
-    /// absolute. If the app runs, it is stopped meanwhile. The search blocks this thread.
+    /// The occurrences of markers in the app's directories: in names and contents, in UTF-8 and UTF-16. Paths are
+    /// relative to ``home``, or absolute. A running app is stopped during the search. The search blocks this thread.
     ///
     /// - Throws: ``TestDeviceError/Code/filesFailed``.
     public func findings(of markers: [Marker]) throws(TestDeviceError) -> [ByteSearch.Finding] {
         let isToStop = isRunning && !isStopped
         if isToStop {
-            // This stop is no fault of the test, and stays out of the timeline.
+            // This stop is not a fault injected by the test, so the timeline omits it.
             signal(SIGSTOP)
             while let process = processIdentifier, !ProcessState.isStopped(process) { usleep(500) }
         }
-        // The test may have stopped it meanwhile, for longer.
+        // The test may have stopped the app for longer in the meantime.
         defer { if isToStop, !life.withLock({ $0.isHeld }) { signal(SIGCONT) } }
         return try Self.findings(of: markers, in: directories)
     }
@@ -340,7 +340,7 @@ public final class DeviceApp: Sendable {
         return host.bus.environment.merging(own) { $1 }.merging(description.environment) { $1 }
     }
 
-    /// The variable by which the kit recognizes processes of this app that it did not start itself.
+    /// The variable that identifies processes of this app that the kit did not start itself.
     private static let variable = "SHARED_DEVICE_TEST_APP"
 
     private var activated: Int32? {
@@ -351,20 +351,21 @@ public final class DeviceApp: Sendable {
         return identifier
     }
 
-    /// The script that the bus runs. It writes its process id to a file, and becomes the app, which has the same id.
+    /// Writes the script that the bus runs. It writes its process id to a file, and then executes the app, which keeps
+    /// the id.
     private func writeScript() throws {
         let variables = environment.sorted { $0.key < $1.key }.map { DeviceHost.quoted("\($0.key)=\($0.value)") }
         let command = ([executable] + description.arguments).map(DeviceHost.quoted)
         let line = (["exec", "env"] + variables + command).joined(separator: " ")
-        // Nobody reads its output or writes to its input.
+        // The kit neither reads its output nor writes to its input.
         let text =
             "echo $$ > \(DeviceHost.quoted("\(home).pid"))\n\(line) < /dev/null > \(DeviceHost.quoted("\(home).output")) 2>&1\n"
         try text.write(toFile: "\(home).sh", atomically: true, encoding: .utf8)
     }
 }
 
-/// Waiting without holding a thread.
+/// Waits without blocking a thread.
 enum Wait {
-    /// The time between two looks at a condition: too short to be noticed.
+    /// The interval between two checks of a condition: too short to be noticed.
     static func moment() async { try? await Task.sleep(for: .milliseconds(2)) }
 }

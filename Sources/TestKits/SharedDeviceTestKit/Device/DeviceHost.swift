@@ -7,7 +7,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// The base of a test's device: directory, bus and broker. It lives as long as anything that uses it.
+/// The base of a test device: directory, bus and broker. It lives as long as any object that uses it.
 final class DeviceHost: Sendable {
     let directory: String
     let bus: PrivateBus
@@ -17,7 +17,7 @@ final class DeviceHost: Sendable {
     private let broker = Locked<ChildProcess?>(nil)
     private let brokerOutput = Locked<[String]>([])
 
-    /// Makes directories, bus and managed configuration. The broker does not run yet.
+    /// Creates directories, bus and managed configuration. The broker is not started yet.
     init(directory: String?, programs: DevicePrograms, apps: [TestApp]) throws(TestDeviceError) {
         self.programs = programs
         do {
@@ -44,17 +44,17 @@ final class DeviceHost: Sendable {
     private var configurationDirectory: String { "\(directory)/configuration" }
     private var configuration: String { "\(configurationDirectory)/managed-configuration.json" }
 
-    /// The broker's output, across its restarts.
+    /// The broker's output, across restarts.
     var brokerText: String {
         (brokerOutput.withLock { $0 } + [broker.withLock { $0 }?.errorText ?? ""]).joined(separator: "\n")
     }
 
-    /// The directory of an app's directories.
+    /// The parent of an app's own directories.
     func home(of app: String) -> String { Self.home(of: app, in: directory) }
 
     private static func home(of app: String, in directory: String) -> String { "\(directory)/apps/\(fileName(app))" }
 
-    /// A file name for an identifier, which may have any characters.
+    /// Converts an identifier, which may contain any characters, to a file name.
     static func fileName(_ identifier: String) -> String {
         let name = identifier.map { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) ? $0 : "_" }
         return name.allSatisfy { $0 == "." } ? "_" : String(name.prefix(120))
@@ -62,14 +62,15 @@ final class DeviceHost: Sendable {
 
     // MARK: Configuration
 
-    /// Writes the managed configuration and the manifests of the apps beside it.
+    /// Writes the managed configuration and, next to it, the manifests of the apps.
     func configure(_ rule: CleanupRule, organization: String, apps: [DeviceApp]) throws(TestDeviceError) {
         var settings: [String: JSONValue] = [
             "sharedDeviceMode": .boolean(true), "organization": .string(organization), "passwordSignIn": .boolean(true),
         ]
         if rule != .advisory {
             settings["cleanupPolicy"] = .string(rule.policy.rawValue)
-            // With this, apps without a manifest take part, too: the kit's own app, scripts, and apps of the test's process.
+            // Then apps without a manifest can take part, too: the kit's own app, scripts, and apps in the test's
+            // process.
             settings["requiresEnrolment"] = .boolean(false)
             if let timeout = rule.timeout { settings["cleanupTimeout"] = .number(timeout) }
         }
@@ -94,7 +95,7 @@ final class DeviceHost: Sendable {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         try encoder.encode(object).write(to: URL(fileURLWithPath: path), options: .atomic)
-        // The broker refuses a configuration that others may write to.
+        // The broker rejects a configuration that other users may write to.
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
@@ -116,7 +117,7 @@ final class DeviceHost: Sendable {
         log.add(DeviceEvent.brokerLane, .started, "the broker serves")
     }
 
-    /// Ends the broker as a crash would. On return it has ended.
+    /// Kills the broker, as a crash would. On return it has ended.
     func killBroker() async {
         guard let process = broker.withLock({ $0 }), process.isRunning else { return }
         log.add(DeviceEvent.brokerLane, .killed, "the broker is killed (SIGKILL)")
@@ -129,7 +130,7 @@ final class DeviceHost: Sendable {
         brokerOutput.withLock { $0.append(earlier) }
     }
 
-    /// Notes every broadcast after which apps ask, for as long as the observation lives.
+    /// Logs every broadcast after which apps ask, while the observation lives.
     func noteBroadcasts() async throws(TestDeviceError) -> NotificationObservation {
         do {
             return try await DarwinNotifyCenter(bus: bus.bus)
@@ -144,15 +145,15 @@ final class DeviceHost: Sendable {
 
     // MARK: Users
 
-    /// The password of each user that the kit makes.
+    /// The password of each user that the kit creates.
     static func password(of user: String) -> String { "correct horse \(user)" }
 
-    /// Makes the users, before the broker's first start. The hash of a password takes a tenth of a second, so that the first device of a process has
-    /// the command make them, and later ones with the same users get a copy.
+    /// Creates the users, before the broker's first start. Hashing a password takes a tenth of a second. So only the
+    /// first device of a process runs the command, and later devices with the same users get a copy of its files.
     func addUsers(_ users: [String]) async throws(TestDeviceError) {
         guard !users.isEmpty else { return }
         let key = MadeUsers(names: users, administration: programs.administration)
-        // The directory may be that of an earlier device, with more than users.
+        // The directory may come from an earlier device, with more content than users.
         let isNew = !FileManager.default.fileExists(atPath: state)
         if isNew, let files = Self.made.withLock({ $0[key] }) { return try write(files) }
         for user in users { try await addUser(user) }
@@ -174,7 +175,7 @@ final class DeviceHost: Sendable {
         let contents: Data
     }
 
-    /// What the state's folder has once the users are made.
+    /// The files in the state directory after the users are created.
     private static let made = Locked<[MadeUsers: [StateFile]]>([:])
 
     private func write(_ files: [StateFile]) throws(TestDeviceError) {
@@ -215,7 +216,6 @@ final class DeviceHost: Sendable {
     }
 }
 
-/// Finds programs.
 struct DevicePrograms: Sendable {
     /// The environment variable with the directory that is searched first.
     static let environmentVariable = "SHARED_DEVICE_PROGRAMS"

@@ -5,32 +5,36 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// An app of a test's device: how it is started, and where its data is.
+/// An app of a test device: how it is started, and where its data is.
 ///
-/// Each app gets its own directories, which its environment names: `XDG_DATA_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME` and
-/// `TMPDIR`. Searches cover them. Arguments, environment and data directories may contain placeholders: `{bus}` is the bus's address, `{data}`
-/// and `{state}` are the directories of `XDG_DATA_HOME` and `XDG_STATE_HOME`, `{home}` is the directory of all of the app's directories, and
-/// `{programs}` is that of `shared-device`.
+/// Each app gets its own directories, which its environment names: `XDG_DATA_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`,
+/// `XDG_CONFIG_HOME` and `TMPDIR`. Searches cover them.
+///
+/// Arguments, environment and data directories may contain placeholders: `{bus}` is the bus's address, `{data}` and
+/// `{state}` are the directories of `XDG_DATA_HOME` and `XDG_STATE_HOME`, `{home}` is the parent of the app's own
+/// directories, and `{programs}` is the directory of `shared-device`.
 public struct TestApp: Sendable, Hashable, Codable {
     /// The identifier that the app passes to `SharedDeviceApplication`.
     public var identifier: String
-    /// The program: a path, or a name, which is looked up beside the running program, in `SHARED_DEVICE_PROGRAMS` and in `PATH`.
+    /// The program: a path, or a name that is looked up in the directory of the running program, in
+    /// `SHARED_DEVICE_PROGRAMS` and in `PATH`.
     public var executable: String
     /// The arguments on the program's command line.
     public var arguments: [String]
-    /// Variables beyond those of the test's process.
+    /// Environment variables in addition to those of the test's process.
     public var environment: [String: String]
-    /// Directories with data of the app outside its own directories. Searches cover them, and each sign-out copies them: so keep them small.
+    /// Directories with data of the app outside its own directories. Searches cover them, and each sign-out copies
+    /// them, so keep them small.
     public var dataDirectories: [String]
-    /// The bus name by which the bus can start the app; `nil` means that it cannot.
+    /// The bus name by which the bus can start the app; `nil` if it cannot.
     public var busName: String?
-    /// Whether the device has a manifest that names the program. Choose `false` for a program that starts another one in its place: that
-    /// one is not the program of the manifest. A script never has a manifest, because its program is the interpreter.
+    /// Whether the device has a manifest that names the program. Choose `false` for a program that executes a different
+    /// program: only the named one is enrolled. A script never has a manifest, because its program is the interpreter.
     public var isEnrolled: Bool
-    /// Whether the app is started with the device. If not, ``DeviceApp/start()`` starts it.
+    /// Whether the app is started with the device. Otherwise ``DeviceApp/start()`` starts it.
     public var startsWithDevice: Bool
 
-    /// An app; see the properties.
+    /// Creates an app; see the properties.
     public init(
         _ identifier: String,
         executable: String,
@@ -51,16 +55,18 @@ public struct TestApp: Sendable, Hashable, Codable {
         self.startsWithDevice = startsWithDevice
     }
 
-    /// Whether this is the app's name in the broker's ledger: its identifier, followed by its program if the app has no manifest.
+    /// Whether this is the app's name in the broker's ledger: the identifier, followed by the program if the app has no
+    /// manifest.
     static func isNamed(_ name: String, _ identifier: String) -> Bool {
         name == identifier || name.hasPrefix("\(identifier) (")
     }
 
-    /// The path of a program of the same package, beside the running test program.
+    /// The path of a program of the same package, in the directory of the running test program.
     public static func built(_ name: String) -> String { ChildProcess.built(name) }
 }
 
-/// The kit's own app on the device, which signs people in and out. It holds no data, reports that at once, and appears in no report.
+/// The kit's own app on the device, which signs users in and out. It holds no data, reports so at once, and appears in
+/// no report.
 final class ControlApp: Sendable {
     static let identifier = "org.notifycenter.test-kit.control"
 
@@ -78,7 +84,7 @@ final class ControlApp: Sendable {
         self.application = application
         following = Task {
             for await change in application.accountChanges {
-                // After a failure the change is handed out again.
+                // After a failure the change is returned again.
                 try? await application.cleanupDone(change)
             }
         }
@@ -86,9 +92,9 @@ final class ControlApp: Sendable {
 
     deinit { following.cancel() }
 
-    /// The apps that the broker sees on the bus, and those that hold data of the current session.
+    /// Returns the apps that the broker sees on the bus, and the apps that hold data of the current session.
     ///
-    /// - Throws: ``DBusError`` if the broker does not answer.
+    /// - Throws: ``DBusError`` if the broker does not respond.
     func connectedApps() async throws -> (running: Set<String>, holding: Set<String>) {
         let message = try DBusMessage.methodCall(
             destination: BrokerProtocol.busName,
@@ -101,7 +107,7 @@ final class ControlApp: Sendable {
         return (Set(answer["apps"]?.stringsValue ?? []), Set(answer["holding"]?.stringsValue ?? []))
     }
 
-    /// Makes the bus start a service, as the broker does for an app that owes a cleanup.
+    /// Makes the bus start a service, as the broker does for an app with a pending cleanup.
     func activate(_ name: String) async throws {
         let message = try DBusMessage.methodCall(
             destination: "org.freedesktop.DBus",

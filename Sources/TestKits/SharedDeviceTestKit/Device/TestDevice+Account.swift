@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 public import SharedDevice
 import Synchronization
 
-/// Signing in and out, and waiting for the apps.
+/// Sign-in, sign-out, and waiting for the apps.
 extension TestDevice {
     /// Signs a user in for the whole device, through the kit's own app.
     ///
@@ -21,11 +21,14 @@ extension TestDevice {
         return account
     }
 
-    /// Signs out whoever is signed in, and waits until all apps have reported that they are clean, or until the deadline.
-    /// ``PropagationReport/requireClean(of:)`` checks that they are. Right before the sign-out the apps' directories are copied, so that a
-    /// later search can tell whether there was anything to find.
+    /// Signs out the current account, and waits until all apps have reported that they are clean, or until the
+    /// deadline. ``PropagationReport/requireClean(of:)`` checks that they are clean.
     ///
-    /// - Throws: `SharedDeviceError` if nobody is signed in or the broker refuses; ``TestDeviceError/Code/filesFailed``.
+    /// Right before the sign-out the apps' directories are copied, so that a later search can tell whether the marker
+    /// was there.
+    ///
+    /// - Throws: `SharedDeviceError` if no account is signed in or the broker refuses;
+    ///   ``TestDeviceError/Code/filesFailed``.
     @discardableResult
     public func signOut(deadline: Duration = .seconds(30)) async throws -> PropagationReport {
         try await beginSignOut()
@@ -35,8 +38,8 @@ extension TestDevice {
 
     /// Like ``signOut(deadline:)``, but does not wait for the apps.
     ///
-    /// - Parameter copies: whether the apps' directories are copied.
-    /// - Throws: as ``signOut(deadline:)``.
+    /// - Parameter copies: whether to copy the apps' directories.
+    /// - Throws: like ``signOut(deadline:)``.
     public func beginSignOut(copies: Bool = true) async throws {
         let attempted = "sign out"
         guard let account = try await control.application.getCurrentAccount().current else {
@@ -78,8 +81,8 @@ extension TestDevice {
 
     // MARK: Conditions
 
-    /// Waits until every running app has asked the broker who is signed in and, if somebody is, holds the session: from then on, its data
-    /// is data of that session.
+    /// Waits until every running app has asked the broker for the current account and, if an account is signed in,
+    /// holds the session. Data that an app stores after that belongs to that session.
     ///
     /// - Throws: ``TestDeviceError/Code/timeout`` with a list of the apps.
     public func waitUntilRunning(within timeout: Duration = .seconds(60)) async throws(TestDeviceError) {
@@ -163,12 +166,12 @@ extension TestDevice {
         return report
     }
 
-    /// The state of the apps' cleanup after the last sign-out.
+    /// Returns the state of the apps' cleanup after the last sign-out.
     ///
-    /// - Throws: ``TestDeviceError/Code/notThere`` if nobody has signed out yet.
+    /// - Throws: ``TestDeviceError/Code/notThere`` if there was no sign-out yet.
     public func report() throws(TestDeviceError) -> PropagationReport { try PropagationReport(of: self) }
 
-    // Inlined, it crashes the compiler of Swift 6.3 in release (LLVM, while it splits the caller's coroutine).
+    // Inlining it crashes the Swift 6.3 compiler in release builds (LLVM, while it splits the caller's coroutine).
     @inline(never)
     func wait(for timeout: Duration, until condition: (PropagationReport) -> Bool) async {
         let deadline = ContinuousClock.now + timeout

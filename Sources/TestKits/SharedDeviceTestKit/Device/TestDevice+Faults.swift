@@ -4,12 +4,12 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// Faults of a device. ``DeviceApp`` has those of a single app.
+/// Faults of a device. ``DeviceApp`` has the faults of a single app.
 extension TestDevice {
     /// Kills the broker, as a crash would. On return it has ended.
     public func killBroker() async { await host.killBroker() }
 
-    /// Starts the broker again, after killing one that runs. On return it answers.
+    /// Starts the broker again, and kills a running one first. On return it responds.
     ///
     /// - Throws: ``TestDeviceError/Code/deviceFailed``.
     public func restartBroker() async throws(TestDeviceError) {
@@ -28,10 +28,10 @@ extension TestDevice {
         host.log.add(DeviceEvent.busLane, .started, "the bus serves")
     }
 
-    /// Posts the broker's broadcast from another connection than the broker's. No app may act on it. After ``restartBus()`` it waits until that
-    /// connection is restored.
+    /// Posts the broker's broadcast from a connection other than the broker's. No app may act on it. After
+    /// ``restartBus()`` it waits until that connection is restored.
     ///
-    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses it, or is not there.
+    /// - Throws: ``TestDeviceError/Code/deviceFailed`` if the bus refuses the post or is not there.
     public func spoofBroadcast() async throws(TestDeviceError) {
         host.log.add(DeviceEvent.busLane, .spoofed, "somebody else posts the broker's broadcast")
         let center = DarwinNotifyCenter(bus: bus.bus)
@@ -50,8 +50,9 @@ extension TestDevice {
         }
     }
 
-    /// Makes the app's next cleanup take at least `pause`: stops the app as soon as the broker's ledger says that it was told, and resumes
-    /// it after the pause. It works with any app, unless the app finishes before it can be stopped.
+    /// Makes the app's next cleanup take at least `pause`: stops the app as soon as the broker's ledger says that it
+    /// was told, and resumes it after the pause. It works with any app, unless the app finishes before it can be
+    /// stopped.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere``.
     public func slowCleanup(of identifier: String, by pause: Duration) throws(TestDeviceError) {
@@ -59,7 +60,7 @@ extension TestDevice {
         state.withLock { $0.slowCleanups[app.identifier] = pause }
     }
 
-    /// Makes the bus start an app by its ``TestApp/busName``, as the broker does if an app owes a cleanup.
+    /// Makes the bus start an app by its ``TestApp/busName``, as the broker does for an app with a pending cleanup.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere`` if the app has no bus name, or the bus cannot start it.
     public func activate(_ identifier: String) async throws(TestDeviceError) {
@@ -68,7 +69,7 @@ extension TestDevice {
         }
         let app = try app(identifier)
         let control = control
-        // The bus answers once the app owns the name. An app need not own it; it is enough that it runs.
+        // The bus replies when the app owns the name. The app need not own it, so wait only until it runs.
         let request = Task { try await control.activate(name) }
         let deadline = ContinuousClock.now + .seconds(30)
         while !app.isRunning {

@@ -5,8 +5,9 @@ public import NotifyCenterTestKit
 public import SharedDevice
 import Synchronization
 
-/// A shared device for one test: a private bus, the real broker as a process, users, and apps as processes. All of it ends when this object
-/// goes, so keep it for as long as the test runs. Devices share no state: tests with a device each run in parallel.
+/// A shared device for one test: a private bus, the real broker as a process, users, and apps as processes. All of it
+/// ends when this object is released, so keep it for the duration of the test. Devices share no state, so tests with
+/// separate devices run in parallel.
 ///
 /// ```swift
 /// let device = try await TestDevice(apps: [TestApp("org.example.notes", executable: TestApp.built("notes"))])
@@ -17,12 +18,11 @@ import Synchronization
 /// try await device.signOut().requireClean(of: "ada's secret")
 /// ```
 public final class TestDevice: Sendable {
-    /// The last sign-out.
     struct SignOut {
         let user: String
         let asked: ContinuousClock.Instant
         let answered: ContinuousClock.Instant
-        /// The apps that were running then.
+        /// The apps that were running at the time.
         let running: Set<String>
     }
 
@@ -31,31 +31,32 @@ public final class TestDevice: Sendable {
         var observer: RoundObserver?
         var signOut: SignOut?
         var session: UInt64?
-        /// Copies of the apps' directories from right before the last sign-out.
+        /// Copies of the apps' directories, made right before the last sign-out.
         var copies: [String: [String]]?
         /// The directory of the copies, which the next sign-out removes.
         var copyDirectory: TemporaryDirectory?
         var slowCleanups: [String: Duration] = [:]
     }
 
-    /// The apps, in the order in which they were given.
+    /// The apps, in the order of the initialiser's argument.
     public let apps: [DeviceApp]
     let host: DeviceHost
     let control: ControlApp
     private let broadcasts: NotificationObservation
     let state = Locked(State())
 
-    /// Starts a device. On return bus and broker answer, the users exist, and the apps are started; ``waitUntilRunning(within:)`` waits
-    /// until they are ready.
+    /// Starts a device. On return bus and broker respond, the users exist, and the apps are started;
+    /// ``waitUntilRunning(within:)`` waits until they are ready.
     ///
     /// - Parameters:
     ///   - apps: the apps; those with ``TestApp/startsWithDevice`` are started.
-    ///   - users: names to sign in with; each has the password “correct horse NAME”.
+    ///   - users: user names; each has the password “correct horse NAME”.
     ///   - cleanup: whether the next sign-in waits for the cleanup of the last session.
     ///   - organization: the organisation that manages the device.
-    ///   - programs: the directory of `shared-device-broker` and `shared-device`. `nil` means to look in `SHARED_DEVICE_PROGRAMS`, in the
-    ///     directory of the running program, and in `PATH`.
-    ///   - directory: the directory of everything; it stays. `nil` means a temporary one, which goes with the device.
+    ///   - programs: the directory of `shared-device-broker` and `shared-device`. `nil` means to look in
+    ///   `SHARED_DEVICE_PROGRAMS`, in the directory of the running program, and in `PATH`.
+    ///   - directory: the directory of everything, which is not removed. `nil` means a temporary one, which is removed
+    ///   with the device.
     /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/deviceFailed``.
     public init(
         apps: [TestApp] = [],
@@ -84,14 +85,13 @@ public final class TestDevice: Sendable {
         for app in made where app.description.startsWithDevice { try app.start() }
     }
 
-    /// The bus.
     public var bus: PrivateBus { host.bus }
     /// The directory of broker and apps.
     public var directory: String { host.directory }
     /// The broker's log.
     public var brokerText: String { host.brokerText }
 
-    /// The app of this identifier.
+    /// Returns the app with this identifier.
     ///
     /// - Throws: ``TestDeviceError/Code/notThere``.
     public func app(_ identifier: String) throws(TestDeviceError) -> DeviceApp {
@@ -100,7 +100,7 @@ public final class TestDevice: Sendable {
         throw TestDeviceError(.notThere, "the device has no app \(identifier); it has: \(names)")
     }
 
-    /// An app in the test's own process. An identifier stands for one app. It appears in no report.
+    /// Creates an app in the test's own process. An identifier stands for one app. The app appears in no report.
     public func application(_ identifier: String) -> SharedDeviceApplication {
         SharedDeviceApplication(
             identifier: identifier,
@@ -110,34 +110,33 @@ public final class TestDevice: Sendable {
     }
 }
 
-/// Whether the device's next sign-in waits for the cleanup of the last session, as the managed configuration says.
+/// Whether the device's next sign-in waits for the cleanup of the last session; part of the managed configuration.
 public struct CleanupRule: Sendable, Hashable, Codable {
     /// The rule's name in the configuration.
     public enum Policy: String, Sendable, Codable, CaseIterable {
-        /// Nobody waits; the ledger keeps what is owed.
+        /// Sign-ins do not wait; the ledger keeps pending cleanups.
         case advisory
-        /// Nobody can sign in while an app owes a cleanup.
+        /// Sign-ins are refused while an app has a pending cleanup.
         case strict
     }
 
-    /// The rule.
     public var policy: Policy
-    /// How long a sign-in waits for a round, in seconds; `nil` means the broker's default.
+    /// The time that a sign-in waits for a round, in seconds; `nil` means the broker's default.
     public var timeout: Double?
 
-    /// A rule; see the properties.
+    /// Creates a rule; see the properties.
     public init(_ policy: Policy, timeout: Double? = nil) {
         self.policy = policy
         self.timeout = timeout
     }
 
-    /// Nobody waits.
+    /// Sign-ins do not wait.
     public static let advisory = CleanupRule(.advisory)
-    /// The next sign-in waits until everybody has cleaned up.
+    /// The next sign-in waits until all apps have cleaned up.
     public static let strict = CleanupRule(.strict)
 }
 
-/// Why a test's device failed: what was attempted, and what happened.
+/// The failure of a test device: the operation and the cause.
 public struct TestDeviceError: Error, Sendable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
@@ -154,7 +153,7 @@ public struct TestDeviceError: Error, Sendable, CustomStringConvertible {
         public static let timeout = Code(description: "timeout")
         /// An app is not clean.
         public static let notClean = Code(description: "not clean")
-        /// A search proves nothing, because the marker was not there before either.
+        /// A search that proves nothing, because the marker was not there before the sign-out either.
         public static let provesNothing = Code(description: "proves nothing")
         /// Files of an app cannot be read or written.
         public static let filesFailed = Code(description: "files failed")
