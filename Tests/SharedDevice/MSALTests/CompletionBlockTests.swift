@@ -9,7 +9,7 @@ import Testing
 struct CompletionBlockTests {
     private static let key = DispatchSpecificKey<String>()
 
-    /// Says where it is called.
+    /// Records the queue on which each block is called.
     private final class Places: Sendable {
         private let entries = Locked<[String: String]>([:])
 
@@ -27,7 +27,7 @@ struct CompletionBlockTests {
     }
 
     @Test(
-        "each is called once: sign-in and sign-out on the main queue, the others on some queue, or all where asked for"
+        "each block is called once, on the requested or the default queue"
     )
     func queues() async throws {
         let device = try await TestDevice()
@@ -58,7 +58,7 @@ struct CompletionBlockTests {
                 places.note("sign-out", $0 && $1 == nil)
             }
             try await places.expect("sign-out", on: main)
-            // Failures come on the same queues.
+            // Failures are reported on the same queues.
             app.acquireTokenSilent(with: on(silent)) { places.note("refused", $0 == nil && $1 != nil) }
             try await places.expect("refused", on: some)
             app.signout(with: account, signoutParameters: on(MSALSignoutParameters())) {
@@ -68,7 +68,7 @@ struct CompletionBlockTests {
         }
     }
 
-    @Test("parameters that are changed after the call change nothing")
+    @Test("parameters that are changed after the call have no effect")
     func snapshot() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -81,7 +81,7 @@ struct CompletionBlockTests {
         #expect(scopes.withLock { $0 } == ["a"])
     }
 
-    /// Code of the main actor in Swift 6 mode, with state of that actor.
+    /// Main actor code in Swift 6 mode, with main actor state.
     @MainActor
     private final class ViewModel {
         private(set) var name: String?
@@ -105,7 +105,7 @@ struct CompletionBlockTests {
         }
     }
 
-    @Test("code of the main actor uses blocks and async functions in Swift 6 mode")
+    @Test("main actor code uses blocks and async functions in Swift 6 mode")
     func mainActor() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -116,8 +116,8 @@ struct CompletionBlockTests {
         #expect(await model.name == "ada")
     }
 
-    // With Swift's import of MSAL, a program crashed here.
-    @Test("the async function returns where nobody is and nobody was signed in")
+    // A program with Swift's import of MSAL crashed here.
+    @Test("the async function returns when no account is or was signed in")
     func nobody() async throws {
         let device = try await TestDevice()
         let (account, previous) = try await device.application().getCurrentAccount(with: nil)

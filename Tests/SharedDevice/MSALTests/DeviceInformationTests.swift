@@ -5,7 +5,7 @@ import SharedDevice
 import Synchronization
 import Testing
 
-/// The five situations in which MSAL is asked for the device's mode.
+/// The five situations in which an app asks MSAL for the device's mode.
 @Suite("The device's information")
 struct DeviceInformationTests {
     /// The arguments of the completion block.
@@ -29,7 +29,7 @@ struct DeviceInformationTests {
         return try #require(answer.withLock { $0 })
     }
 
-    @Test("1: an app that is none of the broker's gets an error and no mode")
+    @Test("1: an app without the broker's redirect URI gets an error and no mode")
     func notEnabled() async throws {
         let device = try await TestDevice()
         let unavailable = Codes.internal(.internalBrokerNotAvailable)
@@ -45,7 +45,7 @@ struct DeviceInformationTests {
         #expect(try await ask(enabled).mode == .shared)
     }
 
-    @Test("2: without a broker there is an error and no mode; a mode that was shared before is said again beside it")
+    @Test("2: without a broker the request fails, but a known shared mode is repeated")
     func unreachable() async throws {
         let device = try await TestDevice(starts: false)
         let app = try device.application()
@@ -59,7 +59,7 @@ struct DeviceInformationTests {
         let after = try await ask(app)
         #expect(after.mode == .shared && after.hasBroker == false && after.codes == unavailable)
         #expect(await codes { _ = try await app.deviceInformation(with: nil) } == unavailable)
-        // A mode that was personal is not.
+        // A personal mode is not repeated.
         try device.configure(#"{"sharedDeviceMode": false}"#)
         try await device.startBroker()
         #expect(try await ask(app).mode == .default)
@@ -68,7 +68,7 @@ struct DeviceInformationTests {
         #expect(personal.mode == nil && personal.codes == unavailable)
     }
 
-    @Test("3: overlapping requests are each answered")
+    @Test("3: overlapping requests each get a response")
     func overlapping() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -78,7 +78,7 @@ struct DeviceInformationTests {
         }
     }
 
-    @Test("4: a broker that answers with an error, or with a mode that nobody knows, gives an error and no mode")
+    @Test("4: a failing broker or an unknown mode gives an error and no mode")
     func failing() async throws {
         let bus = try PrivateBus()
         let directory = try TemporaryDirectory("msal-test")
@@ -97,7 +97,7 @@ struct DeviceInformationTests {
         #expect(try await ask(app).mode == .shared)
     }
 
-    @Test("5: the broker's word is the mode")
+    @Test("5: the mode is the broker's mode")
     func success() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -112,9 +112,9 @@ struct DeviceInformationTests {
     }
 }
 
-/// A service under the broker's name that answers one question as the test says.
+/// A service under the broker's name that responds as the test demands.
 private final class StandInBroker: Sendable {
-    /// The mode in its answer; `nil` means a failure.
+    /// The mode in its response; `nil` means a failure.
     let mode = Locked<String?>(nil)
     private let connection: DBusConnection
     private let object = Locked<Observation?>(nil)

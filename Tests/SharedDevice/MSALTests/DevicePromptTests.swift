@@ -5,9 +5,10 @@ import Testing
 
 @testable import MSAL
 
-@Suite("Signing in at the device's own prompt")
+@Suite("Sign-in at the device's own prompt")
 struct DevicePromptTests {
-    /// A prompt that does what the name to offer says. The variable is set once, because other tests read variables at the same time.
+    /// A prompt whose behaviour is chosen by the login hint. The variable is set once, because other tests read
+    /// variables concurrently.
     private static let program = Result {
         let directory = try TemporaryDirectory("prompt")
         let script = #"""
@@ -38,7 +39,7 @@ struct DevicePromptTests {
         return await MSALTests.codes { _ = try await app.acquireToken(with: request) }
     }
 
-    @Test("what the prompt says has its code; that nobody can be asked does not make the app ask again")
+    @Test("the prompt's errors have MSAL's codes; an absent prompt causes no retry")
     func outcomes() async throws {
         let device = try await TestDevice()
         #expect(try await codes(device, "cancels") == Codes(.userCanceled))
@@ -46,7 +47,7 @@ struct DevicePromptTests {
         #expect(try await codes(device, "down") == Codes(.serverError))
     }
 
-    @Test("a view controller that does not ask itself means a window")
+    @Test("a view controller without a prompt makes the sign-in open a window")
     func window() async throws {
         final class ViewController {}
         let device = try await TestDevice()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import MSAL
 
-@Suite("MSAL's error codes for what the shared device says")
+@Suite("MSAL's error codes for failures of the shared device")
 struct ErrorCodesTests {
     private static let expected: [(SharedDeviceError.Code, Codes)] = [
         (.brokerUnavailable, .internal(.internalBrokerNotAvailable)),
@@ -32,7 +32,7 @@ struct ErrorCodesTests {
         (.scopesDeclined, Codes(.serverDeclinedScopes)),
     ]
 
-    @Test("each code has its pair, and the error says what the shared device said", arguments: expected)
+    @Test("each code has its pair, and the error keeps the original message", arguments: expected)
     func mapped(_ code: SharedDeviceError.Code, _ codes: Codes) throws {
         let error = SharedDeviceError(code, attempted: "try it", message: "it did not work")
         let nsError = RequestFailure(error).nsError
@@ -43,7 +43,7 @@ struct ErrorCodesTests {
         #expect(nsError.localizedDescription == "\(error)")
     }
 
-    @Test("scopes that the provider has declined, and those that it grants, are lists under MSAL's keys")
+    @Test("declined and granted scopes are lists under MSAL's keys")
     func declinedScopes() throws {
         let name = BrokerProtocol.errorPrefix + "declined_scope_error"
         func information(_ details: [String: DBusValue]) -> [String: Any] {
@@ -58,7 +58,7 @@ struct ErrorCodesTests {
         ])
         #expect(declined[MSALDeclinedScopesKey] as? [String] == ["orders"])
         #expect(declined[MSALGrantedScopesKey] as? [String] == ["openid"])
-        // Nothing but what was asked for may be granted, and a broker of before says nothing.
+        // The provider may grant none of the requested scopes, and an older broker sends no lists.
         let nothing = information([
             "declinedScopes": .array([.string("orders")], of: "s"), "grantedScopes": .array([], of: "s"),
         ])
@@ -69,13 +69,13 @@ struct ErrorCodesTests {
         }
     }
 
-    @Test("no code is without a row")
+    @Test("every code has a row")
     func complete() {
         #expect(Set(Self.expected.map(\.0)) == Set(SharedDeviceError.Code.all))
         #expect(Set(ErrorCodes.table.keys) == Set(SharedDeviceError.Code.all))
     }
 
-    @Test("what a person can settle is “interaction required” of a silent request, and of no other")
+    @Test("an error that a person can resolve is “interaction required” when silent")
     func silent() {
         for code in SharedDeviceError.Code.all {
             let codes = ErrorCodes(code, in: .silentToken)

@@ -3,11 +3,11 @@ import MSAL
 import NotifyCenterTestKit
 import Testing
 
-@Suite("A ported app, in Swift 5 mode")
+@Suite("A ported app in Swift 5 mode")
 struct PortedAppTests {
     private static let folder = URL(filePath: #filePath).deletingLastPathComponent()
 
-    @Test("it has the documentation's snippets word for word", arguments: ["detect", "current-account", "sign-out"])
+    @Test("the app contains the documentation's snippets word for word", arguments: ["detect", "current-account", "sign-out"])
     func wordForWord(_ name: String) throws {
         let printed = try String(contentsOf: Self.folder.appending(path: "Fixtures/\(name).swift.txt"), encoding: .utf8)
         let source = try String(
@@ -27,10 +27,11 @@ struct PortedAppTests {
         #expect(printed.count > 200)
     }
 
-    /// The only line of the documentation that is not Swift.
+    /// The only line of the documentation's snippets that is not Swift.
     private static let placeholder = "let account = .... /* account retrieved above */"
 
-    /// The app in one of its forms, on the device's bus, once it takes input. The person types ada's name and password.
+    /// Starts the app in one of its forms on the device's bus, and waits until it takes input. The person types ada's
+    /// name and password.
     private func start(_ form: String? = nil, on device: TestDevice) async throws -> ChildProcess {
         let browser = try device.directory.writeScript("xdg-open", "echo \"$1\" >>\(device.directory.path)/opened")
         let folder = (browser as NSString).deletingLastPathComponent
@@ -45,7 +46,7 @@ struct PortedAppTests {
         return app
     }
 
-    /// A device whose browser is signed out on a page.
+    /// A device with an end-session page for the browser.
     private func deviceWithPage() async throws -> TestDevice {
         let device = try await TestDevice(starts: false)
         try device.configure(
@@ -57,12 +58,12 @@ struct PortedAppTests {
 
     private static let page = "https://login.example/logout"
 
-    /// The pages that the desktop was told to open.
+    /// The pages that the app had the desktop open.
     private func opened(on device: TestDevice) throws -> String {
         try String(contentsOfFile: "\(device.directory.path)/opened", encoding: .utf8)
     }
 
-    @Test("it detects shared mode, signs in, hears of a sign-out elsewhere, cleans up and signs out, on the main queue")
+    @Test("it handles sign-in, remote sign-out, cleanup and its own sign-out")
     func runs() async throws {
         let device = try await deviceWithPage()
         let app = try await start(on: device)
@@ -82,7 +83,7 @@ struct PortedAppTests {
             app.lines.count { $0.hasPrefix("signed in ada") } == 2
                 && app.lines.drop { $0 != "current - previous ada" }.contains("current ada previous -")
         }
-        // Questions that overlap may each be told of one sign-out.
+        // Overlapping requests may each report the same sign-out.
         let cleaned = app.lines.count { $0 == "cleaned ada" }
         try app.write("sign-out")
         try await app.line { $0 == "signed out true" }
@@ -94,9 +95,9 @@ struct PortedAppTests {
         #expect(FileManager.default.fileExists(atPath: "\(device.directory.path)/org.example.ported"))
     }
 
-    // MARK: Forms that apps have
+    // MARK: Forms of apps
 
-    @Test("a proxy in an app with SwiftUI: it asks through its view controller, refreshes, and signs out")
+    @Test("a SwiftUI proxy signs in through its view controller, refreshes and signs out")
     func proxy() async throws {
         let device = try await TestDevice()
         let app = try await start("proxy", on: device)
@@ -108,12 +109,12 @@ struct PortedAppTests {
         try await app.presses("account", "account ada true")
         try await device.control.signOut()
         try await app.presses("refresh", "refreshed - false true")
-        // A failed refresh has cleared its account, and there is nobody left to sign out.
+        // The failed refresh has cleared the form's account, so there is no account to sign out.
         try await app.presses("sign-out", "signed out true")
         #expect(try await device.control.current == nil)
     }
 
-    @Test("a plugin of a hybrid app: authorities, a listener with an observer, and a sign-out for the whole device")
+    @Test("a hybrid plugin uses authorities, an observer and a global sign-out")
     func hybrid() async throws {
         let device = try await deviceWithPage()
         let app = try await start("hybrid", on: device)
@@ -125,9 +126,9 @@ struct PortedAppTests {
         try await app.line { $0 == "account changed" }
         try app.write("refresh")
         try await eventually("it has another token") { app.lines.count { $0 == token } == 2 }
-        // Another prompt than “if necessary” needs somebody to sign out first.
+        // A prompt type other than “if necessary” requires a sign-out first.
         try await app.presses("sign-in", "rejected no token: -50000")
-        // To remove the account from the app signs nobody out.
+        // Removing the account from the app signs no account out.
         try await app.presses("forget", "resolved left=0")
         #expect(try await device.control.current == "ada")
         try await app.presses("sign-out", "resolved success=true")
@@ -136,7 +137,7 @@ struct PortedAppTests {
     }
 
     @Test(
-        "a plugin called by name: settings that change nothing, authorities of single requests, and the broker turned off"
+        "a plugin can set authorities and no-op settings, and turn off the broker"
     )
     func channel() async throws {
         let device = try await TestDevice()
@@ -146,7 +147,7 @@ struct PortedAppTests {
         try await app.presses("refresh", "token ada https://adfs.contoso.example/adfs true")
         try await app.presses("remove", "removed")
         try await app.presses("refresh", "no account")
-        // Signed in already: single sign-on asks nobody.
+        // An account is signed in already, so single sign-on shows no prompt.
         try app.write("sign-in")
         try await eventually("it has a token again") {
             app.lines.count { $0.hasPrefix("token ada https://contoso") } == 2
@@ -156,7 +157,7 @@ struct PortedAppTests {
         #expect(!app.lines.contains { $0.hasPrefix("[MSAL]") })
     }
 
-    @Test("a provider among others: an async function around the block, and a removal that signs nobody out")
+    @Test("a provider wraps the block in an async function; removal signs no account out")
     func provider() async throws {
         let device = try await TestDevice()
         let app = try await start("provider", on: device)
@@ -168,7 +169,7 @@ struct PortedAppTests {
 }
 
 extension ChildProcess {
-    /// Presses a button of the app, and waits for what it says.
+    /// Presses a button of the app, and waits for its output line.
     fileprivate func presses(_ button: String, _ answer: String) async throws {
         try write(button)
         try await line { $0 == answer }

@@ -7,9 +7,9 @@ import Testing
 
 @testable import MSAL
 
-@Suite("Requests with MSAL's names, and the real broker")
+@Suite("Requests with MSAL's names and the real broker")
 struct RequestTests {
-    @Test("what one app signs in, another uses without a person; a sign-out ends it for both")
+    @Test("all apps share a sign-in without a prompt, and a sign-out ends it for all")
     func singleSignOn() async throws {
         let device = try await TestDevice()
         let (one, other) = (try device.application("one"), try device.application("other"))
@@ -40,12 +40,12 @@ struct RequestTests {
         let signedOut = try await other.signout(with: result.account, signoutParameters: MSALSignoutParameters())
         #expect(signedOut)
         #expect(try other.allAccounts() == [])
-        // It heard of the account with the token, and never asked: MSAL would name nobody.
+        // It got the account with the token and never asked for it; MSAL would report no previous account.
         #expect(try await one.told() == "- ada")
         #expect(await codes { _ = try await one.acquireTokenSilent(with: silent) } == Codes(.interactionRequired))
     }
 
-    @Test("arguments are checked before anything is changed")
+    @Test("arguments are checked before any change")
     func argumentChecks() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -70,7 +70,7 @@ struct RequestTests {
         #expect(request.fromBrowser && request.hasWebviewParameters)
     }
 
-    @Test("a request that demands claims fails, and one for a token of the device")
+    @Test("requests for claims and for a device token fail")
     func refusals() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -97,7 +97,7 @@ struct RequestTests {
         #expect(error?.code == MSALError.workplaceJoinRequired.rawValue)
     }
 
-    @Test("a sign-out of a browser without an end-session page signs out of the device, and fails")
+    @Test("a browser sign-out without a page signs out of the device and fails")
     func browserWithoutPage() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -115,7 +115,7 @@ struct RequestTests {
     }
 
     @Test(
-        "a sign-out of the browser succeeds exactly if its page opens",
+        "a browser sign-out succeeds only if its page opens",
         arguments: [
             (BrowserSignout.notRequested, true), (.opened, true), (.notConfigured, false),
             (.failed("no screen"), false),
@@ -124,7 +124,7 @@ struct RequestTests {
     )
     func browser(result: BrowserSignout, succeeds: Bool) { #expect((result.problem == nil) == succeeds) }
 
-    @Test("an account that is not the current one is neither signed out nor given a token")
+    @Test("an account that is not current gets no sign-out and no token")
     func mismatch() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -140,7 +140,7 @@ struct RequestTests {
         )
         let silent = MSALSilentTokenParameters(scopes: ["a"], account: ada)
         #expect(await codes { _ = try await app.acquireTokenSilent(with: silent) } == mismatched)
-        // Nobody is asked for a password that could not be used.
+        // The request fails before the prompt, because the password could not be used.
         let interactive = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         interactive.account = ada
         #expect(await codes { _ = try await app.acquireToken(with: interactive) } == mismatched)
@@ -154,7 +154,7 @@ struct RequestTests {
         #expect(try await app.acquireToken(with: interactive).account == grace)
     }
 
-    @Test("what happens at the prompt has its code, and what the prompt throws comes as it is")
+    @Test("the prompt's outcomes have codes, and its errors are passed on unchanged")
     func prompts() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -172,7 +172,7 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
         let throwing = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         await #expect(throws: TestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
-        // The account's own name is offered.
+        // The prompt offers the account's own name.
         let offered = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing())
         offered.account = ada
         #expect(try await app.acquireToken(with: offered).account == ada)
@@ -201,11 +201,11 @@ struct RequestTests {
         )
         type.yield()
         #expect(try await first.value == "ada")
-        // The first prompt is over, and the next may open.
+        // The first prompt has ended, so the next may open.
         #expect(try await app.acquireToken(with: second).account.username == "ada")
     }
 
-    @Test("accounts are listed without reporting a change; those without asking are what the app has heard of")
+    @Test("listing accounts reports no change; the local list has the known account")
     func lists() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -227,12 +227,12 @@ struct RequestTests {
         profile.returnOnlySignedInAccounts = false
         #expect(try await app.accountsFromDevice(for: profile) == [ada] && app.accounts(for: profile) == [ada])
         #expect(try app.accounts(for: MSALAccountEnumerationParameters(tenantProfileIdentifier: identifier)) == [])
-        // Removed, the account is forgotten here until a request names it again; nobody is signed out.
+        // After its removal the account is unknown here until a request names it again. It stays signed in.
         try app.remove(ada)
         #expect(try app.allAccounts() == [])
         #expect(try await app.accountsFromDevice(for: everybody) == [ada])
         #expect(try app.allAccounts() == [ada])
-        // None of these requests was a report.
+        // None of these requests counted as a report.
         #expect(try await app.told() == "ada -")
         try await device.control.signOut()
         #expect(try await app.accountsFromDevice(for: everybody) == [])
@@ -240,7 +240,7 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
     }
 
-    @Test("every request says so where there is no broker")
+    @Test("every request fails with the right code if there is no broker")
     func noBroker() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -267,7 +267,7 @@ struct RequestTests {
         }
     }
 
-    @Test("a configuration without an identity, or with one that names another folder, makes no application")
+    @Test("a configuration without a valid identity creates no application")
     func configurations() async throws {
         let invalid = Codes.internal(.internalErrorInvalidParameter)
         for clientId in ["", "../../etc", ".hidden", "a/b"] {
@@ -278,7 +278,7 @@ struct RequestTests {
         let authority = try MSALAADAuthority(url: try #require(URL(string: "https://login.example.com/contoso")))
         let application = try MSALPublicClientApplication(clientId: "x", authority: authority, redirectUri: nil)
         #expect(application.configuration.authority === authority)
-        // A copy: an application does not change under its app's feet.
+        // The configuration is a copy, so the application is unaffected.
         application.configuration.clientId = "y"
         #expect(application.configuration.clientId == "x")
     }

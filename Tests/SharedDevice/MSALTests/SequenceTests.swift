@@ -6,17 +6,17 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-/// What happens on the device between two questions of the app.
+/// An event on the device between two requests of the app.
 enum Step: Sendable {
     case signIn(String)
     case signOut
-    /// The app asks, and is to be told this: “current previous”.
+    /// The app asks, and must get this response: “current previous”.
     case ask(String)
-    /// The broker dies, and the app's question fails.
+    /// The broker is killed, and the app's request fails.
     case askInVain
 }
 
-@Suite("What an app is told when it asks for the current account")
+@Suite("The response to a request for the current account")
 struct SequenceTests {
     /// MSAL's table, row by row.
     private static let rows: [[Step]] = [
@@ -31,7 +31,7 @@ struct SequenceTests {
         [.signIn("ada"), .ask("ada -"), .signOut, .askInVain, .ask("- ada"), .ask("- -")],
     ]
 
-    @Test("the real broker and MSAL's table agree")
+    @Test("the real broker agrees with MSAL's table")
     func table() async throws {
         let device = try await TestDevice()
         for (number, row) in Self.rows.enumerated() {
@@ -47,12 +47,12 @@ struct SequenceTests {
                     try await device.startBroker()
                 }
             }
-            // Each row begins where nobody is signed in.
+            // Each row starts without an account.
             if try await device.control.current != nil { try await device.control.signOut() }
         }
     }
 
-    @Test("a change that the app was told of right before it crashed is told again, once")
+    @Test("a change reported right before a crash is reported once more")
     func crash() async throws {
         let device = try await TestDevice()
         try await device.control.signIn("ada")
@@ -66,10 +66,10 @@ struct SequenceTests {
         #expect(try await device.application().told() == "- -")
     }
 
-    @Test("people whose data the app missed to delete are named one after the other")
+    @Test("accounts whose data the app did not delete are reported one by one")
     func several() async throws {
         let device = try await TestDevice()
-        // Each of them is told to another process of the app, which ends at once.
+        // Each account is reported to another process of the app, which ends at once.
         for user in ["ada", "grace"] {
             try await device.control.signIn(user)
             _ = try await device.endedApplication { try await $0.told() }
@@ -81,10 +81,10 @@ struct SequenceTests {
         #expect(try await app.told() == "- -")
     }
 
-    @Test("the return of one person does not hide that the data of another is still there")
+    @Test("the return of one person does not hide another person's remaining data")
     func behindReturn() async throws {
         let device = try await TestDevice()
-        // Each of them is told to another process of the app, which ends at once.
+        // Each account is reported to another process of the app, which ends at once.
         for user in ["grace", "ada"] {
             try await device.control.signIn(user)
             _ = try await device.endedApplication { try await $0.told() }
@@ -96,7 +96,7 @@ struct SequenceTests {
         #expect(try await app.told() == "ada ada")
     }
 
-    @Test("a request that comes while the app's block is deleting does not settle what the block was told")
+    @Test("a request during the block's deletion does not settle the block's change")
     func whileDeleting() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -112,11 +112,11 @@ struct SequenceTests {
         defer { mayEnd.signal() }
         try await eventually("the block runs") { isDeleting.withLock { $0 } }
         #expect(try await app.told() == "- ada")
-        // As after a crash in the block.
+        // Another process of the app still gets the change, as after a crash in the block.
         #expect(try await device.application().told() == "- ada")
     }
 
-    @Test("a token request settles what the app was told, so that the next question does not repeat it")
+    @Test("a token request settles the reported change")
     func settledByToken() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -129,7 +129,7 @@ struct SequenceTests {
     }
 
     // S13
-    @Test("a token request of another task does not settle what an async function has just told its own task")
+    @Test("another task's token request does not settle a change told to an async function")
     func otherTask() async throws {
         let device = try await TestDevice()
         let app = try device.application()
@@ -143,7 +143,7 @@ struct SequenceTests {
         #expect(try await app.told() == "grace grace", "its next question settles it")
     }
 
-    @Test("an app that reports its cleanups is told until it has, by the same person's return too, and after a crash")
+    @Test("an app that reports cleanups is told until it has reported")
     func receipts() async throws {
         let device = try await TestDevice()
         func reports(_ configuration: MSALPublicClientApplicationConfig) { configuration.reportsCleanup = true }
@@ -170,7 +170,7 @@ struct SequenceTests {
         let (current, clean) = try await app.currentAccount(with: nil)
         #expect(current == ada)
         #expect(clean?.needsCleanup != true)
-        // The same with a block, and the other kind of change.
+        // The same with a completion block, and with a sign-out instead of a return.
         try await device.control.signOut()
         let left = try #require(try await app.currentAccount(with: nil).1)
         #expect(left.needsCleanup)
@@ -200,7 +200,7 @@ struct SequenceTests {
     }
 
     // E10
-    @Test("overlapping questions lose no change and invent none")
+    @Test("overlapping requests lose no change and invent none")
     func overlapping() async throws {
         let device = try await TestDevice()
         let app = try device.application()

@@ -3,12 +3,12 @@ import Testing
 
 @testable import MSAL
 
-/// What exists so that code for iOS compiles. `PortedSharedDeviceApp` has it in the forms that apps use.
-@Suite("Names that change little or nothing")
+/// The API that exists so that code for iOS compiles. `PortedSharedDeviceApp` uses it the way apps do.
+@Suite("Names with little or no effect")
 struct SurfaceTests {
     private func url(_ text: String) throws -> URL { try #require(URL(string: text)) }
 
-    @Test("each kind of authority keeps its address and takes no other than https")
+    @Test("each kind of authority keeps its address and accepts only https")
     func authorities() throws {
         let address = try url("https://login.example.com/contoso")
         let authorities = [
@@ -25,7 +25,7 @@ struct SurfaceTests {
         #expect(throws: NSError.self) { try MSALCIAMAuthority(url: plain, validateFormat: false) }
     }
 
-    @Test("an authority of a tenant or of a national cloud has that address")
+    @Test("an authority of a tenant or a national cloud has the right address")
     func tenants() throws {
         let common = try url("https://login.example.com/common")
         #expect(try MSALAADAuthority(url: common, rawTenant: nil).url == common)
@@ -73,7 +73,7 @@ struct SurfaceTests {
         #expect(authority.description == "https://\(host)/consumers")
     }
 
-    @Test("an application keeps a copy of all settings, and gives out copies")
+    @Test("an application copies all settings when it takes and returns them")
     func configuration() throws {
         let configuration = MSALPublicClientApplicationConfig(clientId: "org.example.app")
         configuration.knownAuthorities = [.common]
@@ -98,7 +98,6 @@ struct SurfaceTests {
         #expect(MSALCacheConfig.defaultKeychainSharingGroup() == "com.microsoft.adalcache")
     }
 
-    /// A view controller that asks.
     private final class Screen: MSALCredentialsPrompting {
         nonisolated init() {}
 
@@ -107,7 +106,7 @@ struct SurfaceTests {
         }
     }
 
-    @Test("a view controller that can ask is asked on the main actor, and is not kept alive")
+    @Test("a view controller is asked on the main actor and held weakly")
     func viewController() async throws {
         var screen: Screen? = Screen()
         let parameters = MSALWebviewParameters(authPresentationViewController: try #require(screen))
@@ -120,7 +119,7 @@ struct SurfaceTests {
         #expect(error?.codes == .internal(.internalErrorNoViewController))
     }
 
-    @Test("web views are described in vain, and URLs are left to the app")
+    @Test("web view settings have no effect, and URLs are left to the app")
     func webViews() throws {
         let parameters = MSALWebviewParameters(prompt: { _ in nil })
         #expect(parameters.webviewType == .default)
@@ -140,7 +139,7 @@ struct SurfaceTests {
         #expect(!MSALPublicClientApplication.cancelCurrentWebAuthSession())
     }
 
-    @Test("settings of the network and of telemetry are kept, and a telemetry callback is not")
+    @Test("network and telemetry settings are kept, but a telemetry callback is not")
     func networkAndTelemetry() {
         MSALGlobalConfig.httpConfig.retryCount = 3
         MSALGlobalConfig.httpConfig.timeoutIntervalForRequest = 60
@@ -152,7 +151,7 @@ struct SurfaceTests {
         #expect(MSALGlobalConfig.telemetryConfig.telemetryCallback == nil)
     }
 
-    @Test("a claims request is read, changed and written as JSON")
+    @Test("a claims request can be read from JSON, changed and written as JSON")
     func claims() throws {
         let challenge =
             #"{"access_token":{"nbf":{"essential":true,"value":"1800000000"}},"id_token":{"acr":{"values":["a"]},"name":null}}"#
@@ -176,7 +175,7 @@ struct SurfaceTests {
     }
 
     @Test(
-        "claims beyond the app's capabilities are a demand",
+        "claims other than the app's capabilities are a demand",
         arguments: [
             ("{}", false), (#"{"access_token":{"xms_cc":{"values":["cp1"]}}}"#, false),
             (#"{"access_token":{"xms_cc":{"values":["cp1"]},"acrs":null}}"#, true),

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("A session ends by itself")
+@Suite("Automatic sign-outs")
 struct AutomaticSignOutTests {
     private func configure(_ device: TestDevice, _ settings: String) throws {
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "# + settings + "}")
@@ -15,37 +15,37 @@ struct AutomaticSignOutTests {
         return try #require(attributes[.modificationDate] as? Date)
     }
 
-    @Test("after a time without activity the user is signed out, all apps hear of it, and the log says why")
+    @Test("inactivity signs the user out, all apps are told, and the log has the reason")
     func inactivity() async throws {
         let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let follower = Follower(device.application("listener"))
         try await device.application().signIn("ada")
         try await follower.hears("ada")
-        // Not before: it counts from the sign-in, and the listener may hear of that late.
+        // Only now, because the time counts from the sign-in and the listener may be told late.
         try configure(device, #""inactivityTimeout": 0.3"#)
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["inactivity for 0.3 s"])
-        // The same of a session that begins under it, which may be over before its app has the answer.
+        // The same for a session that starts under this setting, and may end before its app has the response.
         _ = try? await device.application().signIn("grace")
         try await device.expectAudit("signed-out", ["inactivity for 0.3 s", "inactivity for 0.3 s"])
     }
 
     // S11
-    @Test("signing in and reported activity count; asking for the account or a token does not")
+    @Test("sign-ins and reported activity count; account and token requests do not")
     func activity() async throws {
         let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         let account = try await application.signIn("ada").account
         var signedIn = Date.distantPast
         try await eventually("the time is kept") {
-            // The file is made first, and given its time a moment later.
+            // The file is created first, and its time is set a moment later.
             var status = stat()
             guard stat("\(device.state)/last-activity", &status) == 0 else { return false }
             signedIn = try lastActivity(device)
             return (status.st_mtim.tv_sec, status.st_mtim.tv_nsec) != (status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
         }
         let parameters = SilentTokenParameters(scopes: [], account: account)
-        // Long enough for what is not written more often than once a second.
+        // Longer than the minimum of one second between two writes.
         try await eventually("time passes") {
             _ = try await application.getCurrentAccount()
             _ = try await application.acquireTokenSilent(with: parameters)
@@ -57,13 +57,13 @@ struct AutomaticSignOutTests {
         #expect(try await application.getCurrentAccount().current == account)
     }
 
-    @Test("a broker that was down while nobody used the device signs out at its start")
+    @Test("a broker that was down during inactivity signs out when it starts")
     func inactiveWhileDown() async throws {
         let device = try await TestDevice(configuration: #""inactivityTimeout": 900"#)
         let application = device.application()
         try await application.signIn("ada")
         try await eventually("the time is kept") { (try? lastActivity(device)) != nil }
-        // A restart alone is no reason.
+        // A restart alone does not sign out.
         device.killBroker()
         try await device.startBroker()
         #expect(try await application.getCurrentAccount().current?.username == "ada")
@@ -79,10 +79,11 @@ struct AutomaticSignOutTests {
         try await device.expectAudit("signed-out", ["inactivity for 900 s"])
     }
 
-    @Test("a broker that was down at the end of the shift signs out at its start, and the apps hear of it")
+    @Test("a broker that was down at the end of the shift signs out when it starts")
     func shiftEndWhileDown() async throws {
         let device = try await TestDevice(starts: false)
-        // Far from now, so that none comes while this test runs; two days ago is before one of them.
+        // Far from now, so that no shift ends during this test; a session from two days ago is older than one shift
+        // end.
         let time = Calendar.current.dateComponents([.hour, .minute], from: Date(timeIntervalSinceNow: 12 * 3600))
         let end = String(format: "%02d:%02d", try #require(time.hour), try #require(time.minute))
         try configure(device, #""shiftEnds": ["\#(end)"]"#)
@@ -95,19 +96,19 @@ struct AutomaticSignOutTests {
         try await device.startBroker()
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["shift end \(end)"])
-        // The next one is of the next shift.
+        // The new session belongs to the next shift.
         try await device.application().signIn("grace")
         try await follower.hears("grace")
     }
 
-    @Test("locking the screen signs out: by the desktop's word, by a request to lock, and where it was locked unseen")
+    @Test("a screen lock signs out, also on request or if it happened unseen")
     func screenLock() async throws {
         let device = try await TestDevice(starts: false)
         try configure(device, #""signOutOnScreenLock": true"#)
         device.brokerArguments = ["--login-bus", device.bus.address]
         try await device.startBroker()
         let broker = try #require(device.broker)
-        // It comes later than the broker.
+        // logind appears later than the broker.
         try await eventually("its absence is told") { broker.errorText.contains("no logind") }
         var login: FakeLogin? = try await FakeLogin(device.bus)
         try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
@@ -115,7 +116,7 @@ struct AutomaticSignOutTests {
         let application = device.application()
         try await application.signIn("ada")
         try await follower.hears("ada")
-        // Neither of these is the device's to heed.
+        // The logout and the end of logind must not sign out.
         try login?.logOut()
         login = nil
         try await eventually("its end is told") { broker.errorText.components(separatedBy: "no logind").count >= 3 }
@@ -142,7 +143,7 @@ struct AutomaticSignOutTests {
         withExtendedLifetime(login) {}
     }
 
-    @Test("a flood of new sessions is looked at in a few questions, and a lock that comes after it is heard")
+    @Test("many new sessions need few requests, and a later lock is noticed")
     func manySessions() async throws {
         let device = try await TestDevice(starts: false)
         try configure(device, #""signOutOnScreenLock": true"#)
@@ -159,7 +160,7 @@ struct AutomaticSignOutTests {
         #expect(login.listCount < 2500)
     }
 
-    @Test("signals that come from another process than logind are ignored")
+    @Test("logind signals from other processes are ignored")
     func spoofedLogin() async throws {
         let device = try await TestDevice(starts: false)
         try configure(device, #""signOutOnScreenLock": true, "signOutOnLogout": true"#)
@@ -170,7 +171,7 @@ struct AutomaticSignOutTests {
         try await eventually("it is followed") { broker.errorText.contains("following login sessions") }
         let application = device.application()
         try await application.signIn("ada")
-        // Sent to each connection by itself, so that no match rule keeps it away.
+        // Sent to each connection directly, so that no match rule filters it.
         let spoofer = try DBusConnection.open(device.bus.bus)
         let names =
             try await spoofer.call(
@@ -190,7 +191,7 @@ struct AutomaticSignOutTests {
             )
             try spoofer.send(signal)
         }
-        // What the bus gets after the spoof, the broker sees after it.
+        // The broker sees later messages after the spoofed ones.
         try await spoofer.flush()
         try login.logOut()
         try await eventually("ada is out") { try await application.getCurrentAccount().current == nil }

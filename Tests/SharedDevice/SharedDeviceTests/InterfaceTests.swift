@@ -10,7 +10,7 @@ import Testing
 import FoundationXML
 #endif
 
-/// The installed description of the interface, its page, and what the broker really takes.
+/// The installed interface description, its documentation page, and the broker's real behaviour.
 @Suite("The documented D-Bus interface")
 struct InterfaceTests {
     private struct Method: Equatable {
@@ -80,7 +80,7 @@ struct InterfaceTests {
         )
     }
 
-    @Test("introspection answers the installed file, comments included")
+    @Test("introspection returns the installed file, comments included")
     func introspection() async throws {
         let device = try await TestDevice()
         let connection = try DBusConnection.open(device.bus.bus)
@@ -95,7 +95,7 @@ struct InterfaceTests {
         #expect(described.methods == installed.methods && described.properties == installed.properties)
     }
 
-    @Test("the broker takes and answers each method by the file's signature, and refuses another one")
+    @Test("the broker accepts the documented signatures and refuses others")
     func signatures() async throws {
         let device = try await TestDevice()
         let connection = try DBusConnection.open(device.bus.bus)
@@ -108,7 +108,7 @@ struct InterfaceTests {
                 let answer = try await call(connection, BrokerProtocol.interface, name, arguments)
                 #expect(answer.map(\.signature).joined() == method.outputs, "\(name)")
             } catch {
-                // Refused for what the request lacks, not for its form.
+                // Refused because of missing fields, not because of the signature.
                 #expect(error.name?.hasPrefix(BrokerProtocol.errorPrefix) == true, "\(name): \(error)")
             }
             let wrong = await #expect(throws: DBusError.self, "\(name)") {
@@ -118,7 +118,7 @@ struct InterfaceTests {
         }
     }
 
-    @Test("a client can ask for the interface's version and the other properties, each of the file's type")
+    @Test("the properties have the documented types")
     func properties() async throws {
         let device = try await TestDevice()
         let connection = try DBusConnection.open(device.bus.bus)
@@ -135,7 +135,7 @@ struct InterfaceTests {
         #expect(try Self.text("Documentation/Interface.md").contains("\n| \(BrokerProtocol.version) | this page"))
     }
 
-    @Test("the page names each method, property and error code, and the match rule of the broadcast")
+    @Test("the page names each method, property, error code and the match rule")
     func page() throws {
         let page = try Self.text("Documentation/Interface.md")
         let description = try Description(try Self.text(Self.file))

@@ -2,7 +2,7 @@ import ExampleSupport
 import Foundation
 import NotifyCenterTestKit
 
-/// One of the example apps as a process, with its data directory and the events that it writes.
+/// One of the example apps as a process, with its data directory and its event file.
 final class ListenerApp {
     static let names = ["point-of-sale", "flight-briefing", "field-service"]
 
@@ -14,8 +14,8 @@ final class ListenerApp {
     private var process: ChildProcess?
 
     /// - Parameters:
-    ///   - launcher: a command that starts the app in its place, for instance a sandbox.
-    ///   - bus: the address that the app calls the device's bus by.
+    ///   - launcher: a command that starts the app, for instance a sandbox.
+    ///   - bus: the address of the device's bus as the app sees it.
     init(_ name: String, on device: TestDevice, launcher: [String] = [], bus: String? = nil) throws {
         self.name = name
         self.launcher = launcher
@@ -39,10 +39,10 @@ final class ListenerApp {
         process?.waitUntilExit()
     }
 
-    /// All that it has reported, over all its lives.
+    /// All events that it has reported, across its processes.
     func events() throws -> [Event] {
         let text = (try? String(contentsOfFile: eventsPath, encoding: .utf8)) ?? ""
-        // The last line may still be on its way.
+        // The last line may be incomplete.
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
         return try lines.map { try JSONDecoder().decode(Event.self, from: Data($0.utf8)) }
     }
@@ -52,14 +52,14 @@ final class ListenerApp {
         try await eventually("\(name): \(what)") { try events().dropFirst(mark).contains(where: matches) }
     }
 
-    /// Has the signed-in user do something that leaves data.
+    /// Makes the app create data for the signed-in user.
     func work() async throws {
         let mark = try events().count
         try tell("work")
         try await wait("work is done", after: mark) { $0.event == .worked }
     }
 
-    /// The files below its data directory that hold `text`, in UTF-8 or UTF-16.
+    /// The files below its data directory that contain `text`, in UTF-8 or UTF-16.
     func files(holding text: String) throws -> [String] {
         let needles = [String.Encoding.utf8, .utf16LittleEndian].compactMap { text.data(using: $0) }
         let names = FileManager.default.enumerator(atPath: dataDirectory)?.compactMap { $0 as? String } ?? []

@@ -4,21 +4,21 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// An app in the sandbox that Flatpak makes: bubblewrap around the app, and around the proxy that carries its messages to the bus. The bus,
-/// and with it the broker, sees the proxy's process.
+/// An app in a sandbox like Flatpak's: bubblewrap runs the app, and the proxy that forwards its messages to the bus.
+/// The bus, and therefore the broker, sees the proxy's process.
 private struct Sandbox {
-    /// What stands in the file that Flatpak puts into each of its sandboxes.
+    /// The path of the file that Flatpak adds to each of its sandboxes.
     let information: String
     let directory: String
-    /// The device's bus, as the app sees it.
+    /// The address of the device's bus as the app sees it.
     let address: String
     private let proxy: ChildProcess
 
-    /// Starts the proxy and waits until it takes connections.
+    /// Starts the proxy and waits until it accepts connections.
     ///
     /// - Parameters:
-    ///   - flatpak: its id; `nil` for a file that does not say it.
-    ///   - owns: the bus name that the app has.
+    ///   - flatpak: the Flatpak's id; `nil` creates a file without an id.
+    ///   - owns: the app's bus name.
     init(_ flatpak: String?, on device: TestDevice, owns: String) async throws {
         directory = "\(device.directory.path)/sandbox-\(UUID().uuidString.prefix(8))"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -38,7 +38,8 @@ private struct Sandbox {
         try await eventually("the proxy listens") { FileManager.default.fileExists(atPath: socket) }
     }
 
-    /// Starts a program in the sandbox. It sees the machine's files, and at the root Flatpak's word of who it is.
+    /// The command prefix that starts a program in the sandbox. The program sees the machine's files, and Flatpak's
+    /// information file at the root.
     var launcher: [String] { Self.launcher(information) }
 
     private static func launcher(_ information: String) -> [String] {
@@ -50,7 +51,7 @@ private struct Sandbox {
     }
 }
 
-/// Whether this machine has what Flatpak is made of, and lets this user make sandboxes.
+/// Whether this machine has bubblewrap and Flatpak's proxy, and lets this user create sandboxes.
 private func canSandbox() -> Bool {
     guard ["bwrap", "xdg-dbus-proxy"].allSatisfy({ access("/usr/bin/\($0)", X_OK) == 0 }) else { return false }
     let trial = Process()
@@ -71,7 +72,7 @@ struct SandboxedAppTests {
     private static let flatpak = "org.example.PointOfSale"
     private var identifier: String { ExampleApp.identifier(Self.name) }
 
-    /// A device where the app is known as a Flatpak, and by nothing else.
+    /// A device whose app is enrolled only as a Flatpak.
     private func device() async throws -> TestDevice {
         let device = try await TestDevice(starts: false)
         try #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#
@@ -84,7 +85,7 @@ struct SandboxedAppTests {
         event.event == .screen && event.detail == "open" && event.account == "ada"
     }
 
-    @Test("an app behind Flatpak's proxy hears of a sign-out, cleans up and gives its receipt, under its Flatpak's id")
+    @Test("an app behind Flatpak's proxy cleans up and is known by its Flatpak id")
     func signOut() async throws {
         let device = try await device()
         let control = device.application("control")
@@ -103,13 +104,13 @@ struct SandboxedAppTests {
         try await log.line { $0.contains("finished") && $0.contains(identifier) }
     }
 
-    @Test("a program outside of the sandbox is not the Flatpak, nor is one in another's sandbox, or in nobody's")
+    @Test("a program outside the Flatpak's own sandbox is refused")
     func others() async throws {
         let device = try await device()
         try await device.application("control").signIn("ada")
         let other = try await Sandbox("org.example.Other", on: device, owns: identifier)
         let nobody = try await Sandbox(nil, on: device, owns: identifier)
-        // The proxy's program is enrolled, by which no program in a sandbox may be known.
+        // The proxy's program is enrolled, but that must not identify any program in a sandbox.
         try device.enrol("org.example.proxy", "/usr/bin/xdg-dbus-proxy")
         let broker = try #require(device.broker)
         for (launcher, bus, reason) in [
@@ -120,7 +121,8 @@ struct SandboxedAppTests {
             let app = try ListenerApp(Self.name, on: device, launcher: launcher, bus: bus)
             let mark = try app.events().count
             try app.start()
-            // An app that is slow to get its answer says that it waits for the broker, and asks again. It is alive until the broker has refused it.
+            // A slow app reports that it waits for the broker, and asks again. It is alive until the broker has refused
+            // it.
             try await eventually("the broker says why: \(reason)") { broker.errorText.contains(reason) }
             try await app.wait("a refusal", after: mark) {
                 $0.event == .failed || $0.event == .waitingForBroker || $0.event == .screen && $0.detail == "failed"
@@ -128,7 +130,7 @@ struct SandboxedAppTests {
             #expect(try !app.events().dropFirst(mark).contains(where: isOpen))
             app.kill()
         }
-        // The journal and the log tell the same refusals.
+        // The journal and the log contain the same refusals.
         try await eventually("the refusals are in the log") { try device.audit("refused").count >= 3 }
     }
 }

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SharedDevice
 
-/// The vectors that the libraries of all languages are tested with (`session-record.json`): each case is a sequence of operations on a record,
-/// with what each gives and what the record is after it.
-@Suite("The record, by the vectors of all languages")
+/// The vectors that test the libraries of all languages (`session-record.json`): each case is a sequence of operations
+/// on a record, with the result of each and the record after it.
+@Suite("The record, with the vectors of all languages")
 struct SessionRecordVectorTests {
     private struct File: Decodable {
         let accounts: [String: Account]
@@ -30,7 +30,7 @@ struct SessionRecordVectorTests {
         let record: Record
     }
 
-    /// An account by its name in the file, and an epoch; as `["one", 1]`.
+    /// An account by its name in the file, and an epoch, such as `["one", 1]`.
     struct Named: Decodable, Equatable, Sendable {
         let account: String?
         let epoch: UInt64
@@ -74,7 +74,7 @@ struct SessionRecordVectorTests {
         return try JSONDecoder().decode(File.self, from: Data(contentsOf: url))
     }
 
-    @Test("each step gives what the file says, and leaves the record that it says")
+    @Test("each step has the expected result and leaves the expected record")
     func vectors() throws {
         let file = try Self.file.get()
         #expect(file.cases.count >= 70)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("An app and the real broker", .timeLimit(.minutes(10)))
 struct SharedDeviceApplicationTests {
-    @Test("signing in through one app is seen by another, with a token; signing out ends it for both")
+    @Test("sign-in gives another app the account and a token; sign-out ends both")
     func globalSignInAndOut() async throws {
         let device = try await TestDevice()
         let (one, other) = (device.application("one"), device.application("other"))
@@ -34,7 +34,7 @@ struct SharedDeviceApplicationTests {
         #expect(await code { _ = try await one.acquireTokenSilent(with: parameters) } == .noCurrentAccount)
     }
 
-    @Test("what the device's rules forbid is refused with its own code, and changes nothing")
+    @Test("a request against the device's rules fails with a code and changes nothing")
     func refusals() async throws {
         let device = try await TestDevice()
         let application = device.application()
@@ -54,7 +54,7 @@ struct SharedDeviceApplicationTests {
     }
 
     // E11, D9
-    @Test("without a broker, and without a bus, the mode is unknown and every request says why")
+    @Test("without a broker or bus the mode is unknown and requests fail")
     func noBroker() async throws {
         let device = try await TestDevice(starts: false)
         let lonely = device.application()
@@ -69,13 +69,13 @@ struct SharedDeviceApplicationTests {
             #expect(await code { _ = try await application.getCurrentAccount() } == .brokerUnavailable)
             #expect(await code { try await application.signIn("ada") } == .brokerUnavailable)
         }
-        // The app need not be started anew when the broker comes.
+        // The app recovers without a restart when the broker starts.
         try await device.startBroker()
         #expect(await lonely.getDeviceInformation().deviceMode == .shared)
     }
 
-    // A crash between hearing of an account, in whatever way, and following its changes.
-    @Test("an account that the app heard of with a token, or by asking, is owed a cleanup after a crash")
+    // The app crashes after it has learned of an account and before it follows changes.
+    @Test("an app that got an account with a token or by asking must clean up after a crash")
     func heardOtherwise() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -94,7 +94,7 @@ struct SharedDeviceApplicationTests {
         }
     }
 
-    @Test("a bus that dies and comes back with another account on the device is followed")
+    @Test("apps follow the account after a restart of the bus with another account")
     func busRestart() async throws {
         let device = try await TestDevice()
         let (one, other) = (device.application("one"), device.application("other"))
@@ -117,7 +117,7 @@ struct SharedDeviceApplicationTests {
         try await eventually("the sign-out is heard") { log.withLock { $0.last } == "-" }
     }
 
-    @Test("a text that the bus does not take is an invalid request, and no receipt is held up by it")
+    @Test("a text that the bus refuses is an invalid request and blocks no receipt")
     func textsWithNUL() async throws {
         let device = try await TestDevice()
         let (control, app) = (device.application("control"), device.application())
@@ -128,14 +128,14 @@ struct SharedDeviceApplicationTests {
         let session = try await control.signout(with: account).session
         let change = try await app.reportCurrentAccount().change
         try await app.cleanupDone(change, detail: "12\0 rows")
-        // Also by a process that finds the receipt in the record.
+        // Also for a process that finds the receipt in the record.
         #expect(try await device.application().getCurrentAccount().previous == nil)
         let apps = try await control.cleanupReport(ofSession: session)?.apps ?? []
         let entry = try #require(apps.first { $0.identifier == app.identifier })
         #expect(entry.progress == .finished && entry.detail == "12 rows")
     }
 
-    @Test("a refusal of a kind that this version does not know is the broker's answer, not its silence")
+    @Test("an unknown kind of refusal is a failure of the broker, not an outage")
     func unknownRefusal() {
         let name = "org.notifycenter.SharedDevice1.Error.not_on_sundays"
         let refusal = DBusError(.refused, name: name, message: "it is Sunday", attempted: "call")
@@ -143,7 +143,7 @@ struct SharedDeviceApplicationTests {
         #expect(error.code == .brokerFailed && error.message == "it is Sunday [not_on_sundays]")
     }
 
-    @Test("an app that the bus does not let have its name follows the account all the same, and can say so")
+    @Test("an app that may not own its bus name still follows the account")
     func deniedName() async throws {
         let bus = try PrivateBus(PrivateBus.Options(denials: [#"<deny own="org.example.Denied"/>"#]))
         let device = try await TestDevice(bus: bus)
@@ -159,7 +159,7 @@ struct SharedDeviceApplicationTests {
         #expect(try await app.getCurrentAccount().current?.username == "ada")
     }
 
-    @Test("completion blocks are called once, on the queue that was asked for")
+    @Test("completion blocks are called once, on the requested queue")
     func completionBlocks() async throws {
         let device = try await TestDevice()
         let application = device.application()

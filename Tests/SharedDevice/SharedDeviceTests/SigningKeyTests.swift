@@ -6,7 +6,7 @@ import SharedDevice
 import StrictJSON
 import Testing
 
-@Suite("Tokens that services can check")
+@Suite("Tokens that services can verify")
 struct SigningKeyTests {
     private func keys(_ connection: DBusConnection) async throws -> String {
         let answer = try await connection.call(
@@ -24,7 +24,7 @@ struct SigningKeyTests {
         return text
     }
 
-    @Test("an app's token is proven by the keys on the bus and in the file, also after the broker was started anew")
+    @Test("the keys on the bus and in the file verify tokens, also after a restart")
     func token() async throws {
         let device = try await TestDevice(starts: false)
         let file = device.directory.path + "/keys.json"

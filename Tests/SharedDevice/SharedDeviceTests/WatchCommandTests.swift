@@ -4,10 +4,11 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("shared-device watch, with a real broker")
+@Suite("shared-device watch with a real broker")
 struct WatchCommandTests {
-    /// A terminal of the test's own. Its standard input says what happens at it: `key s`, `size 40 20`, `signal 15`. Its output is the screen, each
-    /// place on it a line, and at the end how the program ended and whether the terminal is as it was.
+    /// A pseudo-terminal. Its standard input controls it: `key s`, `size 40 20`, `signal 15`. Its output is the screen,
+    /// one line for each cursor position, and finally the program's exit status and whether the terminal's settings are
+    /// restored.
     private static let terminal = """
         import fcntl, os, pty, select, signal, struct, subprocess, sys, termios
         controller, terminal = pty.openpty()
@@ -43,7 +44,7 @@ struct WatchCommandTests {
         )
     }
 
-    /// Waits until the screen shows it anew.
+    /// Waits until the screen shows the text again.
     private func shows(_ text: String, _ screen: ChildProcess, after count: Int = 0) async throws {
         try await eventually("the screen shows \(text)", within: .seconds(60)) {
             try #require(screen.isRunning || screen.lines.contains { $0.hasPrefix("ended") }, "\(screen.errorText)")
@@ -51,7 +52,7 @@ struct WatchCommandTests {
         }
     }
 
-    /// Waits for the program's end; the terminal has to be as it was.
+    /// Waits for the program's end, and checks that the terminal's settings are restored.
     private func ends(_ screen: ChildProcess, by status: Int32) async throws {
         let last = try await screen.line { $0.hasPrefix("ended ") }
         #expect(last == "ended \(status), as before: True")
@@ -60,7 +61,7 @@ struct WatchCommandTests {
         #expect(screen.lines.last { $0.contains("[?25") }?.contains("[?25h") == true, "the cursor shows")
     }
 
-    @Test("a sign-in and a sign-out are on the screen, an app that owes, and the broker's end and return")
+    @Test("the screen shows sign-ins, pending cleanups and the broker's state")
     func live() async throws {
         let device = try await TestDevice()
         let screen = try onTerminal(device)
@@ -81,7 +82,7 @@ struct WatchCommandTests {
         try await ends(screen, by: 0)
     }
 
-    @Test("s asks, n signs nobody out, y does")
+    @Test("the s key asks for confirmation, n cancels, y signs out")
     func signOut() async throws {
         let device = try await TestDevice()
         try await device.application("desk").signIn("ada")
@@ -92,7 +93,7 @@ struct WatchCommandTests {
         let asked = screen.lines.count
         try screen.write("key n")
         try await shows("s sign out", screen, after: asked)
-        // From here on: the first question may have been drawn twice, and keys that come together answer none.
+        // Count from here: the first question may have been drawn twice, and keys that arrive together confirm nothing.
         let denied = screen.lines.count
         try screen.write("key s")
         try await shows("Sign Ada out?", screen, after: denied)
@@ -103,7 +104,7 @@ struct WatchCommandTests {
         try await ends(screen, by: 0)
     }
 
-    @Test("a signal ends it as any program, and the terminal is as it was")
+    @Test("a signal ends the program and restores the terminal")
     func signals() async throws {
         let device = try await TestDevice()
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
@@ -114,7 +115,7 @@ struct WatchCommandTests {
         }
     }
 
-    @Test("another size is another screen; NO_COLOR and a plain terminal have no colours")
+    @Test("resizing redraws the screen; NO_COLOR and plain terminals have no colours")
     func size() async throws {
         let device = try await TestDevice()
         let screen = try onTerminal(device, ["NO_COLOR": "1"])
@@ -124,7 +125,7 @@ struct WatchCommandTests {
         try await shows("Advisory: the next", screen, after: before)
         try await shows("person waits for no", screen, after: before)
         #expect(!screen.lines.contains { $0.contains("[1m") || $0.contains("[2m") })
-        // A line is emptied before it is written, or the last of its characters would be lost.
+        // A line is cleared before it is written; clearing it later would delete its last character.
         let lines = screen.lines
         let written = zip(lines, lines.dropFirst()).filter { $0.0.hasSuffix(";1H") }
         #expect(!written.isEmpty && written.allSatisfy { $0.1.hasPrefix("\u{1B}[K") })
@@ -146,7 +147,7 @@ struct WatchCommandTests {
         let round: Round?
     }
 
-    @Test("--json is one line for each change, and none without")
+    @Test("--json writes one line per change, and none without a change")
     func json() async throws {
         let device = try await TestDevice()
         let watch = try ChildProcess(
@@ -164,7 +165,7 @@ struct WatchCommandTests {
         try await eventually("her round is") { try lines().contains { $0.round?.outcome == "open" } }
         device.killBroker()
         try await eventually("the broker's end is") { try lines().last?.broker == "gone" }
-        // Nothing changes while it is gone, although it is asked again and again.
+        // The state is unchanged during the outage, although the command keeps asking.
         try await device.startBroker()
         try await eventually("its return is") { try lines().last?.broker == "answers" }
         #expect(try lines().filter { $0.broker == "gone" }.count == 1)
@@ -174,7 +175,7 @@ struct WatchCommandTests {
         #expect(await watch.exitStatus() >= 128)
     }
 
-    @Test("while the broker is gone nobody is asked: the bus says when it is back")
+    @Test("while the broker is gone the command waits for the bus's signal")
     func waitsForTheOwner() async throws {
         let device = try await TestDevice()
         let monitor = try ChildProcess(
@@ -186,7 +187,8 @@ struct WatchCommandTests {
             ["watch", "--json", "--bus", device.bus.address]
         )
         let questions = { monitor.lines.count { $0.contains("member=GetStatus") } }
-        // The monitor is a process of its own: it has printed all that the bus took before its line of this call.
+        // The monitor is a separate process. When it has printed this call, it has printed everything that the bus
+        // handled before.
         func monitorCatchesUp() async throws {
             let marks = { monitor.lines.count { $0.contains("member=Mark") } }
             let before = marks()
@@ -202,9 +204,9 @@ struct WatchCommandTests {
         device.killBroker()
         try await watch.line { $0.contains("\"gone\"") }
         try await monitorCatchesUp()
-        // A second question may follow the broker's end, because the bus may be able to start another.
+        // A second request may follow the broker's end, because the bus may be able to start another broker.
         let asked = questions()
-        // Only time shows that nothing happens: a question each second would be two.
+        // Only a delay can show that nothing happens: a request per second would be two.
         try await Task.sleep(for: .seconds(2))
         try await monitorCatchesUp()
         #expect(questions() <= asked + 1)
@@ -212,7 +214,7 @@ struct WatchCommandTests {
         try await watch.line(within: .seconds(60)) { _ in watch.lines.last?.contains("\"answers\"") == true }
     }
 
-    @Test("without a bus it fails at once, with the status that says so")
+    @Test("without a bus it fails at once with the right status")
     func noBus() async throws {
         let watch = try ChildProcess(
             ChildProcess.built("shared-device"),
@@ -222,9 +224,9 @@ struct WatchCommandTests {
     }
 }
 
-@Suite("shared-device metrics, with a real broker")
+@Suite("shared-device metrics with a real broker")
 struct MetricsCommandTests {
-    @Test("the file is replaced as a whole, readable by everybody, and says when the broker is gone")
+    @Test("the file is replaced atomically, world-readable, and shows a missing broker")
     func file() async throws {
         let device = try await TestDevice()
         let file = "\(device.directory.path)/device.prom"
@@ -250,7 +252,7 @@ struct MetricsCommandTests {
         #expect(left.filter { $0.hasPrefix("device.prom") } == ["device.prom"])
     }
 
-    @Test("a file that cannot be written is an error, and what is there stays")
+    @Test("an unwritable file is an error, and its content stays")
     func noFile() async throws {
         let device = try await TestDevice()
         let outcome = try await device.run(["metrics", "--output", "/proc/version", "--bus", device.bus.address])

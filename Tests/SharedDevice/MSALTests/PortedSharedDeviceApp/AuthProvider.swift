@@ -1,6 +1,7 @@
 import MSAL
 
-// The form of a provider among others (Apple, Google, Microsoft): an async function around a completion block, and a sign-out by `remove`.
+// A login provider next to others (Apple, Google, Microsoft): an async function around a completion block, and a
+// sign-out by `remove`.
 
 enum SocialAuthError: Error {
     case error(text: String)
@@ -53,7 +54,7 @@ public final class AuthProvider {
         }
     }
 
-    /// As iOS apps do it: the account is removed from this app. On a shared device that signs nobody out.
+    /// As in iOS apps, the account is only removed from this app. On a shared device that signs no account out.
     func signOut() {
         do {
             guard let account = try application.allAccounts().first else { return print("nobody") }

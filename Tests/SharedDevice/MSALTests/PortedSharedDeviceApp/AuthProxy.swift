@@ -1,6 +1,6 @@
 import MSAL
 
-// The form of an app in SwiftUI: a class behind a protocol hides MSAL, and everything ends in a completion handler.
+// A SwiftUI app: a class behind a protocol hides MSAL, and every request ends in a completion handler.
 
 struct Person: Equatable {
     let email: String?

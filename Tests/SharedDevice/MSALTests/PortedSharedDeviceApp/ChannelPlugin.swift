@@ -1,6 +1,6 @@
 import MSAL
 
-// The form of a plugin that another language calls by name: settings of the process, kinds of web views, authorities of single requests,
+// A plugin that another language calls by name: global settings, kinds of web views, authorities of single requests,
 // and a table of errors.
 
 enum AuthorityType: String {
@@ -104,7 +104,7 @@ public class ChannelPlugin {
         }
     }
 
-    /// The account that has a profile in a tenant that its claims name.
+    /// The account with a profile in the tenant that its claims name.
     private func accountOfTenant() -> MSALAccount? {
         guard let accounts = try? application.allAccounts() else { return nil }
         for account in accounts {

@@ -1,7 +1,8 @@
 import AppleNotifications
 import MSAL
 
-// The form of a plugin of a hybrid app: calls with options, authorities of several kinds, and a listener whose observer is the plugin.
+// A plugin of a hybrid app: calls with options, several kinds of authorities, and a listener whose observer is the
+// plugin.
 
 public class HybridPlugin {
     private var application: MSALPublicClientApplication?

@@ -1,9 +1,9 @@
 import Foundation
 import MSAL
 
-// What the forms need of iOS and of the frameworks around them, in the smallest shape that compiles.
+// The minimal parts of iOS and of frameworks that the forms need to compile.
 
-/// Stands for UIKit's class. It also asks the person for name and password, as a port of an app has it do.
+/// Stands for UIKit's class. It also asks the person for name and password, as ported apps do.
 class UIViewController {
     private let name: String
     private let password: String
@@ -23,7 +23,7 @@ extension UIViewController: MSALCredentialsPrompting {
 /// Stands for WebKit's class.
 class WKWebView {}
 
-/// A call from the web page of a hybrid app: options in, an answer or a rejection out.
+/// A call from the web page of a hybrid app: it has options, and is resolved or rejected.
 struct PluginCall {
     let options: [String: Any]
 
@@ -35,7 +35,7 @@ struct PluginCall {
     func reject(_ reason: String) { print("rejected", reason) }
 }
 
-/// One way to write an app with MSAL. Each line of standard input is a button that somebody presses.
+/// One way to write an app with MSAL. Each line of standard input is the press of a button.
 protocol Form {
     func press(_ button: String)
 }

@@ -1,8 +1,8 @@
-// Apps as they are written for MSAL on iOS, compiled in Swift 5 mode. Where iOS has a screen, this one has standard input: each line is a
-// button that somebody presses. It says what it does on standard output.
+// Apps as they are written for MSAL on iOS, compiled in Swift 5 mode. Standard input replaces the screen: each line is
+// the press of a button. The app reports its actions on standard output.
 //
-// `ported-shared-device-app NAME PASSWORD [FORM]`: FORM is `controller` (the default), `proxy`, `hybrid`, `channel` or `provider`.
-// NAME and PASSWORD are what the person types. The line `quit` ends the program.
+// `ported-shared-device-app NAME PASSWORD [FORM]`: FORM is `controller` (the default), `proxy`, `hybrid`, `channel` or
+// `provider`. NAME and PASSWORD are typed by the person at the prompt. The line `quit` ends the program.
 import AppleNotifications
 import MSAL
 

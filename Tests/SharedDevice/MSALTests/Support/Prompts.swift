@@ -2,7 +2,7 @@ import Foundation
 import MSAL
 
 extension MSALWebviewParameters {
-    /// A person who types the name at the prompt, and the password that the tests give that user.
+    /// A prompt at which the person types the name, and the password that the tests give that user.
     static func typing(_ user: String? = nil) -> MSALWebviewParameters {
         MSALWebviewParameters { hint in
             let name = user ?? hint ?? ""
@@ -10,7 +10,7 @@ extension MSALWebviewParameters {
         }
     }
 
-    /// A person whom nobody may ask.
+    /// A prompt that must not be shown.
     static var unasked: MSALWebviewParameters {
         MSALWebviewParameters { _ in throw TestDevice.Unexpected(description: "somebody was asked") }
     }
@@ -23,14 +23,14 @@ extension MSALPublicClientApplication {
         return try await acquireToken(with: parameters)
     }
 
-    /// The app's question and its answer, as “current previous”.
+    /// Requests the current account; returns the response as “current previous”.
     func told() async throws -> String {
         let (current, previous) = try await currentAccount(with: nil)
         return "\(current?.username ?? "-") \(previous?.username ?? "-")"
     }
 }
 
-/// The codes of the error that `body` throws; `nil` if it throws none.
+/// Returns the codes of the error that `body` throws, or `nil` if it throws none.
 func codes(of body: () async throws -> Void) async -> Codes? {
     do {
         try await body()
@@ -40,7 +40,6 @@ func codes(of body: () async throws -> Void) async -> Codes? {
     }
 }
 
-/// Code and internal code.
 struct Codes: Equatable, CustomStringConvertible {
     let code: Int
     let internalCode: Int?

@@ -5,8 +5,8 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords are
-/// “correct horse ada” and “correct horse grace”.
+/// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
+/// are “correct horse ada” and “correct horse grace”.
 final class TestDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
@@ -58,8 +58,8 @@ final class TestDevice {
         )
     }
 
-    /// A process of the app that ends after `body`. On return the bus has no connection of it: until the broker has heard that it ended, the process
-    /// counts as one that may store something.
+    /// Runs `body` in a process of the app that then ends. On return the bus has no connection of it: until the broker
+    /// has seen the end, the process counts as one that may store data.
     func endedApplication<Value>(
         configure: (MSALPublicClientApplicationConfig) -> Void = { _ in },
         _ body: (MSALPublicClientApplication) async throws -> Value
@@ -85,12 +85,12 @@ final class TestDevice {
         return Set(names.first?.stringsValue?.filter { $0.hasPrefix(":") } ?? [])
     }
 
-    /// The other app, through which people come and go.
+    /// The other app, which signs users in and out.
     var control: Control { Control(device: self) }
 }
 
-/// The broker's state with the users, made once: each device gets a copy, because a slow password hash for each would take most of the
-/// tests' time.
+/// The broker's state with the users. It is created once and copied for each device, because a slow password hash per
+/// device would take most of the tests' time.
 private enum Users {
     private static let directory = Locked<TemporaryDirectory?>(nil)
 
@@ -112,7 +112,7 @@ private enum Users {
     }
 }
 
-/// Signs people in and out through an app of the shared device that cleans up at once.
+/// Signs users in and out through an app of the shared device that cleans up at once.
 struct Control {
     private let application: SharedDeviceApplication
 
@@ -140,7 +140,7 @@ struct Control {
         try await cleanUp()
     }
 
-    /// Who is signed in on the device.
+    /// The name of the current account.
     var current: String? {
         get async throws { try await application.getCurrentAccount().current?.username }
     }

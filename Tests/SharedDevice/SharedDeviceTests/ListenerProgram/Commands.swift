@@ -4,17 +4,18 @@ import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// What a line of standard input has the app do. Each answer is an event of the command's name, with the code of a refusal.
+/// Executes the commands on standard input. Each response is an event of the command's name, with the code of a
+/// refusal.
 ///
 /// - `signin NAME PASSWORD…`
-/// - `signout [IDENTIFIER]`: that account, or the one on the screen
-/// - `signout-browser MILLISECONDS`: with the browser's session, which may take so long
-/// - `work`: leaves another file
-/// - `token [IDENTIFIER]`, `tokens COUNT`: tokens of an account, or of the one on the screen; these one after the other, of which every
-///   second is a new one
-/// - `current [COUNT]`: what so many overlapping questions are answered
-/// - `watch`: from here on, asks at each broadcast, at once; each answer is an event `asked`
-/// - `device`: mode, and how many broadcasts were ignored
+/// - `signout [IDENTIFIER]`: that account, or the account on the screen
+/// - `signout-browser MILLISECONDS`: with the browser's session and this deadline
+/// - `work`: stores another file
+/// - `token [IDENTIFIER]`, `tokens COUNT`: one token of an account, or several of the account on the screen, one after
+///   the other, of which every second one is new
+/// - `current [COUNT]`: the responses to this number of overlapping requests
+/// - `watch`: from now on, asks at once after each broadcast; each response is an event `asked`
+/// - `device`: the mode, and the number of ignored broadcasts
 /// - `go`: lets the cleanup begin
 /// - `quit`
 final class Commands: Sendable {
@@ -132,7 +133,7 @@ final class Commands: Sendable {
     }
 }
 
-/// What a cleanup waits at, until it is open.
+/// Blocks a cleanup until it is opened.
 struct Gate: Sendable {
     private let stream: AsyncStream<Void>
     private let continuation: AsyncStream<Void>.Continuation

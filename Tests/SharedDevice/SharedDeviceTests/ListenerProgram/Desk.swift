@@ -4,16 +4,16 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Something that happened in the app.
+/// An event in the app.
 struct Event: Encodable {
     var event: String
-    /// Who is signed in, as far as the event knows.
+    /// The current account, as far as the event knows it.
     var account: String?
     var identifier: String?
     var epoch: UInt64?
     var previous: [String]?
     var detail: String?
-    /// Why a request was refused, or nobody knows who is signed in.
+    /// The reason why a request was refused, or why the current account is unknown.
     var code: String?
 
     init(_ event: String, detail: String? = nil) {
@@ -22,7 +22,7 @@ struct Event: Encodable {
     }
 }
 
-/// A file of events, in which each is a whole line.
+/// A file of events, each appended as a line with a single write.
 struct Journal: Sendable {
     let path: String
 
@@ -35,7 +35,7 @@ struct Journal: Sendable {
     }
 }
 
-/// What the app shows and keeps.
+/// The app's screen and data.
 final class Desk: Sendable {
     private let directory: String
     private let data: UserDataDirectory
@@ -49,7 +49,7 @@ final class Desk: Sendable {
         self.journal = journal
     }
 
-    /// Whose data may be shown.
+    /// The account whose data may be shown.
     var account: Account? { shown.withLock { $0 } }
 
     func show(_ state: AccountState) async throws {
@@ -60,7 +60,7 @@ final class Desk: Sendable {
             event = Event("hidden", detail: "\(reason)")
             if case .unknown(let error) = reason { event.code = "\(error.code)" }
             journal.note(event)
-            // To stop its work is also to stop waiting for answers.
+            // Stopping work includes waiting for the pending requests.
             await finishRequests()
             return
         case .nobody: event = Event("nobody")
@@ -73,13 +73,13 @@ final class Desk: Sendable {
         journal.note(event)
     }
 
-    /// Has the account's user do something that leaves data.
+    /// Stores data for the account.
     func work(_ name: String, for account: Account, _ epoch: UInt64?) throws {
         let path = "\(try data.open(for: account))/session-\(epoch ?? 0)-\(name)"
         try Data("data of \(account.username)".utf8).write(to: URL(filePath: path))
     }
 
-    /// The session that the app's record has for the account.
+    /// The session of the account in the app's record.
     func epoch(of account: Account) throws -> UInt64? {
         struct Record: Decodable {
             struct Session: Decodable {
@@ -96,7 +96,7 @@ final class Desk: Sendable {
         for request in requests.withLock({ Array($0.values) }) { await request.value }
     }
 
-    /// A request that is waited for before the screen counts as hidden.
+    /// Starts a request that must finish before the screen counts as hidden.
     func request(_ number: UInt64, _ body: @escaping @Sendable () async -> Void) {
         requests.withLock { requests in
             requests[number] = Task {

@@ -5,8 +5,8 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-/// An app that follows the account of its device, keeps three files for each session, and does what its standard input says
-/// (``Commands``). What happens to it is in `DIRECTORY/events`, a line of JSON for each ``Event``, over all its lives.
+/// An app that follows the account of its device, keeps three files for each session, and obeys commands on standard
+/// input (``Commands``). `DIRECTORY/events` records its ``Event``s as lines of JSON, across its processes.
 @main
 struct ListenerProgram: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "listener-app")
@@ -31,7 +31,7 @@ struct ListenerProgram: AsyncParsableCommand {
         )
         let crash = crash
         let data = try UserDataDirectory(path: "\(directory)/data") { checkpoint in
-            // The first file is gone then, and the others are not.
+            // At this point the first file is deleted, and the others are not.
             if case .unlinked = checkpoint, crash == "midway" { kill(getpid(), SIGKILL) }
         }
         let gate = Gate(isOpen: !hold)
