@@ -6,9 +6,9 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("A sign-in that nobody waits for any more", .timeLimit(.minutes(10)))
+@Suite("Abandoned sign-ins", .timeLimit(.minutes(10)))
 struct AbandonedSignInTests {
-    @Test("an app that ends while its sign-in waits for a cleanup signs nobody in when that is done")
+    @Test("the pending sign-in of an app that ends is dropped")
     func abandoned() async throws {
         let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
         let holder = device.application("holder")
@@ -44,7 +44,7 @@ struct AbandonedSignInTests {
         try await holder.signIn("ada")
     }
 
-    @Test("a sign-in that is cancelled while it waits for a cleanup signs nobody in when that is done")
+    @Test("a sign-in that is cancelled during the wait for a cleanup is dropped")
     func cancelled() async throws {
         let device = try await TestDevice(configuration: #""cleanupPolicy": "strict""#)
         let (holder, app) = (device.application("holder"), device.application("app"))
@@ -65,19 +65,19 @@ struct AbandonedSignInTests {
             try await holder.cleanupDone(change)
             break
         }
-        // Whatever became of the cancelled one, somebody else can sign in.
+        // Whatever the outcome of the cancelled sign-in, another user can sign in.
         try await eventually("ada gets in") { await code { try await holder.signIn("ada") } == nil }
         #expect(try await app.getCurrentAccount().current?.username == "ada")
     }
 
-    @Test("a sign-in whose task is cancelled before it asks the broker signs nobody in, either")
+    @Test("a sign-in whose task is cancelled before the request is dropped")
     func cancelledEarly() async throws {
         let device = try await TestDevice()
         let app = device.application("app")
         for _ in 1...20 {
             let signingIn = Task {
                 let parameters = InteractiveTokenParameters(scopes: []) { _ in
-                    // Within the task: it is cancelled when the request goes out.
+                    // The task cancels itself, so it is already cancelled when the request is sent.
                     withUnsafeCurrentTask { $0?.cancel() }
                     return Credentials(username: "grace", password: "correct horse grace")
                 }
@@ -93,7 +93,7 @@ struct AbandonedSignInTests {
         }
     }
 
-    @Test("a sign-in that gets no answer is cancelled: the broker may do it later")
+    @Test("an unanswered sign-in is cancelled, because the broker may complete it later")
     func unanswered() async throws {
         let (bus, directory) = (try PrivateBus(), try TemporaryDirectory("unanswered"))
         let broker = try DBusConnection.open(bus.bus)

@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("shared-device status, sign-out and log, with a real broker", .serialized)
+@Suite("shared-device status, sign-out and log with a real broker", .serialized)
 struct AdministrationTests {
     private struct Entry: Decodable {
         let sequence: Int
@@ -46,7 +46,7 @@ struct AdministrationTests {
         try lines.map { try JSONDecoder().decode(Entry.self, from: Data($0.utf8)) }
     }
 
-    /// An app of this process that cleans up at each change.
+    /// Makes an app of this process clean up after each change.
     private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
         Task {
             for await change in application.accountChanges where !change.previousAccounts.isEmpty {
@@ -57,7 +57,7 @@ struct AdministrationTests {
 
     // MARK: status
 
-    @Test("status tells who is signed in, and the round after the sign-out, with and without a broker")
+    @Test("status shows the account and the round, with and without a broker")
     func status() async throws {
         let device = try await TestDevice()
         let app = device.application("desk")
@@ -89,7 +89,7 @@ struct AdministrationTests {
         #expect(stored.round?.apps.first?.running == nil && stored.round?.session == before.epoch)
     }
 
-    @Test("without a state directory there is nothing to show: 66, and one line says what helps")
+    @Test("without a state directory commands exit with 66 and one line of help")
     func noState() async throws {
         let device = try await TestDevice(starts: false)
         try FileManager.default.removeItem(atPath: device.state)
@@ -102,7 +102,7 @@ struct AdministrationTests {
 
     // MARK: sign-out
 
-    @Test("an administrator's sign-out that waits shows each step, and ends with 0 when all is clean")
+    @Test("a waiting sign-out shows each step and exits with 0 when all apps are clean")
     func signOut() async throws {
         let device = try await TestDevice()
         let app = device.application("desk")
@@ -127,7 +127,7 @@ struct AdministrationTests {
         #expect(entry.detail == "end of shift" && entry.account == "ada")
     }
 
-    @Test("when the time is over before all have cleaned up, it ends with 75 and names who owes")
+    @Test("a sign-out that times out exits with 75 and names the pending apps")
     func signOutTooLate() async throws {
         let device = try await TestDevice()
         try await device.application("desk").signIn("ada")
@@ -144,7 +144,7 @@ struct AdministrationTests {
         #expect(again.status == EX_NOINPUT && again.errors.contains("nobody is signed in"))
     }
 
-    @Test("without a broker nothing is signed out: 69")
+    @Test("without a broker a sign-out exits with 69")
     func signOutWithoutBroker() async throws {
         let device = try await TestDevice(starts: false)
         let outcome = try await AdministrationCommand("sign-out", "--wait", "1", on: device)
@@ -153,10 +153,10 @@ struct AdministrationTests {
         #expect(nowhere.status == EX_UNAVAILABLE)
     }
 
-    // MARK: wrong callers and wrong usage
+    // MARK: Permissions and usage errors
 
     @Test(
-        "another user may neither sign out nor waive: 77",
+        "another user may neither sign out nor waive: exit status 77",
         .enabled(if: geteuid() == 0, "only root can be two users")
     )
     func notPermitted() async throws {
@@ -171,7 +171,7 @@ struct AdministrationTests {
                 ["-s", "/bin/sh", "nobody", "-c", "exec '\(program)' \(arguments) --bus '\(device.bus.address)'"]
             )
             let status = await process.exitStatus()
-            // Where the build's folder is closed to others, they cannot even start it.
+            // If the build folder is closed to other users, they cannot even start the program.
             if status == 126 || status == 127 { continue }
             #expect(status == EX_NOPERM, "\(process.errorText)")
         }
@@ -179,7 +179,7 @@ struct AdministrationTests {
     }
 
     @Test(
-        "a usage error is short and has the remedy",
+        "a usage error is short and has a remedy",
         arguments: [["--foo"], ["sign-out", "--foo"], ["apps", "waive"], ["dance"]]
     )
     func usageErrors(_ arguments: [String]) async throws {
@@ -191,7 +191,7 @@ struct AdministrationTests {
     }
 
     @Test(
-        "a command that asks the broker alone says so where a state directory is named",
+        "a command that only asks the broker rejects a state directory",
         arguments: ["watch", "metrics"]
     )
     func noStateDirectory(_ command: String) async throws {
@@ -201,7 +201,7 @@ struct AdministrationTests {
     }
 
     @Test(
-        "what cannot be meant is wrong usage",
+        "invalid values are usage errors",
         arguments: [
             ["sign-out", "--wait=-1"], ["sign-out", "--wait=1e9"], ["sign-out", "--wait=nan"],
             ["sign-out", "--wait=soon"],
@@ -215,7 +215,7 @@ struct AdministrationTests {
 
     // MARK: log
 
-    @Test("the log tells a session from sign-in to the last receipt, and lets through what was asked for")
+    @Test("the log shows a session up to its last receipt, and filters entries")
     func log() async throws {
         let device = try await TestDevice()
         let app = device.application("desk")
@@ -248,7 +248,7 @@ struct AdministrationTests {
         }
     }
 
-    @Test("a log that is followed goes on with what happens")
+    @Test("a followed log shows new entries")
     func followLog() async throws {
         let device = try await TestDevice()
         let process = try ChildProcess(
@@ -269,7 +269,7 @@ struct AdministrationTests {
         #expect(await process.exitStatus() == 128 + SIGTERM)
     }
 
-    @Test("what an app calls itself does not move the terminal's cursor")
+    @Test("control characters in an app's name do not reach the terminal")
     func controlCharacters() async throws {
         let device = try await TestDevice()
         let app = SharedDeviceApplication(
@@ -285,7 +285,7 @@ struct AdministrationTests {
         }
     }
 
-    @Test("each command explains itself", arguments: ["status", "sign-out", "apps list", "log", "apps waive"])
+    @Test("each command has a help text", arguments: ["status", "sign-out", "apps list", "log", "apps waive"])
     func help(_ command: String) async throws {
         let process = try ChildProcess(
             ChildProcess.built("shared-device"),

@@ -5,7 +5,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("shared-device apps, with a real broker", .serialized)
+@Suite("shared-device apps with a real broker", .serialized)
 struct AppsCommandTests {
     private struct App: Decodable {
         struct Duty: Decodable {
@@ -20,7 +20,7 @@ struct AppsCommandTests {
         let lastCleanedAt: String?
     }
 
-    @Test("apps lists who holds and who owes; a waiver settles it, and the log keeps the reason")
+    @Test("apps lists holders and pending apps; a waiver settles and is logged")
     func apps() async throws {
         let device = try await TestDevice()
         let (desk, other) = (device.application("desk"), device.application("other"))
@@ -42,7 +42,7 @@ struct AppsCommandTests {
         let waiver = try await AdministrationCommand(
             "apps",
             "waive",
-            // As the table has it.
+            // The name in the table.
             "other",
             "--reason",
             "was removed",
@@ -64,7 +64,7 @@ struct AppsCommandTests {
         #expect(noReason.status == EX_USAGE)
     }
 
-    @Test("a name that several apps are shown by is refused with the names that tell them apart")
+    @Test("an ambiguous name is refused with the full names")
     func ambiguousName() async throws {
         let device = try await TestDevice()
         for vendor in ["one", "two"] {
@@ -84,7 +84,7 @@ struct AppsCommandTests {
         #expect(shown.allSatisfy { waiver.errors.contains("\n  \($0)") }, "\(waiver.errors)")
     }
 
-    @Test("enrolling a program writes a manifest that the broker takes, never over another one")
+    @Test("enrolling a program writes a valid manifest and never overwrites one")
     func enrol() async throws {
         let device = try await TestDevice(starts: false)
         let apps = "\(device.directory.path)/manifests"
@@ -113,7 +113,7 @@ struct AppsCommandTests {
     }
 
     @Test(
-        "a folder whose owner lays links leads enrolling to no other file",
+        "symbolic links in an untrusted folder do not redirect enrolling",
         .enabled(if: geteuid() == 0, "root writes into folders of others")
     )
     func enrolInSomebodysFolder() async throws {
@@ -122,7 +122,8 @@ struct AppsCommandTests {
         try Data("precious".utf8).write(to: URL(fileURLWithPath: precious))
         try #require(mkdir(apps, 0o755) == 0 && chown(apps, 65534, 65534) == 0)
         let file = "\(apps)/org.example.shop.json"
-        // The shell becomes the program, which has the shell's number, so that the name of its draft is known.
+        // The shell executes the program, which keeps the shell's process id, so the name of its temporary file is
+        // known.
         let enrol = #""$1" apps enrol "$2" --id org.example.shop --apps "$3" --force"#
         func run(_ script: String) throws -> ChildProcess {
             let programs = ["shared-device", "point-of-sale"].map(ChildProcess.built)

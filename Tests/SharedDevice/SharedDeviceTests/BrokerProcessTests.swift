@@ -13,12 +13,12 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// The broker's process, and what it is to its service manager, its journal and the kernel.
+/// The broker's process and its service manager, journal and kernel settings.
 @Suite("The broker's process")
 struct BrokerProcessTests {
     // MARK: The service manager
 
-    @Test("it tells the service manager that it is ready, that it lives, and that it ends")
+    @Test("it tells the service manager that it is ready, alive and stopping")
     func notifications() async throws {
         let device = try await TestDevice(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
@@ -27,13 +27,13 @@ struct BrokerProcessTests {
         try await eventually("it lives") { manager.words.filter { $0 == "WATCHDOG=1" }.count > 2 }
         #expect(manager.words.first == "READY=1")
         device.broker?.send(SIGTERM)
-        // Read meanwhile: the kernel keeps ten words, and drops more.
+        // Read repeatedly: the kernel queues ten messages and drops further ones.
         try await eventually("it ends") { manager.words.contains("STOPPING=1") }
         #expect(await device.broker?.exitStatus() == 0)
     }
 
     @Test(
-        "a service manager that does not read holds up nothing, and hears that the broker is ready when it reads again"
+        "a service manager that does not read blocks nothing and gets “ready” later"
     )
     func fullQueue() async throws {
         let device = try await TestDevice(starts: false)
@@ -53,7 +53,7 @@ struct BrokerProcessTests {
         #expect(device.broker?.errorText.contains("does not hear that the service ends") == true)
     }
 
-    @Test("where the service manager waits for another process or for nothing, no sign of life is sent")
+    @Test("without a watchdog for this process no sign of life is sent")
     func noWatchdog() {
         let socket = "/run/notify"
         let other = ["NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"]
@@ -65,7 +65,7 @@ struct BrokerProcessTests {
         #expect(ServiceManager(environment: ["NOTIFY_SOCKET": "relative"]) == nil)
     }
 
-    @Test("signs of life stop while an effect does not end, and come again when it has")
+    @Test("signs of life stop while an effect is blocked, and resume afterwards")
     func blockedEngine() async throws {
         let directory = try TemporaryDirectory("service-manager")
         let manager = try FakeServiceManager(in: directory.path)
@@ -73,7 +73,7 @@ struct BrokerProcessTests {
         let isIn = Locked(false)
         let exit = DispatchSemaphore(value: 0)
         engine.start { effect in
-            // The thread of the signs of life may carry out an effect, too. It would wait itself then, and ask nothing.
+            // The watchdog's thread may also perform an effect. Blocking it would stop the requests themselves.
             guard case .announce = effect, Thread.current.name != "watchdog" else { return }
             isIn.withLock { $0 = true }
             exit.wait()
@@ -91,7 +91,7 @@ struct BrokerProcessTests {
         try await eventually("it lives") { manager.words.count > 2 }
         Thread.detachNewThread { while !isIn.withLock({ $0 }) { engine.submit(.busRestored) } }
         try await eventually("it is blocked") { isIn.withLock { $0 } }
-        // The question that was under way may still find it alive.
+        // The request in progress may still find the engine alive.
         let before = asked.withLock { $0 }
         try await eventually("it is asked again") { asked.withLock { $0 } > before + 2 }
         let words = manager.words.count
@@ -103,24 +103,24 @@ struct BrokerProcessTests {
 
     // MARK: The journal
 
-    @Test("a journal that takes nothing holds up neither start, nor sign-out, nor end")
+    @Test("a blocked journal blocks neither start, sign-out nor end")
     func blockedJournal() async throws {
         let device = try await TestDevice(starts: false)
         let pipe = "\(device.directory.path)/journal"
         let end = try fullPipe(at: pipe)
         defer { close(end) }
         device.brokerCommand = ["sh", "-c", #"exec 2>"$0"; exec "$@""#, pipe]
-        // Where no inotify instance is free it ends at once, and its word of that goes into the pipe, too.
+        // Without a free inotify instance the broker ends at once, and that message also goes into the pipe.
         try await eventually("it has started") { (try? await device.startBroker()) != nil }
         let application = device.application()
         try await application.signIn("ada")
-        // Held up by the pipe, it would have no answer in its time, and throw.
+        // If the pipe blocked the broker, this request would time out and throw.
         try await application.signOutCurrent()
         device.broker?.send(SIGTERM)
         #expect(await device.broker?.exitStatus(within: .seconds(30)) == 0)
     }
 
-    @Test("a broker that cannot start ends, although nobody takes its last words")
+    @Test("a broker that cannot start ends although its last output is not read")
     func blockedLastWords() async throws {
         let directory = try TemporaryDirectory("last-words")
         let pipe = "\(directory.path)/journal"
@@ -133,7 +133,7 @@ struct BrokerProcessTests {
         #expect(await broker.exitStatus(within: .seconds(30)) == EX_CONFIG)
     }
 
-    /// A pipe that is full, and that nobody reads. It stays so until the descriptor is closed.
+    /// A full pipe without a reader. It stays full until the descriptor is closed.
     private func fullPipe(at path: String) throws -> CInt {
         mkfifo(path, 0o600)
         let end = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
@@ -143,7 +143,7 @@ struct BrokerProcessTests {
         return end
     }
 
-    @Test("what another process says becomes part of one line, and looks like no other field and no level")
+    @Test("text from another process stays on one line and cannot forge fields or levels")
     func forgedLines() async throws {
         let lines = try logged { log in
             let evil = "x\n<0>shared-device-broker: signed-in user=\"0\" \u{1B}[2J\u{2028}\u{202E}end\r\0"
@@ -157,13 +157,13 @@ struct BrokerProcessTests {
         #expect(line.unicodeScalars.allSatisfy { $0.value >= 0x20 })
     }
 
-    @Test("lines that nobody takes are counted, and the count is told")
+    @Test("dropped lines are counted, and the count is logged")
     func leftOut() async throws {
         var ends: [CInt] = [0, 0]
         #expect(pipe(&ends) == 0)
         let output = LogOutput(descriptor: ends[1], environment: [:])
         let log = output.logger("test", level: .info)
-        // More than the pipe and the queue take.
+        // More than the pipe and the queue can hold.
         let long = String(repeating: "l", count: 3000)
         for number in 0..<(LogOutput.capacity * 2) { log.info("\(number) \(long)") }
         let reader = LineReader(ends[0])
@@ -175,12 +175,12 @@ struct BrokerProcessTests {
         let told = lines.compactMap { line in
             line.range(of: "nobody took them: ").flatMap { Int(line[$0.upperBound...]) }
         }
-        // Of the lines that were written, some tell how many were not.
+        // Some of the written lines report the number of dropped lines.
         #expect(lines.count - told.count + told.reduce(0, +) == LogOutput.capacity * 2 + 1)
         #expect(told.reduce(0, +) > 0)
     }
 
-    /// The lines that `body` makes of a log.
+    /// The log lines that `body` produces.
     private func logged(_ body: (Logger) -> Void) throws -> [String] {
         var ends: [CInt] = [0, 0]
         guard pipe(&ends) == 0 else { throw TestDevice.Unexpected(description: "no pipe") }
@@ -200,7 +200,8 @@ struct BrokerProcessTests {
         let limits = try String(contentsOfFile: "\(process)/limits", encoding: .utf8)
         let core = limits.split(separator: "\n").first { $0.hasPrefix("Max core file size") }
         #expect(core?.split(separator: " ").filter { $0 == "0" }.count == 2, "\(limits)")
-        // Only where it is so, its files under /proc are root's, and root can read them in either case.
+        // Its files under /proc belong to root only if the protection works. Root can read them in either case, so this
+        // check needs another user.
         guard geteuid() != 0 else { return }
         var information = stat()
         #expect(stat("\(process)/mem", &information) == 0)
@@ -209,7 +210,7 @@ struct BrokerProcessTests {
 
     // S17
     @Test(
-        "of a password that was checked, its memory keeps what libdbus read from the socket, and nothing once that is overwritten",
+        "a checked password remains in memory only in libdbus's read buffer",
         .enabled(if: geteuid() == 0, "only root can read its memory")
     )
     func passwords() async throws {
@@ -225,7 +226,7 @@ struct BrokerProcessTests {
             arguments: [.fields(["application": .string(String(repeating: "a", count: 4000))])]
         )
         _ = try? await connection.call(call)
-        // The answer may be here before the thread that has checked the password lets go of it.
+        // The response may arrive before the thread that checked the password releases it.
         try await eventually("the password is gone", within: .seconds(10)) {
             try !Self.memory(of: process, contains: "correct horse ada")
         }
@@ -238,7 +239,7 @@ struct BrokerProcessTests {
         for line in maps.split(separator: "\n") where line.contains(" rw") {
             let range = line.prefix { $0 != " " }.split(separator: "-").compactMap { UInt64($0, radix: 16) }
             try memory.seek(toOffset: range[0])
-            // Some of it is the kernel's alone.
+            // Some regions belong to the kernel only.
             let content = try? memory.read(upToCount: Int(range[1] - range[0]))
             if content?.range(of: Data(text.utf8)) != nil { return true }
         }
@@ -247,25 +248,25 @@ struct BrokerProcessTests {
 
     // MARK: The disk
 
-    @Test("a broker that ends writes what the log was to have later")
+    @Test("a broker that ends writes its pending log entries")
     func lastEntries() async throws {
         try await withTaskExecutorPreference(OwnThread()) { try await judgeLastEntries() }
     }
 
     private func judgeLastEntries() async throws {
-        // The broker waits two seconds. A machine that stands still so long says nothing of that.
+        // The broker waits two seconds. If the machine is stalled for that long, the result means nothing.
         for _ in 0..<10 where try await lastEntriesAreWritten() { return }
         Issue.record("the broker, or the machine, has taken two seconds to end each time")
     }
 
-    /// - Returns: whether the broker had the time that it waits.
+    /// - Returns: whether the broker had its full waiting time.
     private func lastEntriesAreWritten() async throws -> Bool {
         let device = try await TestDevice(starts: false)
         let manager = try FakeServiceManager(in: device.directory.path)
         device.brokerCommand = ["env", "NOTIFY_SOCKET=\(manager.path)"]
         try await device.startBroker()
         let broker = try #require(device.broker)
-        // The database is another's meanwhile, so that the broker has to wait.
+        // A lock on the database makes the broker wait.
         let database = try SQLiteConnection(
             path: "\(device.state)/\(DeviceDatabase.fileName)",
             busyTimeout: .seconds(60)
@@ -273,12 +274,12 @@ struct BrokerProcessTests {
         try database.execute("BEGIN IMMEDIATE")
         let refusal = await code { try await device.application().signIn("ada", password: "wrong horse") }
         #expect(refusal == .authenticationFailed)
-        // From here on it waits for the disk, for two seconds: nothing before the rollback gives up this thread.
+        // The broker now waits two seconds for the disk. No code before the rollback gives up this thread.
         let start = ContinuousClock.now
         broker.send(SIGTERM)
         var deadline = ContinuousClock.now + .seconds(60)
         while !manager.words.contains("STOPPING=1"), .now < deadline { usleep(1000) }
-        // One that does not wait is gone by then.
+        // A broker that does not wait would have ended by then.
         deadline = .now + .milliseconds(300)
         while broker.isRunning, .now < deadline { usleep(1000) }
         let waits = broker.isRunning
@@ -293,7 +294,7 @@ struct BrokerProcessTests {
     }
 }
 
-/// A socket for the words that a service tells its service manager.
+/// A socket that receives a service's messages to its service manager.
 final class FakeServiceManager: Sendable {
     let path: String
     private let descriptor: CInt
@@ -317,7 +318,7 @@ final class FakeServiceManager: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Fills the queue, of which the kernel has one for each socket.
+    /// Fills the queue. The kernel has one queue per socket.
     func fill() {
         let sender = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         defer { close(sender) }
@@ -329,7 +330,7 @@ final class FakeServiceManager: Sendable {
         }
     }
 
-    /// What was told so far.
+    /// The messages so far.
     var words: [String] {
         heard.withLock { heard in
             var buffer = [UInt8](repeating: 0, count: 4096)
@@ -342,7 +343,7 @@ final class FakeServiceManager: Sendable {
     }
 }
 
-/// Reads lines on a thread of its own until nobody writes any more.
+/// Reads lines on a separate thread until all writers have closed the descriptor.
 private final class LineReader: Sendable {
     private let text = Locked("")
     private let ended = DispatchSemaphore(value: 0)

@@ -6,9 +6,9 @@ import SQLite
 import SharedDevice
 import Testing
 
-@Suite("A broker that starts", .timeLimit(.minutes(10)))
+@Suite("The start of a broker", .timeLimit(.minutes(10)))
 struct BrokerStartTests {
-    @Test("a broker that has never had a valid configuration signs nobody in, and says why")
+    @Test("a broker without a valid configuration refuses sign-ins with a reason")
     func invalidConfiguration() async throws {
         let device = try await TestDevice(starts: false)
         try device.configure("{ not json")
@@ -24,7 +24,7 @@ struct BrokerStartTests {
         try await application.signIn("ada")
     }
 
-    @Test("a manifest that deletes the whole device is not in force, and the status says which and why")
+    @Test("a manifest that deletes the whole device is rejected, and the status says why")
     func manifestOfTheDevice() async throws {
         let device = try await TestDevice(starts: false)
         try device.enrol("org.example.sweeper", "/usr/bin/true", more: #", "cleanup": {"by": "app", "delete": ["/"]}"#)
@@ -32,12 +32,12 @@ struct BrokerStartTests {
         let status = try await AdministrationCommand("status", on: device).output
         let line = status.split(separator: "\n").first { $0.hasPrefix("manifest ") }
         #expect(line?.contains("org.example.sweeper.json") == true && line?.contains("/") == true, "\(status)")
-        // The others are.
+        // The other manifests are in force.
         try await device.application().signIn("ada")
     }
 
     // S7
-    @Test("a configuration that the disk does not take is kept for the next start as soon as it does")
+    @Test("a configuration that cannot be saved is saved when the disk recovers")
     func configurationThatIsKeptLater() async throws {
         let device = try await TestDevice()
         let database = try device.database()
@@ -61,7 +61,7 @@ struct BrokerStartTests {
         #expect(await code { try await application.signIn("ada") } == .tenantMismatch)
     }
 
-    @Test("the last valid manifest counts after a start beside a broken one; one that was never valid keeps all out")
+    @Test("a broken manifest keeps its last version; a new broken one admits no app")
     func brokenManifestAtStart() async throws {
         let device = try await TestDevice(starts: false)
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "cleanupPolicy": "strict"}"#)
@@ -69,7 +69,7 @@ struct BrokerStartTests {
         let folder = "\(device.directory.path)/apps"
         func empty(_ name: String) throws { try Data().write(to: URL(filePath: "\(folder)/\(name).json")) }
         try await device.startBroker()
-        // It keeps the manifests right after it says that it is ready.
+        // The broker saves the manifests right after it reports that it is ready.
         try await eventually("it is kept") { try device.database().value("SELECT count(*) > 0 FROM manifest") == 1 }
         device.killBroker()
         try empty("org.example.app")
@@ -84,7 +84,7 @@ struct BrokerStartTests {
         try await application.signIn("ada")
     }
 
-    @Test("what was valid at its start is on the disk when it has ended")
+    @Test("a configuration that was valid at the start is on disk at the end")
     func endsAtOnce() async throws {
         let device = try await TestDevice(starts: false)
         try device.configure(#"{"sharedDeviceMode": true, "passwordSignIn": true}"#)
@@ -97,7 +97,7 @@ struct BrokerStartTests {
         }
     }
 
-    @Test("a second broker on the same state directory is refused, also on another bus")
+    @Test("a second broker with the same state directory is refused, even on another bus")
     func secondBroker() async throws {
         let device = try await TestDevice()
         let elsewhere = try PrivateBus()
@@ -111,7 +111,7 @@ struct BrokerStartTests {
 
     // S8
     @Test(
-        "the first process that asks a broker that was started anew does not settle the cleanup for the others",
+        "after a restart the first process's receipt does not settle for other processes",
         arguments: [false, true]
     )
     func severalProcesses(endsMeanwhile: Bool) async throws {
@@ -128,7 +128,7 @@ struct BrokerStartTests {
         let owed = try #require(try await first.ask().owed.first)
         #expect(owed.epoch == session && (owed.mark != 0) == endsMeanwhile && owed.isShared != endsMeanwhile)
         if endsMeanwhile {
-            // That cleanup may have begun before the other one ended.
+            // The earlier cleanup may have begun before the other process ended.
             #expect(try await first.finish(session)["again"] == .boolean(true))
         }
         #expect(try await first.finish(session, mark: owed.mark)["again"] == nil)
@@ -140,7 +140,7 @@ struct BrokerStartTests {
     }
 
     @Test(
-        "a broker that starts on a disk which took nothing of a sign-out, and no note of it either, signs nobody in again"
+        "a sign-out that the disk did not store still holds after a restart"
     )
     func signOutInMemory() async throws {
         let device = try await TestDevice(starts: false)
@@ -149,7 +149,7 @@ struct BrokerStartTests {
         try await device.startBroker()
         let app = device.application()
         try await app.signIn("ada")
-        // In order, so that all of it is in the files.
+        // A regular end, so that everything is in the files.
         if let broker = device.broker { kill(broker.identifier, SIGTERM) }
         device.broker?.waitUntilExit()
         let before = device.directory.path + "/before"
@@ -165,7 +165,7 @@ struct BrokerStartTests {
         try FileManager.default.moveItem(atPath: before, toPath: device.state)
         try await device.startBroker()
         #expect(try await device.application("control").getCurrentAccount().current == nil)
-        // The disk has it now.
+        // The sign-out is on disk now.
         try FileManager.default.removeItem(atPath: memory.path + "/signed-out")
         try await eventually("it is written") {
             try device.database().value("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1

@@ -6,11 +6,11 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("A sign-out ends the browser's session too")
+@Suite("Browser sign-out")
 struct BrowserSignoutTests {
     private static let page = "https://login.example/logout?client_id=device"
 
-    /// With so much time that it is never over.
+    /// Parameters with a deadline that no test reaches.
     private static var parameters: SignoutParameters {
         var parameters = SignoutParameters(signoutFromBrowser: true)
         parameters.browserDeadline = .seconds(120)
@@ -29,12 +29,12 @@ struct BrowserSignoutTests {
         let application = device.application()
         let account = try await application.signIn("ada").account
         let result = try await application.signout(with: account, signoutParameters: parameters)
-        // Whatever the browser does, the device is signed out.
+        // The device is signed out whatever the browser does.
         #expect(try await application.getCurrentAccount().current == nil)
         return result.browser
     }
 
-    @Test("the configured page is opened, after the broker has signed out")
+    @Test("the configured page is opened after the broker has signed out")
     func opened() async throws {
         let device = try await device()
         let seen = Log()
@@ -48,7 +48,7 @@ struct BrowserSignoutTests {
         #expect(seen.lines == [Self.page, "nobody"])
     }
 
-    @Test("a sign-out that does not ask for it opens nothing, nor does one without a configured page")
+    @Test("without a request or without a configured page no page is opened")
     func notOpened() async throws {
         let opener = BrowserOpener { address in Issue.record("\(address) was opened") }
         var parameters = SignoutParameters()
@@ -67,7 +67,7 @@ struct BrowserSignoutTests {
         #expect(try await signOut(device, parameters) == .failed("NoScreen()"))
         let held = Locked<CheckedContinuation<Void, Never>?>(nil)
         parameters.browserOpener = BrowserOpener { _ in
-            // It does not heed its cancellation.
+            // It ignores its cancellation.
             await withCheckedContinuation { continuation in held.withLock { $0 = continuation } }
         }
         parameters.browserDeadline = .milliseconds(100)
@@ -76,7 +76,7 @@ struct BrowserSignoutTests {
         held.withLock { $0 }?.resume()
     }
 
-    @Test("only https and this machine's own http pages are opened")
+    @Test("only https pages and the machine's own http pages are opened")
     func addresses() {
         let allowed = [
             Self.page, "HTTPS://login.example", "http://localhost:8080/logout", "http://127.0.0.1/out",
@@ -90,18 +90,18 @@ struct BrowserSignoutTests {
         #expect((allowed + forbidden).filter(EndSessionPage.isAllowed) == allowed)
     }
 
-    // MARK: The program that opens pages
+    // MARK: The opener program
 
-    /// A directory of programs, with one that does what `script` says.
+    /// Creates a directory with a program that runs `script`.
     private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
         let directory = try TemporaryDirectory("opener")
         return (try directory.writeScript("opener", script), directory)
     }
 
-    @Test("a program gets its arguments as they are, and no descriptor of this process")
+    @Test("a program gets its arguments unchanged and no descriptor of this process")
     func helperArguments() async throws {
         let (path, directory) = try program(#"printf '%s\n' "$@" > "$0.arguments"; ls /proc/$$/fd > "$0.descriptors""#)
-        // Inheritable, as a careless library's.
+        // Inheritable, like a descriptor of a careless library.
         let original = open("/dev/null", O_RDONLY)
         let descriptor = fcntl(original, F_DUPFD, 200)
         defer {
@@ -117,7 +117,7 @@ struct BrowserSignoutTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("a program that fails or is not there is an error with its reason")
+    @Test("a program that fails or is missing is an error with a reason")
     func helperFailures() async throws {
         let (path, directory) = try program("exit 3")
         let failure = await #expect(throws: HelperProcess.Failure.self) { try await HelperProcess.run("sh", [path]) }
@@ -126,7 +126,7 @@ struct BrowserSignoutTests {
         withExtendedLifetime(directory) {}
     }
 
-    @Test("a program that hangs is killed when its task is cancelled, and leaves no zombie")
+    @Test("a hanging program is killed on cancellation and leaves no zombie")
     func helperHangs() async throws {
         let (path, directory) = try program(#"echo $$ > "$0.new"; mv "$0.new" "$0.pid"; exec sleep 1000"#)
         let running = Task { try await HelperProcess.run("sh", [path]) }
@@ -135,12 +135,12 @@ struct BrowserSignoutTests {
         let identifier = try #require(pid_t(text.trimmingCharacters(in: .whitespacesAndNewlines)))
         running.cancel()
         await #expect(throws: HelperProcess.Failure.self) { try await running.value }
-        // A zombie could still be signalled.
+        // Sending a signal to a zombie would succeed.
         #expect(kill(identifier, 0) == -1)
         withExtendedLifetime(directory) {}
     }
 
-    @Test("a child that keeps the output open, and writes to it without end, holds up nobody")
+    @Test("a child that keeps writing to the output blocks no caller")
     func outputKeptOpen() async throws {
         let clock = ContinuousClock()
         var texts: [String] = []
@@ -164,7 +164,7 @@ struct BrowserSignoutTests {
         #expect(time < .seconds(60))
     }
 
-    @Test("what a program wrote is complete, and beyond the limit it is read and dropped")
+    @Test("a program's output is complete, and the excess is read and dropped")
     func outputComplete() async throws {
         let command = "yes | head -c 300000; echo end"
         let whole = try await HelperProcess.output(
@@ -178,11 +178,11 @@ struct BrowserSignoutTests {
         #expect(part.text.utf8.count == 65_536 && part.status == 0)
     }
 
-    @Test("a program that takes too long is killed, and so is one whose task is cancelled")
+    @Test("a program that takes too long or whose task is cancelled is killed")
     func outputLate() async throws {
         var patience = Duration.milliseconds(300)
         var text: String
-        // On a machine so slow that the program had not begun it has more time.
+        // On a slow machine the program may not have started yet, so retry with more time.
         repeat {
             let late = try await HelperProcess.output(of: "sh", ["-c", "echo hi; exec sleep 1000"], patience: patience)
             #expect(late.status == 128 + SIGKILL)

@@ -6,7 +6,7 @@ import SharedDevice
 import Synchronization
 import Testing
 
-@Suite("Rounds of cleanup across real processes", .serialized, .timeLimit(.minutes(10)))
+@Suite("Cleanup rounds across real processes", .serialized, .timeLimit(.minutes(10)))
 struct CleanupRoundTests {
     private func app(_ name: String, on device: TestDevice) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
@@ -15,7 +15,7 @@ struct CleanupRoundTests {
         return app
     }
 
-    /// Follows the changes of an app in this process, and cleans up at once.
+    /// Makes an app of this process clean up after each change.
     private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
         Task {
             for await change in application.accountChanges where !change.previousAccounts.isEmpty {
@@ -24,7 +24,7 @@ struct CleanupRoundTests {
         }
     }
 
-    @Test("a sign-out that waits returns what each app did and when, and is told of each step in order")
+    @Test("a waiting sign-out returns each app's progress and reports the steps in order")
     func completeRound() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -59,19 +59,19 @@ struct CleanupRoundTests {
         }
         let seen = steps.withLock { $0 }
         #expect(seen.last == report && seen.allSatisfy { $0.session == result.session })
-        // Nothing that was settled is open again in a later step.
+        // A settled app is never pending again in a later step.
         for (earlier, later) in zip(seen, seen.dropFirst()) {
             let settled = Set(earlier.apps.filter { $0.progress.isSettled }.map(\.identifier))
             #expect(settled.isDisjoint(with: later.owing.map(\.identifier)))
         }
         for app in apps { #expect(try app.files(holding: "Ada").isEmpty, "reported gone, and is not") }
-        // Whoever asks about the round hears of its end before the disk has it.
+        // A request about the round learns of its end before it is on disk.
         try await eventually("the log has it") {
             try await AdministrationCommand("log", "--event", "completed", on: device).lines.count == 1
         }
     }
 
-    @Test("when the deadline passes the report says who still owes, and the sign-out is done all the same")
+    @Test("after the deadline the report names the pending apps; the sign-out stands")
     func deadline() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -89,7 +89,7 @@ struct CleanupRoundTests {
         #expect(!report.isComplete)
         let late = "org.notifycenter.example.field-service"
         #expect(report.owing.contains { $0.identifier == late && $0.progress == .owed })
-        // This process cleans up at once, but may be so busy that the deadline is earlier.
+        // This process cleans up at once, but on a busy machine the deadline may come first.
         try await eventually("nobody else owes") {
             try await control.cleanupReport(ofSession: result.session)?.owing.map(\.identifier) == [late]
         }
@@ -99,7 +99,7 @@ struct CleanupRoundTests {
         #expect(later?.isComplete == true)
     }
 
-    @Test("receipts arrive though the broker was killed after the sign-out")
+    @Test("receipts arrive although the broker was killed after the sign-out")
     func brokerKilledBeforeReceipts() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -112,7 +112,7 @@ struct CleanupRoundTests {
         while over?.previousAccounts.isEmpty == true { over = await changes.next(isolation: nil) }
         let change = try #require(over)
         device.killBroker()
-        // On the app's own disk: the broker is not there to hear it.
+        // The receipt is on the app's disk: the broker is not running.
         try await control.cleanupDone(change, detail: "while you were away")
         try await device.startBroker()
         try await eventually("the broker has the receipt") {
@@ -120,7 +120,7 @@ struct CleanupRoundTests {
             let report = try? await control.cleanupReport()
             return report?.isComplete == true && report?.apps.first?.detail == "while you were away"
         }
-        // Another life of the app owes nothing either.
+        // A new process of the app has no pending cleanup either.
         let again = device.application("control")
         #expect(try await again.getCurrentAccount().previous == nil)
     }

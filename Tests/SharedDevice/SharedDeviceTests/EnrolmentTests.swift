@@ -3,10 +3,10 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("A device joins its organisation and leaves it")
+@Suite("Joining and leaving the organisation")
 struct EnrolmentTests {
-    // 833511: a registration by somebody who is no administrator is refused.
-    @Test("only an administrator joins the device; it is on record, and outlasts a crash")
+    // 833511: a registration by a user without the administrator's role is refused.
+    @Test("only an administrator joins the device; the join is logged and persistent")
     func join() async throws {
         let device = try await TestDevice()
         let application = device.application()
@@ -28,7 +28,7 @@ struct EnrolmentTests {
         try await device.expectAudit("refused", ["not_permitted Join", "authentication_failed Join"])
     }
 
-    @Test("leaving signs out whoever is signed in, and all apps hear of it")
+    @Test("leaving signs out the current account, and all apps are told")
     func leave() async throws {
         let device = try await TestDevice()
         try await device.add("root", "--role", "administrator")
@@ -47,7 +47,7 @@ struct EnrolmentTests {
         try await device.expectAudit("left", [""])
     }
 
-    @Test("a role and a tenant that are none are refused")
+    @Test("an invalid role or tenant is refused")
     func wrongUsage() async throws {
         let device = try await TestDevice(starts: false)
         #expect(try await device.user("role", "ada", "king").status == 64)
@@ -60,7 +60,7 @@ struct EnrolmentTests {
         #expect(try await device.enrol("join", as: "ada").status == 69)
     }
 
-    @Test("a user who is signed in is disabled with a sign-out that all apps hear of")
+    @Test("disabling a signed-in user signs out, and all apps are told")
     func disabling() async throws {
         let device = try await TestDevice()
         let follower = Follower(device.application("listener"))
@@ -73,20 +73,20 @@ struct EnrolmentTests {
         try await device.expectAudit("signed-out", ["the user's being disabled"])
     }
 
-    @Test("without a broker to sign the user out, nobody is removed or disabled")
+    @Test("without a broker to sign the user out, removal and disabling are refused")
     func removalWithoutBroker() async throws {
         let device = try await TestDevice()
         try await device.application().signIn("ada")
         device.killBroker()
         #expect(try await device.user("remove", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
         #expect(try await device.user("disable", "ada", "--sign-out", "--bus", device.bus.address).status == 69)
-        // Another device's broker is no help.
+        // The broker of another device does not count.
         let other = try await TestDevice()
         let elsewhere = try await device.user("remove", "ada", "--sign-out", "--bus", other.bus.address)
         #expect(elsewhere.status == 69 && elsewhere.errors.contains("another state directory"))
         try await device.startBroker()
         #expect(try await device.application().getCurrentAccount().current?.username == "ada")
-        // A user who is not signed in needs none.
+        // A user who is not signed in needs no broker.
         #expect(try await device.user("remove", "grace", "--sign-out", "--bus", device.bus.address).status == 0)
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 import NotifyCenterTestKit
 import Synchronization
 
-/// A logind with one session, on a bus of the test's own.
+/// A logind with one session, on the test's bus.
 final class FakeLogin {
     private static let manager = "/org/freedesktop/login1"
     private static let session = "/org/freedesktop/login1/session/_31"
@@ -17,7 +17,7 @@ final class FakeLogin {
         let lists = Locked(0)
     }
 
-    /// How often its sessions were listed.
+    /// The number of times that its sessions were listed.
     var listCount: Int { state.lists.withLock { $0 } }
 
     init(_ bus: PrivateBus, seat: String = "seat0", type: String = "wayland") async throws {
@@ -69,7 +69,7 @@ final class FakeLogin {
 
     deinit { connection.close() }
 
-    /// The screen is locked, or unlocked, as a desktop reports it.
+    /// Locks or unlocks the screen, as a desktop reports it.
     func setLocked(_ locked: Bool) throws {
         state.isLocked.withLock { $0 = locked }
         try send(
@@ -82,13 +82,12 @@ final class FakeLogin {
         )
     }
 
-    /// `loginctl lock-session`.
     func requestLock() throws { try send("org.freedesktop.login1.Session", "Lock", []) }
 
-    /// The session ends.
+    /// Ends the session.
     func logOut() throws { try tell("SessionRemoved") }
 
-    /// Says that it has a new session, which is the one that it has already.
+    /// Announces a new session, which is the existing one.
     func announce() throws { try tell("SessionNew") }
 
     private func tell(_ member: String) throws {

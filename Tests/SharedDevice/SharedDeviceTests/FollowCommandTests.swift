@@ -5,7 +5,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("shared-device follow: a program in any language takes part")
+@Suite("shared-device follow: programs in any language")
 struct FollowCommandTests {
     private static let app = "org.example.script"
 
@@ -26,10 +26,10 @@ struct FollowCommandTests {
         return try ChildProcess(ChildProcess.built("shared-device"), arguments + more, environment: variables)
     }
 
-    /// Deletes what a program has stored for one person.
+    /// Deletes the data of one user.
     private static let deleting = #"rm -rf "$DATA/$SHARED_DEVICE_FOLDER" && echo 1 folder"#
 
-    /// Stores something for whoever the line says is signed in, as a program does that reads it.
+    /// Stores data for the account in the line, like a program that reads the line.
     @discardableResult
     private func store(for process: ChildProcess) async throws -> String {
         let line = try await process.line { $0.contains(#""state":"open""#) }
@@ -51,7 +51,7 @@ struct FollowCommandTests {
     }
 
     @Test(
-        "the command's exit status 0 is the receipt, and its last line is in the report, whatever it has written before"
+        "exit status 0 is the receipt, and the command's last line is in the report"
     )
     func command() async throws {
         let process = try follow("--cleanup", "yes | head -c 3000000; echo; \(Self.deleting)")
@@ -67,7 +67,7 @@ struct FollowCommandTests {
         #expect(process.lines.allSatisfy { !$0.contains("\u{1B}") && $0.hasPrefix("{") })
     }
 
-    @Test("whoever reads the lines deletes, and answers by number; what is no answer costs nothing")
+    @Test("a reader of the lines cleans up and replies by number; other input is ignored")
     func answers() async throws {
         let process = try follow("--step", "notes", "--step", "pictures")
         try await control.signIn("ada")
@@ -93,7 +93,7 @@ struct FollowCommandTests {
         }
     }
 
-    @Test("a command that fails or hangs leaves the debt, with the reason in the report, and is run again")
+    @Test("a failing or hanging command leaves the cleanup pending and is retried")
     func failing() async throws {
         let process = try follow(
             "--timeout",
@@ -122,7 +122,7 @@ struct FollowCommandTests {
         try await other.line { $0.contains("the cleanup command ended with status 3") }
     }
 
-    @Test("what the command has left running ends with it, before the receipt")
+    @Test("processes that the command leaves running end before the receipt")
     func leftBehind() async throws {
         let process = try follow(
             "--cleanup",
@@ -143,7 +143,7 @@ struct FollowCommandTests {
     }
 
     @Test(
-        "killed in the middle of a cleanup, it cleans up at its next start before it shows anybody",
+        "after a kill during a cleanup, the next start cleans up before showing a user",
         arguments: ["cleanup", "asked"]
     )
     func killed(_ point: String) async throws {
@@ -164,7 +164,7 @@ struct FollowCommandTests {
         #expect(try await round()?.progress == .finished)
     }
 
-    @Test("the end of standard input and SIGTERM end it with 0, and the last line hides")
+    @Test("the end of standard input or SIGTERM ends it with 0 and a hidden state")
     func ends() async throws {
         try await control.signIn("ada")
         for way in ["input", "pipe", "signal"] {
@@ -178,7 +178,7 @@ struct FollowCommandTests {
         }
     }
 
-    @Test("the end of standard input in the middle of a cleanup leaves the debt")
+    @Test("the end of standard input during a cleanup leaves the cleanup pending")
     func endsInTheMiddle() async throws {
         let process = try follow()
         try await control.signIn("ada")
@@ -191,7 +191,7 @@ struct FollowCommandTests {
         #expect(try await round()?.detail?.contains("standard input has ended") == true)
     }
 
-    @Test("it ends when nobody reads its output, also while nothing happens")
+    @Test("it ends when its output has no reader, even while nothing happens")
     func readerGone() async throws {
         let words = ([ChildProcess.built("shared-device")] + arguments + ["--cleanup", "true"]).joined(separator: " ")
         let shell = try ChildProcess("bash", ["-c", "set -o pipefail; \(words) | head -n 2"])

@@ -11,19 +11,19 @@ struct ListenerAppTests {
         case running, stopped, killed
     }
 
-    /// An app in which Ada, signed in elsewhere, has worked.
+    /// Starts an app in which Ada, who signed in elsewhere, creates data.
     private func appAtWork(_ name: String, on device: TestDevice) async throws -> ListenerApp {
         let app = try ListenerApp(name, on: device)
         try app.start()
         try await app.wait("ada's screen") { $0.event == .screen && $0.detail == "open" && $0.account == "ada" }
         try await app.work()
         try await app.work()
-        // Otherwise finding nothing later would prove nothing.
+        // Otherwise the later search would prove nothing.
         #expect(try !app.files(holding: "Ada").isEmpty)
         return app
     }
 
-    /// “Ada” is in all her data; “ada” would also be in other people's hexadecimal identifiers.
+    /// “Ada” is in all her data; “ada” could also occur in hexadecimal identifiers of other users.
     private func expectClean(_ app: ListenerApp) throws {
         for marker in ["Ada", "<ada>"] {
             #expect(try app.files(holding: marker).isEmpty, "\(app.name) still holds “\(marker)”")
@@ -32,7 +32,7 @@ struct ListenerAppTests {
 
     // E4, E5
     @Test(
-        "an app that runs, is stopped, or is dead at the sign-out cleans up, before it shows anything of the next user",
+        "an app that runs, is stopped or is dead at the sign-out cleans up first",
         arguments: [("point-of-sale", .running), ("flight-briefing", .stopped), ("field-service", .killed)]
             as [(String, Fate)]
     )
@@ -64,7 +64,7 @@ struct ListenerAppTests {
         try expectClean(app)
     }
 
-    @Test("an app in which nobody worked finishes a sign-out too")
+    @Test("an app without user data also finishes a sign-out")
     func nothingToDelete() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -77,7 +77,7 @@ struct ListenerAppTests {
     }
 
     @Test(
-        "the demonstration ends in a short summary with the verdict last; its JSON explains every row",
+        "the demonstration ends with a short verdict, and its JSON explains each row",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
     )
     func demo() async throws {
@@ -85,7 +85,7 @@ struct ListenerAppTests {
         let json = try ChildProcess(ChildProcess.built("demo"), ["--json"])
         #expect(await demo.exitStatus() == 0, "\(demo.errorText)")
         #expect(demo.lines.count <= 12 && demo.lines.last == "proved: every app cleaned up", "\(demo.lines)")
-        // Chromium is a row of the first sign-out, or a line says why it is not.
+        // Chromium has a row in the first sign-out, or a line gives the reason why it was left out.
         let leavesOut = demo.lines.contains { $0.hasPrefix("left out: Chromium, because ") }
         #expect(demo.lines.contains { $0.hasPrefix("  chromium ") } != leavesOut, "\(demo.lines)")
         #expect(!demo.lines.joined().contains("\u{1B}") && !demo.errorText.contains("\u{1B}"), "no terminal reads it")
@@ -95,11 +95,11 @@ struct ListenerAppTests {
         #expect(text.contains("a reminder, because an app has not cleaned up yet") && !text.contains("FAILED"))
     }
 
-    /// Runs the demonstration, and interrupts it at a moment.
+    /// Runs the demonstration, and interrupts it when it reports `moment`.
     private func interrupt(_ moment: String, in temporary: String) async throws -> (demo: ChildProcess, status: Int32) {
         struct Ended: Error { let text: String }
         let demo = try ChildProcess(ChildProcess.built("demo"), environment: ["TMPDIR": temporary])
-        // On a thread of its own: the other tests may keep all of Swift's threads busy for longer than the moment lasts.
+        // On a separate thread, because other tests can occupy Swift's threads for longer than the moment lasts.
         try await onThread {
             while !demo.errorText.contains(moment) {
                 guard demo.isRunning else {
@@ -115,7 +115,7 @@ struct ListenerAppTests {
     }
 
     @Test(
-        "a demonstration that is interrupted says so and leaves no folder and no process",
+        "an interrupted demonstration says so and leaves no folder and no process",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd"),
         arguments: [
             "two users", "Ada signs out",
@@ -126,14 +126,14 @@ struct ListenerAppTests {
         let temporary = "\(directory.path)/tmp"
         try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
         var (demo, status) = try await interrupt(moment, in: temporary)
-        // On a busy machine it may have come to its end before the signal came.
+        // On a busy machine it may have ended before the signal arrived.
         for _ in 0..<4 where status == 0 || !demo.lines.isEmpty {
             (demo, status) = try await interrupt(moment, in: temporary)
         }
         #expect(status == 130)
         #expect(demo.errorText.hasSuffix("demo: interrupted") && demo.lines.isEmpty, "\(demo.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
-        // Every process of the demonstration names the folder on its command line.
+        // Every process of the demonstration has the folder on its command line.
         let processes = try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
         let left = processes.compactMap { FileManager.default.contents(atPath: "/proc/\($0)/cmdline") }
             .map { String(decoding: $0, as: UTF8.self) }.filter { $0.contains(temporary) }

@@ -4,9 +4,9 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("The Linux session is the session", .enabled(if: MockLogind.isInstalled, "python3-dbusmock is not installed"))
+@Suite("The Linux login session is the device's session", .enabled(if: MockLogind.isInstalled, "python3-dbusmock is not installed"))
 struct LoginSessionTests {
-    /// A device that takes its account from a mocked logind, and the app `seat`, which follows.
+    /// A device whose account comes from a mocked logind, with the app `seat`, which follows it.
     private struct Machine {
         let device: TestDevice
         let login: MockLogind
@@ -18,7 +18,7 @@ struct LoginSessionTests {
             try device.configure(
                 #"{"sharedDeviceMode": true, "requiresEnrolment": false, "identity": "login-session"\#(settings)}"#
             )
-            // As the machine's broker, which follows the seat.
+            // Like the broker of the machine, which follows the seat.
             device.brokerArguments = ["--login-bus", device.bus.address, "--many-users"]
             login = try await MockLogind(device.bus)
             try await device.startBroker()
@@ -28,7 +28,7 @@ struct LoginSessionTests {
         }
     }
 
-    @Test("a login is the account, a log-out the sign-out, and no password is taken")
+    @Test("a login signs in, a logout signs out, and passwords are refused")
     func session() async throws {
         let machine = try await Machine()
         try await machine.login.logIn("c9", as: 114, "gdm", seat: "seat1")
@@ -41,7 +41,7 @@ struct LoginSessionTests {
         #expect(await code { try await machine.app.signIn("grace") } == .notPermitted)
     }
 
-    @Test("closing, switching and coming back are heard without a new session")
+    @Test("closing, switching and returning are followed without a new session")
     func changes() async throws {
         let machine = try await Machine()
         try await machine.login.logIn("1", as: 1000, "ada")
@@ -56,7 +56,7 @@ struct LoginSessionTests {
         try await machine.device.expectAudit("signed-out", ["switch of users", "logout"])
     }
 
-    @Test("a sign-out ends the login session; what logind refuses is in log and status")
+    @Test("a sign-out ends the login session; logind's refusal is in log and status")
     func endsLoginSession() async throws {
         let machine = try await Machine(#", "endsLoginSession": true"#)
         try await machine.login.logIn("1", as: 1000, "ada")
@@ -64,7 +64,7 @@ struct LoginSessionTests {
         try await machine.app.signOutCurrent()
         try await machine.follower.hears("-")
         try await machine.device.expectAudit("login-ended", ["login session 1"])
-        // The log has it before logind is asked.
+        // The log entry is written before logind is asked.
         try await eventually("logind has ended it") { try await machine.login.sessions() == [] }
         try await machine.login.obey(false)
         try await machine.login.logIn("2", as: 1000, "ada")
@@ -81,7 +81,7 @@ struct LoginSessionTests {
         #expect(try await machine.app.getCurrentAccount().current == nil)
     }
 
-    @Test("a shutdown is a sign-out, and waits for the receipts")
+    @Test("a shutdown signs out and waits for the receipts")
     func shutdown() async throws {
         let machine = try await Machine()
         let (login, app) = (machine.login, machine.device.application("tardy"))
@@ -89,7 +89,7 @@ struct LoginSessionTests {
         try await eventually("the lock is taken") { try await login.delays() == ["shared-device-broker"] }
         try await login.logIn("1", as: 1000, "ada")
         try await machine.follower.hears("ada")
-        // It holds the account from here on.
+        // After this the app holds the account.
         while let change = await changes.next(), change.current == nil { try await app.cleanupDone(change) }
         try await login.prepareForShutdown()
         let change = try #require(await changes.next())

@@ -2,14 +2,15 @@ import DBusTransport
 import Foundation
 import NotifyCenterTestKit
 
-/// logind as python3-dbusmock plays it, on a bus of the test's own: a process of its own, which was written by others after the real one.
+/// The mock of logind in python3-dbusmock, in a separate process on the test's bus. Its authors wrote it independently,
+/// after the real logind.
 final class MockLogind {
     private static let manager = "/org/freedesktop/login1"
     private static let managerInterface = "org.freedesktop.login1.Manager"
     private static let sessionInterface = "org.freedesktop.login1.Session"
     private static let python = "/usr/bin/python3"
 
-    /// Debian's package is for Debian's Python.
+    /// Debian's package works only with Debian's Python.
     static let isInstalled = FileManager.default.fileExists(atPath: "/usr/lib/python3/dist-packages/dbusmock")
 
     private let process: ChildProcess
@@ -33,7 +34,7 @@ final class MockLogind {
         process.waitUntilExit()
     }
 
-    /// Somebody logs in, now.
+    /// Logs a user in.
     func logIn(
         _ session: String,
         as user: UInt32,
@@ -45,7 +46,8 @@ final class MockLogind {
             "AddSession",
             [.string(session), .string(seat), .uint32(user), .string(name), .boolean(false)]
         )
-        // In front only with its time: at a real logind, a session does not begin at another time than it began.
+        // The session becomes active together with its start time: at a real logind, the start time of a session never
+        // changes.
         let awake = Double(DispatchTime.now().uptimeNanoseconds) / 1000 - Date().timeIntervalSince(began) * 1_000_000
         try await set(
             session,
@@ -68,7 +70,7 @@ final class MockLogind {
         )
     }
 
-    /// Changes properties of a session, and tells of it.
+    /// Changes properties of a session, and emits the change.
     func set(_ session: String, _ properties: [String: DBusValue]) async throws {
         try await mock(
             "UpdateProperties",
@@ -77,7 +79,7 @@ final class MockLogind {
         )
     }
 
-    /// Whether it ends sessions when it is asked to.
+    /// Sets whether it ends sessions on request.
     func obey(_ obeys: Bool) async throws {
         let code =
             obeys
@@ -93,7 +95,6 @@ final class MockLogind {
         )
     }
 
-    /// The sessions that are there.
     func sessions() async throws -> [String] {
         let answer = try await connection.call(Self.call(Self.managerInterface, "ListSessions"))
         return (answer.first?.elementsValue ?? []).compactMap { entry in
@@ -102,7 +103,7 @@ final class MockLogind {
         }
     }
 
-    /// Who lets a shutdown wait.
+    /// The programs that delay a shutdown.
     func delays() async throws -> [String] {
         let answer = try await connection.call(Self.call(Self.managerInterface, "ListInhibitors"))
         return (answer.first?.elementsValue ?? []).compactMap { entry in
@@ -113,7 +114,7 @@ final class MockLogind {
         }
     }
 
-    /// The machine is about to be shut down.
+    /// Announces a shutdown.
     func prepareForShutdown() async throws {
         try await emit(Self.managerInterface, "PrepareForShutdown", "b", [.boolean(true)])
     }

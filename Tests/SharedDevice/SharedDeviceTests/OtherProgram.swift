@@ -2,7 +2,7 @@ import DBusTransport
 import NotifyCenterTestKit
 import SharedDevice
 
-/// A program without the library, as the broker sees it: a connection of its own, which calls what the D-Bus interface has.
+/// A program without the library, as the broker sees it: a separate connection that calls the D-Bus interface.
 struct OtherProgram {
     static let identifier = "org.example.one"
 
@@ -27,7 +27,7 @@ struct OtherProgram {
 
     func ask() async throws -> SessionAnswer { try SessionAnswer(try await call(.getCurrentAccount)) }
 
-    /// Reports a cleanup that began under this mark.
+    /// Reports a finished cleanup that began under this mark.
     @discardableResult
     func finish(_ session: UInt64, mark: UInt64 = 0) async throws -> BrokerProtocol.Fields {
         let fields: BrokerProtocol.Fields = [
@@ -36,7 +36,7 @@ struct OtherProgram {
         return try await call(.reportCleanup, fields)
     }
 
-    /// How far the program is with the cleanup after the session; `nil` where the round does not have it.
+    /// Returns the program's progress in the cleanup after the session; `nil` if the program is not in the round.
     func progress(_ session: DBusValue) async throws -> CleanupReport.Progress? {
         let round = try CleanupReport(try await call(.getRound, ["session": session])["round"])
         return round.apps.first { $0.identifier.hasPrefix(Self.identifier) }?.progress

@@ -3,9 +3,9 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("Fields of requests, as programs in other languages write them")
+@Suite("Request fields as programs in other languages write them")
 struct RequestFieldTests {
-    /// What the broker answers to a request that it refuses.
+    /// The text of the broker's refusal.
     private func refusal(of program: OtherProgram, _ fields: BrokerProtocol.Fields) async -> String {
         do throws(any Error) {
             try await program.call(.reportCleanup, fields)
@@ -15,7 +15,7 @@ struct RequestFieldTests {
         }
     }
 
-    @Test("a session's number may have any integer type")
+    @Test("a session number may have any integer type")
     func integers() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
@@ -34,7 +34,7 @@ struct RequestFieldTests {
         }
     }
 
-    @Test("a refusal says which field is wrong, and what it has to be")
+    @Test("a refusal names the wrong field and the expected type")
     func refusals() async throws {
         let device = try await TestDevice()
         let program = try OtherProgram(device)

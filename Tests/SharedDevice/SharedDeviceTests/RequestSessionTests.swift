@@ -7,12 +7,12 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("A request is for the session that the app knows of", .timeLimit(.minutes(10)))
+@Suite("A request belongs to the session that the app knows", .timeLimit(.minutes(10)))
 struct RequestSessionTests {
     // E14
-    @Test("a request for an earlier session is not for a later one of the same person")
+    @Test("a request for an earlier session does not affect the same user's later one")
     func laterSession() async throws {
-        // ada has signed out and in again since the app heard of her.
+        // ada has signed out and in again since the app learned of her session.
         let device = try await TestDevice()
         let (control, app) = (device.application("control"), device.application("app"))
         try await control.signIn("ada")
@@ -23,7 +23,7 @@ struct RequestSessionTests {
         #expect(await code { _ = try await app.acquireTokenSilent(with: token) } == .currentAccountMismatch)
         #expect(await code { try await app.signout(with: ada) } == .currentAccountMismatch)
         #expect(try await device.application("other").getCurrentAccount().current == ada)
-        // Once the app has heard of the session, it may end it.
+        // When the app knows the new session, it may end it.
         #expect(try await app.getCurrentAccount().current == ada)
         #expect(try await app.acquireTokenSilent(with: token).account == ada)
         try await app.signout(with: ada)
@@ -31,7 +31,7 @@ struct RequestSessionTests {
     }
 
     @Test(
-        "an app that cleans up after a session takes no token of it, also if a broker that lost its sign-out gives one"
+        "an app that cleans up after a session accepts no token of it"
     )
     func tokenDuringCleanup() async throws {
         let device = try await TestDevice()
@@ -49,14 +49,14 @@ struct RequestSessionTests {
             try FileManager.default.removeItem(atPath: device.state)
             try FileManager.default.moveItem(atPath: copy, toPath: device.state)
             try await device.startBroker()
-            // As a token's answer that was under way meanwhile.
+            // Like a token response that arrives during the cleanup.
             let session = DeviceSession(account: ada, epoch: try #require(change.sessionsToCleanUp.first).epoch)
             let refusal = await code {
                 try await app.keeper.enter(session, attempted: "get a token", isDoubtful: true)
             }
             #expect(refusal == .currentAccountMismatch)
             try await app.cleanupDone(change)
-            // The app is told of the session anew, and then gets its tokens.
+            // The app is told of the session again, and then gets its tokens.
             #expect(try await app.getCurrentAccount().current == ada)
             let parameters = SilentTokenParameters(scopes: [], account: ada)
             #expect(try await app.acquireTokenSilent(with: parameters).account == ada)
@@ -65,7 +65,7 @@ struct RequestSessionTests {
     }
 
     @Test(
-        "a strict device gives no token beside waived data of an earlier session",
+        "a strict device gives no token while waived data of an earlier session is left",
         arguments: ["ada", "grace"]
     )
     func waived(next: String) async throws {

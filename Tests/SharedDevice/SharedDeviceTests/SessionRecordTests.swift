@@ -14,13 +14,14 @@ struct SessionRecordTests {
         DeviceSession(account: account, epoch: epoch)
     }
 
-    /// The names and epochs whose data must go. (The macros of the testing library call no mutating methods.)
+    /// Returns the names and epochs of the sessions to clean up. (The testing library's macros cannot call mutating
+    /// methods.)
     private func enter(_ record: inout SessionRecord, _ session: DeviceSession) -> [String] {
         record.enter(session).map { "\($0.account.username) \($0.epoch)" }
     }
 
-    // The sequence table of MSAL: calls of getCurrentAccount after each step of the device.
-    @Test("the previous account is the one that the app was told last")
+    // MSAL's sequence table: a call of getCurrentAccount after each step of the device.
+    @Test("the previous account is the account that the app was last told")
     func reported() {
         var record = SessionRecord()
         let told = [session(nil, 0), session(first, 1), session(first, 1), session(nil, 2), session(nil, 2)]
@@ -30,7 +31,7 @@ struct SessionRecordTests {
         #expect(later == [nil, "one", "two"])
     }
 
-    @Test("what another process has written is seen, whatever inode and times the file has")
+    @Test("another process's change is seen, whatever inode and times the file has")
     func rewritten() async throws {
         let directory = try TemporaryDirectory("record")
         let path = "\(directory.path)/record.json"
@@ -40,7 +41,7 @@ struct SessionRecordTests {
             _ = record.enter(session(account, 1))
             return record
         }
-        // A file system hands inodes out again, and counts time in steps: 50 files of one size, one after the other.
+        // A file system reuses inodes, and its clock is coarse: write 50 files of the same size in a row.
         var record = SharedRecord(store: store)
         for number in 0..<50 {
             let other = records[number % 2]
@@ -53,9 +54,9 @@ struct SessionRecordTests {
         #expect(try await record.update { $0.mayHoldData }.isEmpty)
     }
 
-    // S20. The pool has a thread for each processor: if those who wait had them, this would never end.
+    // S20. The pool has one thread per processor: if the waiting tasks occupied them, this test would never end.
     @Test(
-        "where another process holds the record's lock, those who wait for it leave Swift's threads to others",
+        "waiting for another process's record lock does not block Swift's threads",
         .timeLimit(.minutes(5))
     )
     func lockedRecord() async throws {
@@ -71,7 +72,7 @@ struct SessionRecordTests {
                     try await record.update { _ = $0.enter(DeviceSession(account: first, epoch: UInt64(number))) }
                 }
             }
-            // Each of these waits for a free thread once more.
+            // Each of these needs a free thread of the pool.
             for _ in 0..<count { await Task { await Task.yield() }.value }
             #expect(!FileManager.default.fileExists(atPath: store.path), "it is locked")
             try holder.write("go")
@@ -80,7 +81,7 @@ struct SessionRecordTests {
         #expect(try store.load().mayHoldData.count == count)
     }
 
-    @Test("what this process has written itself it knows, until another one has written")
+    @Test("a process does not reread its own writes until another process writes")
     func ownWriting() async throws {
         let directory = try TemporaryDirectory("record")
         let store = SessionStore(path: "\(directory.path)/record.json")
@@ -95,13 +96,13 @@ struct SessionRecordTests {
         }
     }
 
-    @Test("a file that could not be replaced leaves the record as it was")
+    @Test("a failed replacement leaves the record unchanged")
     func unwritable() async throws {
         let directory = try TemporaryDirectory("record")
         let store = SessionStore(path: "\(directory.path)/record.json")
         var record = SharedRecord(store: store)
         try await record.update { [first] in _ = $0.enter(DeviceSession(account: first, epoch: 1)) }
-        // A folder where the new file would be.
+        // A directory at the path of the temporary file.
         try FileManager.default.createDirectory(atPath: store.path + ".new", withIntermediateDirectories: false)
         let error = await #expect(throws: SharedDeviceError.self) {
             try await record.update { [second] in _ = $0.enter(DeviceSession(account: second, epoch: 3)) }
@@ -111,7 +112,7 @@ struct SessionRecordTests {
         #expect(try store.load().mayHoldData.map(\.epoch) == [1])
     }
 
-    @Test("what somebody has written into the file is seen")
+    @Test("a change written into the file in place is seen")
     func rewrittenInPlace() async throws {
         let directory = try TemporaryDirectory("record")
         let store = SessionStore(path: "\(directory.path)/record.json")
@@ -128,7 +129,7 @@ struct SessionRecordTests {
         #expect(try await record.update { $0.mayHoldData.count } == 2)
     }
 
-    @Test("the previous account is another than the current one as long as data of another is left")
+    @Test("the previous account differs from the current one while other data is left")
     func previous() {
         let change = AccountChange(previous: [(first, 1), (second, 3)], current: second, epoch: 5)
         #expect(change.previous == first)
@@ -136,7 +137,7 @@ struct SessionRecordTests {
         #expect(AccountChange(previous: [(first, 1), (second, 3)], current: nil, epoch: 5).previous == second)
     }
 
-    @Test("what the broker's ledger says is owed is owed, also where the record knows nothing of it")
+    @Test("a cleanup in the broker's ledger is due even if the record lacks it")
     func reconcile() {
         var record = SessionRecord()
         record.reconcile(owed: [OwedSession(epoch: 4, account: second), OwedSession(epoch: 1, account: first)])
@@ -145,7 +146,7 @@ struct SessionRecordTests {
         #expect(stale.map(\.account.username) == ["one", "two"])
         record.cleaned(stale, detail: "3 files")
         #expect(record.receiptsDue.map(\.epoch) == [1, 4])
-        // One receipt arrived, the other got lost on its way: it is due still, and not a cleanup to be done again.
+        // One receipt arrived and the other was lost: the receipt is still due, but the cleanup is not repeated.
         record.reconcile(owed: [OwedSession(epoch: 4, account: second)])
         #expect(record.receiptsDue == [SessionRecord.Receipt(epoch: 4, detail: "3 files", mark: 0)])
         #expect(record.mayHoldData.isEmpty)
@@ -153,7 +154,7 @@ struct SessionRecordTests {
         #expect(record.receiptsDue.isEmpty)
     }
 
-    @Test("that the broker has taken a receipt is no reason to write the record")
+    @Test("a receipt that the broker has taken does not cause a write")
     func takenReceipt() async throws {
         let directory = try TemporaryDirectory("record")
         let store = SessionStore(path: "\(directory.path)/record.json")
@@ -174,7 +175,7 @@ struct SessionRecordTests {
         #expect(try store.read().bytes == written)
     }
 
-    @Test("the file keeps it; one that cannot be read is an error and not an empty record")
+    @Test("the file stores the record; an unreadable file is an error")
     func file() throws {
         let directory = try TemporaryDirectory("session-store")
         let store = SessionStore(path: "\(directory.path)/deep/er/record.json")

@@ -4,7 +4,8 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-/// The policy that is installed for the system bus, on a bus that denies by default, as that one does. Only root can be several users.
+/// The policy that is installed for the system bus, tested on a bus that denies by default like the system bus. These
+/// tests need several users, and so root.
 @Suite(
     "The broker on a system bus",
     .enabled(if: geteuid() == 0, "root alone has several users")
@@ -25,7 +26,7 @@ struct SystemBusTests {
         device = try await TestDevice(bus: PrivateBus(options))
     }
 
-    /// `dbus-send` as `daemon`, whom every Linux has.
+    /// Runs `dbus-send` as the user `daemon`, which exists on every Linux system.
     private func send(_ arguments: String...) async throws -> (status: Int32, errors: String) {
         let identity = ["--reuid=1", "--regid=1", "--clear-groups"]
         let program = try ChildProcess(
@@ -37,7 +38,7 @@ struct SystemBusTests {
         return (status, program.errorText)
     }
 
-    @Test("whoever uses the device may ask the broker, and nobody but the broker's user may be it")
+    @Test("every user may call the broker, and only the broker's user may own its name")
     func calls() async throws {
         let broker = ["--print-reply", "--dest=org.notifycenter.SharedDevice1", "/org/notifycenter/SharedDevice"]
         let question = try await send(
@@ -61,7 +62,7 @@ struct SystemBusTests {
         try await device.startBroker()
     }
 
-    @Test("the broker's broadcasts are heard, and another user's under their name are not carried")
+    @Test("the broker's broadcasts arrive, and another user's are blocked")
     func broadcasts() async throws {
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
@@ -83,15 +84,14 @@ struct SystemBusTests {
     }
 }
 
-/// The policy that `shared-device bus-policy` makes, in the place where the installed one includes it.
+/// The policy that `shared-device bus-policy` generates, at the path where the installed policy includes it.
 @Suite(
-    "The users whom the system bus lets call the broker",
+    "The users that the system bus admits to the broker",
     .enabled(if: geteuid() == 0, "root alone has several users")
 )
 struct GeneratedBusPolicyTests {
     private static let (daemon, bin) = (UInt32(1), UInt32(2))
 
-    /// Asks the broker as this user.
     private func ask(_ device: TestDevice, as user: UInt32) async throws -> (status: Int32, errors: String) {
         let program = try ChildProcess(
             as: user,
@@ -107,7 +107,7 @@ struct GeneratedBusPolicyTests {
     }
 
     @Test(
-        "users of manifests and root may call, others are refused by the bus, and a bad manifest keeps no app out",
+        "the bus admits users of manifests and root; a bad manifest excludes no app",
         arguments: [PrivateBus.Daemon.daemon, .broker]
     )
     func generated(_ daemon: PrivateBus.Daemon) async throws {

@@ -3,10 +3,10 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// What only somebody at a terminal meets.
-@Suite("At a terminal")
+/// Behaviour that only occurs on a terminal.
+@Suite("Programs on a terminal")
 struct TerminalTests {
-    /// Starts a program on a terminal of its own: what the child is given is typed, and its output is the screen.
+    /// Starts a program on a pseudo-terminal: the child's standard input is typed, and its output is the screen.
     private func onTerminal(
         _ program: String,
         _ arguments: [String] = [],
@@ -18,7 +18,7 @@ struct TerminalTests {
     }
 
     @Test(
-        "there is colour, but not where NO_COLOR is set, and not on a terminal that knows none",
+        "output has colours unless NO_COLOR is set or the terminal has none",
         arguments: [("NO_COLOR", "", true), ("NO_COLOR", "1", false), ("TERM", "dumb", false)]
     )
     func colour(_ variable: String, _ value: String, _ isExpected: Bool) async throws {
@@ -36,7 +36,7 @@ struct TerminalTests {
 
     // MARK: demo-live
 
-    /// A folder for what the demonstration makes.
+    /// A folder for the files of the demonstration.
     private func temporaryFolder(in directory: TemporaryDirectory) throws -> String {
         let folder = "\(directory.path)/tmp"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -49,7 +49,7 @@ struct TerminalTests {
         return try onTerminal("\(root.path)/Examples/demo-live", [programs], environment: environment)
     }
 
-    /// Every process of the demonstration has the folder in its environment or on its command line.
+    /// The processes of the demonstration: each has the folder in its environment or on its command line.
     private func processes(of folder: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: "/proc").filter { Int($0) != nil }
             .compactMap { process in
@@ -59,11 +59,11 @@ struct TerminalTests {
             }
     }
 
-    @Test("Ctrl-C while demo-live starts ends it, and leaves no process and no folder")
+    @Test("Ctrl-C during the start of demo-live ends it and leaves nothing behind")
     func interruptedStart() async throws {
         let directory = try TemporaryDirectory("demo-live")
         let folder = try temporaryFolder(in: directory)
-        // It stays at its last step before the panes.
+        // It blocks at its last step before the panes.
         let reached = "\(directory.path)/reached"
         _ = try directory.writeScript(
             "tmux",

@@ -6,7 +6,7 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-/// What an administrator does, and reads.
+/// Administrator commands, and the log.
 extension TestDevice {
     struct Outcome {
         let status: Int32
@@ -16,21 +16,20 @@ extension TestDevice {
     /// Runs `shared-device` to its end.
     func run(_ arguments: [String], input: String? = nil) async throws -> Outcome {
         let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
-        // A command that reads nothing may be gone already.
+        // A command that reads no input may have ended already.
         if let input { try? command.write(input) }
         try command.closeInput()
         let status = await command.exitStatus()
-        // Fails when the process has ended and all that it wrote is there.
+        // This fails after the process has ended and all its output has been read.
         _ = try? await command.line { _ in false }
         return Outcome(status: status, errors: command.errorText)
     }
 
-    /// Runs `shared-device user …` on this device's state.
     func user(_ arguments: String..., input: String? = nil) async throws -> Outcome {
         try await run(["user"] + arguments + ["--state", state], input: input)
     }
 
-    /// Adds a user whose password is as that of the others.
+    /// Adds a user with the same kind of password as the other users.
     func add(_ name: String, _ arguments: String...) async throws {
         let outcome = try await run(
             ["user", "add", name, "--password-stdin", "--state", state] + arguments,
@@ -55,7 +54,8 @@ extension TestDevice {
         }
     }
 
-    /// The details of all entries of this event are these. A change that nobody waits for is on the disk a little later.
+    /// Waits until all entries of this event have these details. A change that no request waits for reaches the disk a
+    /// little later.
     func expectAudit(_ event: String, _ details: [String]) async throws {
         do {
             try await eventually("the log has \(details) of \(event)") { try audit(event) == details }
@@ -65,13 +65,13 @@ extension TestDevice {
         }
     }
 
-    /// Waits until the disk has it that nobody is signed in: a sign-out is answered before that where the disk is slow.
+    /// Waits until the sign-out is on disk: on a slow disk the response comes earlier.
     func signOutIsWritten() async throws {
         let database = try DeviceDatabase(directory: state, .existing)
         try await eventually("the disk has the sign-out") { try DeviceStore.device(of: database).account == nil }
     }
 
-    /// Makes the open session one that began then. The broker must not run.
+    /// Moves the beginning of the open session to `date`. The broker must not run.
     func backdate(to date: Date) throws {
         let database = try DeviceDatabase(directory: state)
         let content = try DeviceStore.read(database)
@@ -85,7 +85,7 @@ extension TestDevice {
     }
 }
 
-/// Follows the changes of an app, cleaning up after each, and notes who is signed in.
+/// Follows the changes of an app, cleans up after each, and records the current account.
 final class Follower {
     private let log = Log()
     private let task: Task<Void, any Error>
@@ -101,7 +101,7 @@ final class Follower {
 
     deinit { task.cancel() }
 
-    /// Waits until it has last heard this.
+    /// Waits until the last recorded account is `name`.
     func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
 }
 
@@ -114,20 +114,20 @@ struct AdministrationCommand {
     var output: String { lines.joined(separator: "\n") }
     var data: Data { Data(output.utf8) }
 
-    /// Runs it on the device's state and, where it is one that calls the broker, on the device's bus.
+    /// Runs the command on the device's state and, if the command calls the broker, on the device's bus.
     init(_ arguments: String..., on device: TestDevice, bus: String? = nil) async throws {
         var arguments = arguments
         arguments += ["--state", device.state]
         if arguments.first != "log" { arguments += ["--bus", bus ?? device.bus.address] }
         let process = try ChildProcess(ChildProcess.built("shared-device"), arguments)
         status = await process.exitStatus()
-        // It fails when the process has ended and all of its output is there.
+        // This fails after the process has ended and all its output has been read.
         _ = try? await process.line { _ in false }
         lines = process.lines
         errors = process.errorText
     }
 
-    /// The standard output, read as JSON.
+    /// Decodes the standard output as JSON.
     func json<Value: Decodable>(_ type: Value.Type) throws -> Value {
         try JSONDecoder().decode(type, from: data)
     }

@@ -10,15 +10,15 @@ import SharedDevice
 import SharedDeviceBroker
 import Synchronization
 
-/// A device of the test's own: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
+/// A device for one test: a private bus, the real broker as a process, and the users `ada` and `grace`, whose passwords
 /// are “correct horse ada” and “correct horse grace”.
 final class TestDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     private(set) var broker: ChildProcess?
-    /// Further arguments of the broker's next start.
+    /// Additional arguments for the broker's next start.
     var brokerArguments: [String] = []
-    /// A command that starts the broker in its place, for instance `env` with variables.
+    /// A command that starts the broker, for instance `env` with variables.
     var brokerCommand: [String] = []
 
     init(starts: Bool = true, bus: PrivateBus? = nil) async throws {
@@ -27,7 +27,8 @@ final class TestDevice {
         try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, "organization": "Contoso"}"#)
         for name in Self.ownApplications { try enrol("org.example.\(name)", Self.program) }
         for name in ListenerApp.names { try enrol(ExampleApp.identifier(name), ChildProcess.built(name)) }
-        // Cheap hashes: these tests are about sessions, and sign in hundreds of times. `add` has the command make real ones.
+        // Cheap hashes, because these tests are about sessions and sign in hundreds of times. `add` makes the command
+        // create real hashes.
         let users = try UserDirectory(database: DeviceDatabase(directory: state), passwordCost: .minimal)
         for user in ["ada", "grace"] {
             try users.add(
@@ -45,7 +46,7 @@ final class TestDevice {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
     }
 
-    /// Writes the app's manifest; before the broker starts, or it takes it up a moment later.
+    /// Writes the app's manifest. Call it before the broker starts; a running broker notices it a moment later.
     func enrol(_ identifier: String, _ program: String, more: String = "") throws {
         let manifests = "\(directory.path)/apps"
         try FileManager.default.createDirectory(atPath: manifests, withIntermediateDirectories: true)
@@ -104,7 +105,7 @@ extension SharedDeviceApplication {
     }
 }
 
-/// The code of the error that `body` ends with; `nil` where it ends without.
+/// Returns the code of the error that `body` throws, or `nil` if it throws none.
 func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
     do {
         try await body()
@@ -114,7 +115,7 @@ func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
     }
 }
 
-/// What happened, in order, for a test and its helpers to share.
+/// An ordered list of events that a test shares with its helpers.
 final class Log: Sendable {
     private let entries = Locked<[String]>([])
 

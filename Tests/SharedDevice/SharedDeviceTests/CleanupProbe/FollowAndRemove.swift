@@ -2,10 +2,10 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-/// Removes the directory of an account, and says how much it was, or why it was not possible.
+/// Removes the directory of an account, and prints the removed amount or the failure.
 func remove(base: String, identifier: String, deadlyPoint: String, user: String) async {
     if let number = uid_t(user) {
-        // The groups first, while it may.
+        // Groups first, while the process may still change them.
         guard setgroups(0, nil) == 0, setgid(number) == 0, setuid(number) == 0 else { exit(77) }
     }
     do throws(UserDataError) {
@@ -18,8 +18,9 @@ func remove(base: String, identifier: String, deadlyPoint: String, user: String)
     }
 }
 
-/// Lists the directory until it is gone, and writes each number of names once. A list counts where the path leads to the listed
-/// directory afterwards, too: otherwise it was moved meanwhile, and the answer is that there is none.
+/// Lists the directory until it is gone, and prints each number of entries once. A listing counts only if the path
+/// still leads to the listed directory afterwards. Otherwise the directory was moved during the listing, and “none” is
+/// printed.
 func list(_ path: String) {
     var seen: Set<Int> = []
     while true {
@@ -30,7 +31,7 @@ func list(_ path: String) {
         }
         var count = 0
         while let entry = readdir(directory) {
-            // Hidden names do not count.
+            // Hidden entries do not count.
             if entry.pointee.d_name.0 != CChar(UInt8(ascii: ".")) { count += 1 }
         }
         var (listed, there) = (stat(), stat())
@@ -41,7 +42,7 @@ func list(_ path: String) {
     }
 }
 
-/// Follows the account of the device and writes what it may show to standard output. One note for each user that it is opened for.
+/// Follows the account of the device and prints the state. Stores one note for each user that it opens.
 func follow(bus: String, directory: String, deadlyPoint: String) async throws {
     let application = SharedDeviceApplication(
         identifier: "org.example.probe",

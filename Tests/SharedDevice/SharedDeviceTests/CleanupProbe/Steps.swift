@@ -1,7 +1,7 @@
 import Glibc
 import SharedDevice
 
-/// Three steps, each of which removes the file of its name in `data`. What happens is in the file `log`.
+/// Runs three steps, each of which removes the file of its name in `data`. The file `log` records the events.
 func runSteps(in directory: String, deadlyPoint: String) async {
     let names = ["one", "two", "three"]
     let path = "\(directory)/log"
@@ -30,7 +30,7 @@ func runSteps(in directory: String, deadlyPoint: String) async {
     }
 }
 
-/// Its text is asked for when the step has returned and is not in the journal yet.
+/// Its description is requested after the step has returned and before it is in the journal.
 private struct Result: CustomStringConvertible, Sendable {
     let name: String
     let deadlyPoint: String
@@ -65,15 +65,14 @@ private struct Reporter: CleanupReporting {
     }
 }
 
-/// Ends this process without a chance to clean up where `point` is the one that is to be deadly.
+/// Kills this process without a chance to clean up if `point` is the deadly one.
 func pass(_ point: String, deadlyPoint: String) {
     if point == deadlyPoint { kill(getpid(), SIGKILL) }
 }
 
-/// Writes a line to standard output past stdio: a line in its buffer would die with the process.
+/// Writes a line to standard output without stdio, whose buffer would be lost with the process.
 func say(_ line: String) { append(line, to: STDOUT_FILENO) }
 
-/// Appends a line to the file.
 func log(_ line: String, _ path: String) {
     let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
     append(line, to: file)

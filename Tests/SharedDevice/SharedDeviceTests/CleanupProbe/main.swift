@@ -1,11 +1,11 @@
-// An app that cleans up, for tests that need a process to crash in:
+// An app that cleans up, for tests that need a process to crash:
 //
 //   cleanup-probe steps DIRECTORY [POINT]      three steps over the files in DIRECTORY/data, without a broker
 //   cleanup-probe follow BUS DIRECTORY [POINT] follows the account of a device
-//   cleanup-probe remove BASE IDENTIFIER [POINT] [UID]  removes an account's directory, as another user where one is named
+//   cleanup-probe remove BASE IDENTIFIER [POINT] [UID]  removes an account's directory, as another user if UID is given
 //   cleanup-probe list PATH                    lists a directory until it is gone
 //
-// At POINT it ends itself with SIGKILL.
+// It kills itself with SIGKILL at POINT.
 import Glibc
 
 let arguments = Array(CommandLine.arguments.dropFirst())
