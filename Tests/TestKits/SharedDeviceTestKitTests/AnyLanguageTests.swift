@@ -4,7 +4,8 @@ import NotifyCenterTestKit
 import SharedDeviceTestKit
 import Testing
 
-/// The example apps of other languages, on a device with the real broker. Each prints `open` and `hidden`, and keeps “the secret of NAME”.
+/// The example apps in other languages, on a device with the real broker. Each prints `open` and `hidden`, and stores
+/// “the secret of NAME”.
 @Suite("Apps in any language")
 struct AnyLanguageTests {
     enum Language: String, CaseIterable, CustomTestStringConvertible, Sendable {
@@ -17,7 +18,7 @@ struct AnyLanguageTests {
             return "org.notifycenter.example.\(names[self] ?? "")-notes"
         }
 
-        /// Why this machine cannot run it; `nil` if it can. `make setup` installs what is missing.
+        /// The reason why this machine cannot run it; `nil` if it can. `make setup` installs the missing parts.
         var missing: String? {
             switch self {
             case .shell: nil
@@ -76,7 +77,8 @@ struct AnyLanguageTests {
         private static func file(_ path: String) -> String { CheckPlanTests.root.appending(path: path).path }
     }
 
-    /// A device with this app, as which Ada is signed in; `nil`, with the reason said, where the language is not installed.
+    /// A device with this app, on which Ada is signed in. If the language is not installed, prints the reason and
+    /// returns `nil`.
     private func device(_ language: Language, _ directory: TemporaryDirectory) async throws -> (TestDevice, DeviceApp)?
     {
         if let missing = language.missing {
@@ -93,7 +95,7 @@ struct AnyLanguageTests {
     }
 
     @Test(
-        "it deletes data before its receipt, also after a stop and after a kill",
+        "it deletes data before its receipt, also after a stop and a kill",
         arguments: Language.allCases
     )
     func signOuts(_ language: Language) async throws {
@@ -102,7 +104,7 @@ struct AnyLanguageTests {
         try await device.signOut(deadline: .seconds(120)).requireClean(of: "the secret of ada")
         try await device.signIn("grace")
         try await app.waitForMarker("the secret of grace")
-        // Stopped, while the broker is killed: that has not forgotten.
+        // The app is stopped, and the broker is killed: the broker must not forget the cleanup.
         try await app.stop()
         try await device.beginSignOut()
         await device.killBroker()
@@ -112,13 +114,13 @@ struct AnyLanguageTests {
         try device.report().requireClean(of: "the secret of grace")
         try await device.signIn("ada")
         try await app.waitForMarker("the secret of ada")
-        // Of a script, the command goes on when its shell is killed, and cleans up.
+        // If a script's shell is killed, the command continues and cleans up.
         try await app.kill()
         try await device.beginSignOut()
         try app.start()
         try await device.waitUntilClean()
         try device.report().requireClean(of: "the secret of ada")
-        // It shows the next person only afterwards.
+        // It shows the next user only after the cleanup.
         try await device.signIn("grace")
         try await app.waitForMarker("the secret of grace")
     }

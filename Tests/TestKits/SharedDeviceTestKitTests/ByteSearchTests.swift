@@ -21,13 +21,13 @@ struct ByteSearchTests {
     }
 
     @Test(
-        "a marker is found wherever it is in a large file, once",
+        "a marker is found once, at any offset in a large file",
         arguments: [0, 1 << 20, (1 << 20) - 3, (1 << 20) - 7, (2 << 20) - 1]
     )
     func atEveryPlace(offset: Int) throws {
         for encoding in [String.Encoding.utf8, .utf16LittleEndian, .utf16BigEndian] {
             let needle = try #require("Secret1".data(using: encoding))
-            // Other bytes than zeros: between zeros, both byte orders look alike.
+            // Padding other than zeros: between zeros, both byte orders look alike.
             let padding = { Data(repeating: 0x55, count: $0) }
             let content = padding(offset) + needle + padding(100)
             let found = try search("secRET1", in: ["a/b": content]).findings
@@ -36,7 +36,7 @@ struct ByteSearchTests {
         }
     }
 
-    @Test("names of files and directories, targets of links and empty files are searched; pipes do not block")
+    @Test("names, link targets and empty files are searched; pipes do not block")
     func names() throws {
         let directory = try TemporaryDirectory("byte-search")
         try FileManager.default.createDirectory(atPath: "\(directory.path)/of-ada", withIntermediateDirectories: true)
@@ -47,8 +47,8 @@ struct ByteSearchTests {
         #expect(found.map(\.path) == ["link", "of-ada", "of-ada/ada.txt"] && found.map(\.offset) == [6, nil, nil])
     }
 
-    // Foundation's copy did not end: Firefox's test stood still for ever, once in many runs.
-    @Test("a copy ends where a file becomes shorter meanwhile, as a database's log does", .timeLimit(.minutes(5)))
+    // Foundation's copy did not end: Firefox's test hung in one of many runs.
+    @Test("a copy ends when the file is truncated during the copy", .timeLimit(.minutes(5)))
     func shrinking() throws {
         let directory = try TemporaryDirectory("directory-copy")
         let (source, target) = ("\(directory.path)/source", "\(directory.path)/target")
@@ -57,7 +57,7 @@ struct ByteSearchTests {
         for _ in 0..<3 {
             try? FileManager.default.removeItem(atPath: target)
             #expect(truncate("\(source)/log", 128 << 20) == 0)
-            // Each round has a thread of its own, which ends with it.
+            // Each round has a separate thread, which ends with it.
             let (isCopied, hasEnded) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
             Thread.detachNewThread {
                 var status = stat()

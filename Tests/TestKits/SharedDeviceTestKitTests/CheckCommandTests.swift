@@ -23,7 +23,7 @@ struct CheckCommandTests {
         )
         try command.closeInput()
         let status = await command.exitStatus()
-        // This fails at the end of the process, once all its lines are read.
+        // This fails after the process has ended and all its lines have been read.
         _ = try? await command.line { _ in false }
         return Outcome(status: status, output: command.lines.joined(separator: "\n"), errors: command.errorText)
     }
@@ -34,7 +34,7 @@ struct CheckCommandTests {
         return path
     }
 
-    /// Whether it is well-formed XML, and how many of some elements it has.
+    /// Parses a document as XML, and counts its elements.
     private final class Reader: NSObject, XMLParserDelegate {
         var counts: [String: Int] = [:]
         var text = ""
@@ -62,7 +62,7 @@ struct CheckCommandTests {
         func parser(_ parser: XMLParser, foundCharacters string: String) { text += string }
     }
 
-    @Test("the example plan holds, with all reports")
+    @Test("the example plan holds in all reports")
     func examplePlan() async throws {
         let directory = try TemporaryDirectory("check-reports")
         let (junit, html, json) = ("\(directory.path)/r.xml", "\(directory.path)/r.html", "\(directory.path)/r.json")
@@ -82,13 +82,13 @@ struct CheckCommandTests {
         let cases = try Reader.read(String(contentsOfFile: junit, encoding: .utf8))
         #expect(cases.counts["testcase"] == verdicts.count && cases.counts["failure"] == nil)
         let page = try Reader.read(String(contentsOfFile: html, encoding: .utf8))
-        // What is drawn, and what draws it: both are the page's own.
+        // Both the data and the drawing code are in the page.
         #expect(page.counts["script"] == 2 && page.counts["img"] == nil)
-        // The killed app, the stopped one, and what the ledger knows of them are in the drawing.
+        // The drawing contains the killed app, the stopped app, and the ledger's events for them.
         #expect(page.text.contains("is killed (SIGKILL)") && page.text.contains("is stopped (SIGSTOP)"))
     }
 
-    @Test("an app whose needs the machine does not meet is left out, with its steps, and every report says so")
+    @Test("an app with unmet needs is left out with its steps, as every report says")
     func leftOut() async throws {
         let directory = try TemporaryDirectory("check-left-out")
         let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
@@ -102,7 +102,7 @@ struct CheckCommandTests {
             """
         let plan = try file(Data(text.utf8), in: directory)
         let outcome = try await check([plan, "--verbose", "--junit", junit, "--html", html])
-        // What is here is looked at: it has no data.
+        // The available app is checked: it has no data.
         #expect(outcome.status == 1 && outcome.output.contains("1 of 1 expectation fails"), "\(outcome)")
         let reason = "“sh -c echo no parts >&2; exit 3” ended with status 3: no parts"
         #expect(outcome.output.contains("left out: away, because \(reason)"), "\(outcome.output)")
@@ -112,7 +112,7 @@ struct CheckCommandTests {
         #expect(try Reader.read(String(contentsOfFile: html, encoding: .utf8)).text.contains("Left out: away"))
     }
 
-    @Test("a plan all of whose apps are left out proves nothing, and fails")
+    @Test("a plan whose apps are all left out proves nothing and fails")
     func allLeftOut() async throws {
         let directory = try TemporaryDirectory("check-all-left-out")
         let apps = #"[{"identifier": "a", "executable": "sh", "needs": ["false"]}]"#
@@ -121,7 +121,7 @@ struct CheckCommandTests {
         #expect(outcome.output.hasSuffix("nothing was looked at: every app is left out"), "\(outcome.output)")
     }
 
-    @Test("what an app has started and left behind ends with the check")
+    @Test("processes that an app leaves behind end with the check")
     func leavesNothing() async throws {
         let directory = try TemporaryDirectory("check-orphans")
         let marker = UUID().uuidString
@@ -138,7 +138,7 @@ struct CheckCommandTests {
         #expect(left.isEmpty)
     }
 
-    /// An app that takes no part: it leaves its data where it is.
+    /// An app that ignores sign-outs: it keeps its data.
     private static let untidy = """
         {"title": "<script>alert(1)</script> & \\u0007", "users": ["ada"], "apps": [{"identifier": "<script>'\\"&", "executable": "sh",
         "arguments": ["-c", "echo \\"$1\\" > \\"$XDG_DATA_HOME/notes\\"; echo up; exec sleep 600", "sh", "<script>]]>"]}],
@@ -148,7 +148,7 @@ struct CheckCommandTests {
         {"do": "expect", "heardWithin": 50, "cleanedWithin": 50, "absent": ["<script>]]>"]}]}
         """
 
-    @Test("an app that leaves its data fails the check; names and markers with markup in them stay text")
+    @Test("an app that keeps its data fails the check; markup in names is escaped")
     func untidyApp() async throws {
         let directory = try TemporaryDirectory("check-untidy")
         let (junit, html) = ("\(directory.path)/r.xml", "\(directory.path)/r.html")
@@ -163,7 +163,7 @@ struct CheckCommandTests {
         #expect(cases.counts["testcase"] == 4 && cases.counts["failure"] == 3 && cases.counts["error"] == nil)
         #expect(cases.text.contains("<script>]]>"))
         let text = try String(contentsOfFile: html, encoding: .utf8)
-        // The page's own two, and none that an app has written; a browser would not run it either.
+        // Only the page's own two scripts, and none that an app has written. A browser would not run those, either.
         #expect(text.components(separatedBy: "<script").count == 3)
         #expect(text.contains("content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-"))
         let page = try Reader.read(text)
@@ -171,7 +171,7 @@ struct CheckCommandTests {
         #expect(page.text.contains("<script>alert(1)</script> & \u{FFFD}") && page.text.contains("<script>'\"&"))
     }
 
-    @Test("what joins with the sign before the markup does not hide it: a name ends no script of the page")
+    @Test("a combining character before markup does not prevent its escaping")
     func joinedMarkup() async throws {
         let apps = #"[{"identifier": "\u0d4e</script><b>", "executable": "sleep", "arguments": ["600"]}]"#
         let steps = #"{"do": "signIn", "user": "ada"}, {"do": "signOut"}, {"do": "expect", "heardWithin": 50}"#
@@ -180,7 +180,7 @@ struct CheckCommandTests {
         #expect(page.counts["script"] == 2 && page.counts["b"] == nil)
     }
 
-    @Test("a step that cannot be done is an error of its own, and what comes after it is skipped")
+    @Test("a step that cannot be done is an error, and later steps are skipped")
     func brokenStep() async throws {
         let steps = """
             {"do": "signIn", "user": "ada"}, {"do": "waitForMarker", "app": "a", "marker": "x", "within": 100},
@@ -209,7 +209,8 @@ struct CheckCommandTests {
         #expect(noApp.errors.contains("not-built cannot be run"), "\(noApp.errors)")
     }
 
-    /// An app that goes on for long, and is recognized by its command line: once it has ended, another process may get its number.
+    /// A plan with a long pause and an app with a unique command line. After the app's end another process may get its
+    /// id, so the command line identifies it.
     private static func longPlan(_ duration: String) -> Data {
         let apps = #"[{"identifier": "a", "executable": "sleep", "arguments": ["\#(duration)"]}]"#
         let steps =
@@ -226,7 +227,7 @@ struct CheckCommandTests {
     }
 
     @Test(
-        "a check that is interrupted, more than once too, says so and leaves no process and no folder, whatever it was about",
+        "an interrupted check says so and leaves no process and no folder",
         arguments: [("starting bus", SIGINT), ("ada signs in", SIGTERM), ("a pause of", SIGINT)]
     )
     func interrupted(_ moment: String, _ signal: Int32) async throws {
@@ -242,7 +243,7 @@ struct CheckCommandTests {
         )
         try await eventually("the check is at “\(moment)”") { command.errorText.contains(moment) }
         command.send(signal)
-        // Who presses Ctrl-C again does not cut the tidying up short.
+        // A second Ctrl-C does not interrupt the cleanup.
         while command.isRunning {
             command.send(signal)
             try await Task.sleep(for: .milliseconds(2))
@@ -250,11 +251,11 @@ struct CheckCommandTests {
         #expect(await command.exitStatus() == 128 + signal)
         #expect(command.errorText.hasSuffix("shared-device: interrupted"), "\(command.errorText)")
         #expect(try FileManager.default.contentsOfDirectory(atPath: temporary) == [])
-        // Every process of the device names its folder, or the app's time, on its command line.
+        // Every process of the device has its folder, or the app's duration, on its command line.
         #expect(Self.processes(temporary).isEmpty && Self.processes(duration).isEmpty)
     }
 
-    @Test("what could fail at the end of a check is looked at before it begins")
+    @Test("unwritable report paths are found before the check begins")
     func reportsThatCannotBeWritten() async throws {
         let directory = try TemporaryDirectory("check-places")
         let plan = try file(Self.longPlan("600"), in: directory)
@@ -277,7 +278,7 @@ struct CheckCommandTests {
         #expect(closed.errors.contains("chmod +x \(script)"), "\(closed.errors)")
     }
 
-    @Test("a broker that does not start is 69")
+    @Test("a broker that does not start gives exit status 69")
     func noBroker() async throws {
         let directory = try TemporaryDirectory("check-broker")
         _ = try directory.writeScript("shared-device-broker", "echo broken >&2\nexit 3")

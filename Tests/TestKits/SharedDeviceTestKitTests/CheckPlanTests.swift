@@ -13,7 +13,7 @@ struct CheckPlanTests {
     static let expect = #"{"do": "expect", "present": ["x"]}"#
 
     @Test(
-        "what is wrong with a plan is said with its place",
+        "an error in a plan is reported with its path",
         arguments: [
             (Data("[".utf8), "$: it is not JSON: it ends too early, in line 1, column 2"),
             (Data("{\n  \"apps\": [],\n  \"é\": [1, }".utf8), "$: it is not JSON: invalid value in line 3, column 12"),
@@ -77,7 +77,7 @@ struct CheckPlanTests {
         #expect(error.description.hasPrefix(expected), "\(error)")
     }
 
-    @Test("a plan survives being written and read")
+    @Test("a plan survives encoding and decoding")
     func roundTrip() throws {
         let plan = try CheckPlan(json: try Self.examplePlan())
         #expect(plan.steps.count > 10)
@@ -88,7 +88,7 @@ struct CheckPlanTests {
         #expect(again == plan)
     }
 
-    @Test("a plan can name files beside itself, in programs, arguments and environment")
+    @Test("paths in programs, arguments and environment can be relative to the plan")
     func placeOfThePlan() throws {
         let plan = try CheckPlan(json: try Self.examplePlan()).relative(to: "/plans")
         let python = try #require(plan.apps.first { $0.identifier.hasSuffix("python-notes") })
@@ -98,7 +98,7 @@ struct CheckPlanTests {
         #expect(shell.executable == "/plans/ShellScript/notes.sh")
     }
 
-    @Test("every step can be written and read")
+    @Test("every step can be encoded and decoded")
     func everyStep() throws {
         let steps = """
             {"do": "signIn", "user": "ada"}, {"do": "waitUntilRunning", "within": 5}, {"do": "send", "app": "a", "line": "l"},
@@ -113,7 +113,7 @@ struct CheckPlanTests {
         #expect(try JSONDecoder().decode(CheckPlan.self, from: try JSONEncoder().encode(plan)) == plan)
     }
 
-    @Test("the complete example of the documentation is a plan")
+    @Test("the complete example in the documentation is a valid plan")
     func documentation() throws {
         let text = try String(contentsOf: Self.root.appending(path: "Documentation/CheckPlan.md"), encoding: .utf8)
         let json = try #require(text.split(separator: "```json\n").dropFirst().first?.split(separator: "```").first)

@@ -2,7 +2,7 @@ import Foundation
 import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// The example apps, as apps of a test's device.
+/// The example apps as apps of a test device.
 enum ExampleApps {
     static let names = ["point-of-sale", "flight-briefing", "field-service"]
 
@@ -18,9 +18,9 @@ enum ExampleApps {
 }
 
 extension DeviceApp {
-    /// Makes the signed-in user's app write data, and waits until it is there.
+    /// Makes the app write data of the signed-in user, and waits until the data is there.
     func work(_ marker: Marker = "Ada <ada>") async throws {
-        // The app works only once its screen shows the user.
+        // The app works only after its screen shows the user.
         try await line { $0.contains("signed in: \(marker.text.prefix(3))") }
         try write("work")
         try await eventually("\(identifier) holds \(marker.kind)") { try !findings(of: [marker]).isEmpty }

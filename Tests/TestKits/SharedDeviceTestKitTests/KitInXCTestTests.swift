@@ -3,7 +3,7 @@ import SharedDeviceTestKit
 import Testing
 import XCTest
 
-/// A test of XCTest that uses the kit.
+/// An XCTest test that uses the kit.
 final class KitInXCTestTests: XCTestCase {
     func testNotesAreGoneAfterSignOut() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")])
@@ -19,13 +19,13 @@ final class KitInXCTestTests: XCTestCase {
 
 @Suite("The kit in XCTest")
 struct KitUnderXCTestTests {
-    @Test("a test of XCTest uses the kit and passes")
+    @Test("an XCTest test uses the kit and passes")
     func passes() async throws {
         // The test program runs both kinds of tests.
         let arguments = ["SharedDeviceTestKitTests.KitInXCTestTests"]
         let run = try ChildProcess("/proc/self/exe", arguments)
         let status = await run.exitStatus()
-        // This fails at the end of the process, once all its lines are read.
+        // This fails after the process has ended and all its lines have been read.
         _ = try? await run.line { _ in false }
         let output = (run.lines + [run.errorText]).joined(separator: "\n")
         #expect(status == 0, "\(output)")

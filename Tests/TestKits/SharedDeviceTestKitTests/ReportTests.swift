@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Reports of checks")
 struct ReportTests {
-    @Test("the script of the page is the console's own modules, and nothing of it is still to be loaded")
+    @Test("the page's script consists of the console's modules and loads nothing")
     func script() {
         let script = TimelinePage.script
         for name in ["dom", "words", "day", "rounds", "drawing", "report"] {
@@ -18,7 +18,7 @@ struct ReportTests {
         #expect(!script.contains("]]>") && !script.contains("</script"), "it ends not what it is in")
     }
 
-    @Test("an app is shown by its last part, by more only where two would be the same, and found by what is shown")
+    @Test("apps are shown by the shortest unique name and found by it")
     func names() {
         let keys = [
             "org.example.notes", "org.example.shop (/usr/bin/shop, uid 0)", "/usr/bin/till (uid 7)", "org.a.desk",
@@ -38,7 +38,7 @@ struct ReportTests {
         #expect(names.keys(for: "org.c.twin").count == 2 && names.keys(for: "nobody").isEmpty)
     }
 
-    @Test("times are rounded to what was measured, and counts agree in number")
+    @Test("times are rounded sensibly, and counts have the right plural")
     func numbers() {
         #expect(
             [0.04, 1.26, 9.96, 10, 41.4, 5000, 30_000].map(Text.milliseconds) == [

@@ -4,7 +4,7 @@ import SharedDevice
 import SharedDeviceTestKit
 import Testing
 
-@Suite("A private device for a test")
+@Suite("A test device")
 struct TestDeviceTests {
     @Test("an app that cleans up is clean, and its times are in order", arguments: ExampleApps.names)
     func clean(name: String) async throws {
@@ -22,7 +22,7 @@ struct TestDeviceTests {
         #expect(report.user == "ada")
     }
 
-    @Test("a stopped app is not told and not clean, and becomes clean when it goes on")
+    @Test("a stopped app is neither told nor clean until it is resumed")
     func stopped() async throws {
         let device = try await TestDevice(
             apps: [ExampleApps.app("field-service"), ExampleApps.app("point-of-sale")],
@@ -49,7 +49,7 @@ struct TestDeviceTests {
         #expect(kinds.contains(.stopped) && kinds.contains(.continued) && kinds.contains(.told))
     }
 
-    @Test("what an app has started ends with the device, also where the app's own process was killed before")
+    @Test("the descendants of an app end with the device, even if the app was killed")
     func descendants() async throws {
         var started: [pid_t] = []
         do {
@@ -68,7 +68,7 @@ struct TestDeviceTests {
         }
     }
 
-    @Test("a killed app owes its cleanup until it is started again")
+    @Test("a killed app has a pending cleanup until it is started again")
     func killed() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
@@ -77,7 +77,7 @@ struct TestDeviceTests {
         try await app.work()
         try await app.kill()
         #expect(!app.isRunning)
-        // It took part, so it is not taken for one that never ran.
+        // It took part, so it does not count as an app that never ran.
         try await device.beginSignOut()
         try await eventually("the round is known, and the end of the app") {
             "\(try device.report())".contains("its process ended by signal 9")
@@ -87,7 +87,7 @@ struct TestDeviceTests {
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
-    @Test("an app that starts after the sign-out holds nothing, and a round without apps proves nothing")
+    @Test("a late app holds nothing, and an empty round proves nothing")
     func lateStart() async throws {
         var late = ExampleApps.app("point-of-sale")
         late.startsWithDevice = false
@@ -101,7 +101,7 @@ struct TestDeviceTests {
         #expect(try device.report().isClean)
     }
 
-    @Test("data that an app leaves behind is found, with its place")
+    @Test("data that an app leaves behind is found, with its path")
     func leftBehind() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("point-of-sale")], users: ["ada"])
         try await device.signIn("ada")
@@ -119,7 +119,7 @@ struct TestDeviceTests {
         #expect(error.description.contains("at byte 8 of cache/left"), "\(error)")
     }
 
-    @Test("a cleanup is slowed down by stopping the app when it is told")
+    @Test("slowCleanup stops the app when it is told")
     func slow() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("flight-briefing")], users: ["ada"])
         try await device.signIn("ada")
@@ -135,7 +135,7 @@ struct TestDeviceTests {
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
-    @Test("bus and broker may end and come back while apps run; a later sign-out reaches them")
+    @Test("apps survive restarts of bus and broker, and a later sign-out reaches them")
     func faults() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")
@@ -153,7 +153,7 @@ struct TestDeviceTests {
         #expect(events.contains { $0.lane == DeviceEvent.busLane && $0.kind == .spoofed })
     }
 
-    @Test("the kit goes on following a round when a killed broker is back")
+    @Test("the kit continues to follow a round when a killed broker returns")
     func brokerDuringRound() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         try await device.signIn("ada")
@@ -174,7 +174,7 @@ struct TestDeviceTests {
         try await device.waitUntilClean().requireClean(of: "Ada <ada>")
     }
 
-    @Test("a search leaves a stopped app stopped, and a running one running")
+    @Test("a search leaves a stopped app stopped and a running app running")
     func searchLeavesState() async throws {
         let device = try await TestDevice(apps: [ExampleApps.app("field-service")], users: ["ada"])
         let app = try device.app(ExampleApps.identifier("field-service"))
@@ -188,7 +188,7 @@ struct TestDeviceTests {
         try await eventually("it goes on") { !app.isStopped }
     }
 
-    @Test("an app that never asks the broker is named, with a reason")
+    @Test("an app that never asks the broker is named with a reason")
     func stranger() async throws {
         let device = try await TestDevice(apps: [
             TestApp("org.example.sleeper", executable: "sleep", arguments: ["600"])
@@ -203,7 +203,7 @@ struct TestDeviceTests {
         #expect(!report.isClean)
     }
 
-    @Test("an app that ends at once is named, with what it wrote")
+    @Test("an app that ends at once is named with its output")
     func endsAtOnce() async throws {
         let app = TestApp("org.example.gone", executable: "sh", arguments: ["-c", "echo no such option >&2; exit 3"])
         let device = try await TestDevice(apps: [app], users: ["ada"])
@@ -212,7 +212,7 @@ struct TestDeviceTests {
     }
 
     @Test(
-        "the bus starts an app by its name, with directories and environment of its own",
+        "an app that the bus starts gets its own directories and environment",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
     )
     func activation() async throws {
@@ -230,7 +230,7 @@ struct TestDeviceTests {
         #expect(try !device.app(app.identifier).isRunning)
     }
 
-    @Test("apps have a manifest beside the configuration, but for scripts and those that are not to be enrolled")
+    @Test("apps have manifests, except scripts and apps that are not to be enrolled")
     func manifests() async throws {
         let directory = try TemporaryDirectory("manifests")
         let script = try directory.writeScript("script", "exec sleep 600")
@@ -254,7 +254,7 @@ struct TestDeviceTests {
         #expect(manifest == ["id": "org.example.link", "executable": program, "busName": "org.example.Link"])
     }
 
-    @Test("a missing program is an error that says what to do")
+    @Test("a missing program is an error with a remedy")
     func missingProgram() async throws {
         let error = try await #require(throws: TestDeviceError.self) {
             _ = try await TestDevice(apps: [TestApp("org.example.none", executable: "/nonexistent/app")])

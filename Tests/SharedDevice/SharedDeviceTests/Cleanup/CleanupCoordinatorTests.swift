@@ -45,7 +45,7 @@ struct CleanupCoordinatorTests {
     }
 
     @Test(
-        "a step that fails for good is named with its error, the others are run, and the next run does only what is missing"
+        "a failed step is named, the other steps run, and the next run repeats only it"
     )
     func failed() async throws {
         let broken = try coordinator(["orders", "photos"], failing: ["orders"])
@@ -59,7 +59,7 @@ struct CleanupCoordinatorTests {
         #expect(later == ["orders of [\"one\"]", "done 2 steps: orders (1 orders), photos (1 photos)"])
     }
 
-    @Test("a report that is refused is made again, without running the steps again")
+    @Test("a refused report is repeated without running the steps again")
     func unreported() async throws {
         let coordinator = try coordinator(["orders"])
         let refusing = reporter(refuses: true)
@@ -70,7 +70,7 @@ struct CleanupCoordinatorTests {
         #expect(log.lines.last == "done 1 step: orders (1 orders)")
     }
 
-    @Test("a journal that is no journal makes all steps run again")
+    @Test("an invalid journal makes all steps run again")
     func unreadableJournal() async throws {
         let broken = try coordinator(["orders", "photos"], failing: ["photos"])
         _ = try? await broken.run(change, reporter: reporter())
@@ -80,22 +80,22 @@ struct CleanupCoordinatorTests {
         #expect(log.lines.filter { $0.hasPrefix("orders") }.count == 2)
     }
 
-    @Test("a journal that cannot be written keeps no step from running, and the summary says so")
+    @Test("an unwritable journal prevents no step, and the summary says so")
     func unwritableJournal() async throws {
-        // A file in the place of the directory; a mode would not stop root.
+        // A file in place of the directory, because permissions would not stop root.
         try "".write(toFile: "\(directory.path)/state", atomically: true, encoding: .utf8)
         let summary = try await coordinator(["orders", "photos"]).run(change, reporter: reporter())
         #expect(summary.journalProblem != nil)
         #expect(log.lines.last?.contains("the journal was not kept") == true)
     }
 
-    @Test("the journal holds no names for people")
+    @Test("the journal contains no user names")
     func journalHoldsNoNames() async throws {
         _ = try? await coordinator(["orders", "photos"], failing: ["photos"]).run(change, reporter: reporter())
         #expect(try !String(contentsOfFile: journal, encoding: .utf8).contains("\"one\""))
     }
 
-    @Test("a cleanup whose waiting task is cancelled goes on to its end, and reports")
+    @Test("a cleanup continues and reports after its waiting task is cancelled")
     func cancelled() async throws {
         let coordinator = CleanupCoordinator()
         let gate = AsyncStream.makeStream(of: Void.self)
@@ -116,7 +116,7 @@ struct CleanupCoordinatorTests {
         #expect(lines == ["orders, cancelled: false", "photos, cancelled: false", "done 2 steps: orders, photos"])
     }
 
-    @Test("one cleanup at a time")
+    @Test("only one cleanup runs at a time")
     func inTurn() async throws {
         let coordinator = CleanupCoordinator()
         try coordinator.register("orders") { [log] _ in
@@ -132,7 +132,7 @@ struct CleanupCoordinatorTests {
         #expect(lines == (0..<8).flatMap { _ in ["in", "out"] })
     }
 
-    @Test("a step needs a name of its own")
+    @Test("a step needs a unique name")
     func names() throws {
         let coordinator = try coordinator(["orders"])
         for name in ["", "orders"] {
@@ -141,9 +141,9 @@ struct CleanupCoordinatorTests {
         }
     }
 
-    // The file that a step removes is the proof that it ran; the log says how often.
+    // The removed file proves that the step ran; the log shows the number of runs.
     @Test(
-        "killed at any point and started again, the data is gone, the report comes when it is, and what was noted is not run again",
+        "after a kill at any point, the data goes, then the report; no noted step reruns",
         arguments: [
             ("begun", []), ("within one", []), ("before two", ["one"]), ("after two", ["one"]),
             ("before done", ["one", "two", "three"]), ("after done", ["one", "two", "three"]),

@@ -2,7 +2,7 @@ import Testing
 
 @testable import SharedDevice
 
-@Suite("What a cleanup does next")
+@Suite("The plan of a cleanup")
 struct CleanupPlanTests {
     private let steps = ["screen", "orders", "photos"]
     private let ada = CleanupJournal.Session(account: "ada", epoch: 1)
@@ -16,8 +16,8 @@ struct CleanupPlanTests {
         CleanupPlan(steps: steps ?? self.steps, sessions: [ada], journal: journal, attempts: 2, failures: failures)
     }
 
-    /// Does what the plan says until `count` things have happened, each of which may be the last before a crash. A step fails in
-    /// its first try where it is in `flaky`. Returns what was done, and the journal that is on disk then.
+    /// Follows the plan for at most `count` events, each of which may be the last before a crash. A step in `flaky`
+    /// fails at its first attempt. Returns the events and the journal on disk.
     private func run(
         _ plan: CleanupPlan,
         events count: Int = .max,
@@ -37,7 +37,7 @@ struct CleanupPlanTests {
                 } else {
                     done.append(step)
                     plan.succeeded("1 \(step)")
-                    // The crash may be between a step and its note.
+                    // The crash may happen between a step and its note.
                     if done.count == count { return (done, saved, false) }
                     saved = plan.journal
                     done.append("note")
@@ -52,14 +52,14 @@ struct CleanupPlanTests {
         }
     }
 
-    @Test("the steps run in order, each is noted before the next, and the end is reported once")
+    @Test("the steps run in order, each is noted before the next, and done is reported once")
     func order() {
         let result = run(plan())
         #expect(result.done == ["screen", "note", "orders", "note", "photos", "note", "done"])
         #expect(result.journal.finished.map(\.step) == steps)
     }
 
-    @Test("a step that fails is tried again, and after that the others still have their chance; then it is not done")
+    @Test("a failed step is retried, the later steps still run, and it is not done")
     func failures() {
         let flaky = run(plan(), flaky: ["orders"]).done
         #expect(flaky == ["screen", "note", "orders fails", "orders", "note", "photos", "note", "done"])
@@ -70,13 +70,13 @@ struct CleanupPlanTests {
                 "failed: screen jammed, orders jammed",
             ]
         )
-        // The next pass does what is missing, and no more.
+        // The next pass runs only the unfinished steps.
         let next = run(plan(journal: broken.journal))
         #expect(next.done == ["screen", "note", "orders", "note", "done"])
     }
 
     @Test(
-        "after a crash behind any event, and another one behind any later event, no step is missing and none that was noted is run"
+        "after crashes at any two events, every step runs, and no noted step runs again"
     )
     func crashAnywhere() {
         let whole = run(plan(), flaky: ["orders"]).done.count
@@ -95,14 +95,14 @@ struct CleanupPlanTests {
         }
     }
 
-    @Test("what failed before the first step keeps the cleanup from being done, and no step from being run")
+    @Test("a failure before the first step prevents the report but no step")
     func failedBefore() {
         let plan = plan(failures: [CleanupFailure.Step(name: "window", reason: "stuck")])
         let done = run(plan).done
         #expect(done == ["screen", "note", "orders", "note", "photos", "note", "failed: window stuck"])
     }
 
-    @Test("a journal of other sessions counts for nothing, one of more sessions counts")
+    @Test("a journal of other sessions is ignored, one of more sessions is used")
     func otherSessions() {
         var journal = CleanupJournal(sessions: [grace])
         journal.finish("screen", result: nil)
@@ -110,16 +110,16 @@ struct CleanupPlanTests {
         journal = CleanupJournal(sessions: [ada, grace])
         journal.finish("screen", result: nil)
         #expect(plan(journal: journal).next == .run("orders", attempt: 1))
-        // Somebody more has data: every step is still to run.
+        // Another user also has data, so every step has to run.
         let both = CleanupPlan(steps: steps, sessions: [ada, grace], journal: run(plan()).journal, attempts: 1)
         #expect(both.next == .run("screen", attempt: 1))
-        // The same person again is another session.
+        // The same user again is a new session.
         let again = CleanupJournal.Session(account: "ada", epoch: 5)
         let later = CleanupPlan(steps: steps, sessions: [again], journal: run(plan()).journal, attempts: 1)
         #expect(later.next == .run("screen", attempt: 1))
     }
 
-    @Test("after an update of the app, steps that the journal does not know are run, wherever they stand")
+    @Test("after an update, steps that the journal does not contain are run")
     func otherSteps() {
         let journal = run(plan(), events: 4).journal
         #expect(journal.finished.map(\.step) == ["screen", "orders"])
@@ -133,7 +133,7 @@ struct CleanupPlanTests {
         #expect("\(plan([]).summary)" == "0 steps")
     }
 
-    @Test("the summary names the steps in their order with what they returned, those of before the crash included")
+    @Test("the summary names all steps in order, including those from before a crash")
     func summary() {
         var journal = CleanupJournal(sessions: [ada])
         journal.finish("orders", result: "12 rows")
@@ -143,7 +143,7 @@ struct CleanupPlanTests {
         #expect("\(plan.summary)" == "3 steps: screen, orders (12 rows), photos (3 files)")
     }
 
-    @Test("the waits between passes double up to their limit, and begin anew after a success")
+    @Test("the waits between passes double up to a limit and restart after a success")
     func backoff() {
         var backoff = Backoff(first: .seconds(1), longest: .seconds(60))
         let waits = (0..<8).map { _ in backoff.next() }

@@ -10,7 +10,7 @@ import Testing
 struct FollowTests {
     private let log = Log()
 
-    /// The states without their reasons' texts.
+    /// The states without the texts of their reasons.
     private static func line(_ state: AccountState) -> String {
         switch state {
         case .open(let account): "open \(account.username)"
@@ -32,7 +32,8 @@ struct FollowTests {
         return CleanupCoordinator(stateDirectory: "\(device.directory.path)/apps/app", options: options)
     }
 
-    /// What the app has shown. That the broker is away is told with each reason: a question that it was asked ends otherwise than the next.
+    /// The states of the app. Repeated “unknown” states are merged, because consecutive failing requests report
+    /// different reasons.
     private var shown: [String] {
         log.lines.reduce(into: []) { if $1 != "hidden: unknown" || $0.last != $1 { $0.append($1) } }
     }
@@ -81,7 +82,7 @@ struct FollowTests {
         task.cancel()
         await task.value
         #expect(shown == lines + ["hidden: stopped"])
-        // The data of who is signed in stays for the next start.
+        // The data of the current account stays for the next start.
         let change = try await firstChange(device.application())
         #expect(change.previousAccounts.isEmpty && change.current?.username == "grace")
     }
@@ -92,7 +93,7 @@ struct FollowTests {
     }
 
     @Test(
-        "a cleanup that fails is tried again until it succeeds, nothing is shown meanwhile, and the debt stays on record"
+        "a failing cleanup stays pending and is retried before anything is shown"
     )
     func failingCleanup() async throws {
         let device = try await TestDevice()
@@ -121,12 +122,12 @@ struct FollowTests {
         #expect(try !record.load().mayHoldData.contains { $0.account.username == "ada" })
     }
 
-    @Test("who was there when the steps began and has gone before their end is not shown")
+    @Test("a user who leaves during the cleanup is not shown")
     func changeDuringCleanup() async throws {
         let device = try await TestDevice()
         let other = device.application("other")
         try await other.signIn("ada")
-        // The app knows of ada, and does not run when grace comes.
+        // The app knows of ada, and does not run when grace signs in.
         let known = try await firstChange(device.application())
         #expect(known.current?.username == "ada")
         try await other.signOutCurrent()
@@ -148,7 +149,7 @@ struct FollowTests {
     }
 
     @Test(
-        "a handler that cannot hide keeps the cleanup from being reported, not from being run; one that cannot open is called again"
+        "a handler that cannot hide prevents the report; one that cannot open is retried"
     )
     func failingHandler() async throws {
         let device = try await TestDevice()
@@ -171,11 +172,11 @@ struct FollowTests {
         let deletions = log.lines.filter { $0 == "delete" }.count
         fails.withLock { $0 = [] }
         try await eventually("\(log.lines)") { log.lines.last == "nobody" }
-        // What the screen's work has stored since is deleted, too.
+        // Data that the screen's work has stored since is deleted, too.
         #expect(log.lines.filter { $0 == "delete" }.count > deletions)
     }
 
-    @Test("cancelled while a step runs, it returns when the cleanup is reported, and shows nobody any more")
+    @Test("cancelled during a step, it returns after the report and shows no user")
     func cancelledDuringCleanup() async throws {
         let device = try await TestDevice()
         let (application, other) = (device.application(), device.application("other"))
@@ -220,7 +221,7 @@ struct FollowTests {
     }
 
     @Test(
-        "an app that is killed at any point of its cleanup has removed everything, and reported it, before it shows somebody else",
+        "an app that is killed in a cleanup finishes it before showing another user",
         arguments: ["first", "unlinked", "last"]
     )
     func killed(point: String) async throws {
@@ -243,7 +244,7 @@ struct FollowTests {
         try await other.signIn("grace")
         let second = try start()
         try await second.line { $0 == "open grace" }
-        // What was finished before the crash is not run again; the rest is, before anything is shown.
+        // Steps that finished before the crash do not run again; the others run before anything is shown.
         let expected = (point == "first" ? ["first"] : []) + ["last", "open grace"]
         #expect(second.lines.filter { $0 != "hidden" } == expected && !second.lines.contains { $0.contains("ada") })
         let notes = try #require(FileManager.default.subpaths(atPath: "\(directory)/data")).filter {

@@ -20,7 +20,7 @@ struct UserDataDirectoryTests {
         get throws { try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/tombstones") }
     }
 
-    /// Nothing of a user's directory is left, and nothing is still to be removed.
+    /// The user's directory and all tombstones are gone.
     private func expectGone(_ path: String, _ location: SourceLocation = #_sourceLocation) throws {
         #expect(try !exists(path) && tombstones.isEmpty, sourceLocation: location)
     }
@@ -36,7 +36,7 @@ struct UserDataDirectoryTests {
 
     // MARK: Names
 
-    @Test("a user's directory is this user's alone, is the same again, and holds nobody else's files")
+    @Test("a user's directory is private, reusable and free of other users' files")
     func opened() throws {
         #expect(try !data.contains(ada))
         let path = try data.open(for: ada)
@@ -49,7 +49,7 @@ struct UserDataDirectoryTests {
         #expect(try data.open(for: grace) != path)
     }
 
-    @Test("odd identifiers have directories of their own, inside")
+    @Test("unusual identifiers get separate directories inside the base")
     func oddIdentifiers() async throws {
         let identifiers = [
             "", ".", "..", "../..", "/etc", "a/b", "a_2fb", "A", "a", "_41", "_", "ä", "a\u{308}", "\u{E4}", "a b",
@@ -57,7 +57,7 @@ struct UserDataDirectoryTests {
             "-rf", "~", "users", "a.b", ".a", String(repeating: "x", count: 255),
         ]
         let accounts = identifiers.map { Account(identifier: $0, username: "x") }
-        // Swift takes two of them for the same text; the file system must not.
+        // Swift considers two of them equal; the file system must not.
         func bytes(_ text: String) -> [UInt8] { Array(text.utf8) }
         let paths = try accounts.map { try data.open(for: $0) }
         #expect(Set(paths.map(bytes)).count == Set(identifiers.map(bytes)).count)
@@ -70,7 +70,7 @@ struct UserDataDirectoryTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/users").isEmpty)
     }
 
-    @Test("an identifier that is too long for a name is refused, and there is nothing to remove")
+    @Test("an identifier that is too long for a name is refused and has no data")
     func longIdentifier() async throws {
         let account = Account(identifier: String(repeating: "x", count: 256), username: "long")
         let error = #expect(throws: UserDataError.self) { try data.open(for: account) }
@@ -79,7 +79,7 @@ struct UserDataDirectoryTests {
         #expect(try await data.remove([account]).files == 0)
     }
 
-    @Test("a name for the whole that is a path is refused", arguments: ["", ".", "..", "a/b", "a\0b"])
+    @Test("a base name that is a path is refused", arguments: ["", ".", "..", "a/b", "a\0b"])
     func oddName(name: String) {
         let error = #expect(throws: UserDataError.self) { try UserDataDirectory(name) }
         #expect(error?.code == EINVAL)
@@ -87,7 +87,7 @@ struct UserDataDirectoryTests {
 
     // MARK: Removing
 
-    @Test("what is removed is counted and gone, and others' data is not touched")
+    @Test("removed data is counted and gone, and other users' data stays")
     func removed() async throws {
         let path = try data.open(for: ada)
         try FileManager.default.createDirectory(atPath: "\(path)/a/b", withIntermediateDirectories: true)
@@ -102,7 +102,7 @@ struct UserDataDirectoryTests {
         #expect(try await data.remove([ada]).files == 0)
     }
 
-    @Test("links are removed and not followed, at any depth, and as the directory itself")
+    @Test("symbolic links are removed and not followed, at any depth")
     func links() async throws {
         let outside = "\(directory.path)/outside"
         try FileManager.default.createDirectory(atPath: "\(outside)/sub", withIntermediateDirectories: true)
@@ -124,7 +124,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "a tree deeper than the system's limits of paths and descriptors is removed, with read-only directories in it"
+        "a tree deeper than the limits of paths and descriptors is removed"
     )
     func deepTree() async throws {
         let path = try data.open(for: ada)
@@ -143,12 +143,12 @@ struct UserDataDirectoryTests {
         #expect(try tombstones.isEmpty)
     }
 
-    @Test("files of every kind and name go")
+    @Test("files of every kind and name are removed")
     func oddFiles() async throws {
         let path = try data.open(for: ada)
         let folder = open(path, O_RDONLY | O_DIRECTORY)
         defer { close(folder) }
-        // No text, a whole name's length, and what a shell would trip over.
+        // Invalid UTF-8, a name of maximum length, and names with special meaning for a shell.
         let names: [[CChar]] = [
             [-1, -2, 0], Array(repeating: 120, count: 255) + [0], [10, 0], [45, 114, 102, 0], [46, 46, 46, 0],
         ]
@@ -165,7 +165,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "a file that somebody still has open has lost its bytes, also under another name, unless that is not wanted",
+        "an open file loses its bytes unless truncation is off",
         arguments: [true, false]
     )
     func truncation(truncates: Bool) async throws {
@@ -183,7 +183,7 @@ struct UserDataDirectoryTests {
         #expect(try String(contentsOfFile: link, encoding: .utf8) == (truncates ? "" : "secret"))
     }
 
-    @Test("two processes that remove at once both succeed, and nothing is left")
+    @Test("two concurrent removals both succeed and leave nothing")
     func atOnce() async throws {
         let path = try data.open(for: ada)
         for number in 0..<300 {
@@ -217,7 +217,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "killed while it removes, no reader finds anything, and the next start deletes the rest",
+        "after a kill during a removal readers find nothing; the next start finishes it",
         arguments: ["buried", "unlinked", "moved"]
     )
     func killed(point: String) async throws {
@@ -230,7 +230,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "killed while it removes, the next removal in a process that was there before deletes the rest, and counts it"
+        "after a kill during a removal another process finishes and counts it"
     )
     func killedBeside() async throws {
         _ = try fill()
@@ -239,7 +239,7 @@ struct UserDataDirectoryTests {
         #expect(try tombstones.isEmpty)
     }
 
-    @Test("another process that lists the directory meanwhile sees all or nothing")
+    @Test("another process that lists the directory sees all or nothing")
     func readers() async throws {
         for _ in 0..<2 {
             let path = try data.open(for: ada)
@@ -255,7 +255,7 @@ struct UserDataDirectoryTests {
 
     // MARK: Late writers
 
-    @Test("a writer that is late fails by path, and cannot make the directory again with its generation")
+    @Test("a late writer fails by path, and cannot recreate the directory")
     func lateWriter() async throws {
         let generation = try data.generation()
         let path = try data.open(for: ada, in: generation)
@@ -266,22 +266,22 @@ struct UserDataDirectoryTests {
         let error = #expect(throws: UserDataError.self) { try data.open(for: ada, in: generation) }
         #expect(error?.code == ESTALE)
         #expect(!exists(path))
-        // Without one, and for the next session of the same person, it is made.
+        // Without a generation, and with a new one, the directory is created.
         #expect(try data.open(for: ada, in: data.generation()) == path)
-        // A removal by another process counts too.
+        // A removal by another process also ends the generation.
         let second = try data.generation()
         #expect(try await remover().exitStatus() == 0)
         #expect(throws: UserDataError.self) { try data.open(for: ada, in: second) }
         #expect(try data.contains(ada) == false)
     }
 
-    @Test("a removal between a late writer's look at its generation and its opening is seen, and nothing is made")
+    @Test("a removal between the check and the opening of a late writer is noticed")
     func lateWriterBetween() async throws {
         let generation = try data.generation()
         let (path, identifier) = (data.path, ada.identifier)
         let writer = try UserDataDirectory(path: data.path) { checkpoint in
             guard case .checked = checkpoint else { return }
-            // The hook is synchronous, so another process removes.
+            // The hook is synchronous, so another process performs the removal.
             let arguments = ["remove", path, identifier]
             #expect((try? ChildProcess(ChildProcess.built("cleanup-probe"), arguments).waitUntilExit()) == 0)
         }
@@ -298,7 +298,7 @@ struct UserDataDirectoryTests {
     }()
 
     @Test(
-        "what is mounted there is named and stays as it is, a directory as well as a file of the same file system; all else goes",
+        "a mounted directory or file is named and stays, and all else is removed",
         .enabled(if: canMount, "the system lets nothing be mounted here"),
         arguments: ["tmpfs", "file"]
     )
@@ -318,12 +318,12 @@ struct UserDataDirectoryTests {
         #expect(!exists(path))
         #expect(try String(contentsOfFile: kind == "file" ? kept : seen, encoding: .utf8) == "not the user's")
         #expect(try tombstones.count == 1)
-        // Without the mount, it goes.
+        // After the unmount, it is removed.
         try await data.remove([])
         #expect(try tombstones.isEmpty)
     }
 
-    @Test("a file in the place of a directory is named, with what helps")
+    @Test("a file in place of a directory is named with a remedy")
     func wrongKind() async throws {
         let path = "\(directory.path)/broken"
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
@@ -333,7 +333,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "what belongs to somebody else is named with what helps, all else goes, and the next call removes the rest",
+        "other users' files are named with a remedy, and a later call removes them",
         .enabled(if: geteuid() == 0, "only root can give files away")
     )
     func permission() async throws {
@@ -349,7 +349,7 @@ struct UserDataDirectoryTests {
         #expect(line.contains("/a: Permission denied") || line.contains("/a: Operation not permitted"))
         #expect(!exists(path))
         let left = try #require(try tombstones.first)
-        // The files of the user's directory itself went.
+        // The files directly in the user's directory were removed.
         #expect(try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/tombstones/\(left)") == ["a"])
         #expect(directories.allSatisfy { chown($0, 0, 0) == 0 })
         #expect(try await data.remove([ada]).files == 10)
@@ -357,7 +357,7 @@ struct UserDataDirectoryTests {
     }
 
     @Test(
-        "a directory that belongs to somebody else is not used",
+        "a directory of another user is not used",
         .enabled(if: geteuid() == 0, "only root can give files away")
     )
     func foreignDirectory() throws {

@@ -7,7 +7,7 @@ import Testing
 @Suite("Edge cases of browsers, organisations and administrators")
 struct AdministrationEdgeCaseTests {
     // E16
-    @Test("a browser that never answers holds neither the device nor, for long, the app; what became of it is told")
+    @Test("a hanging browser blocks neither the device nor the app, and is reported")
     func hangingBrowser() async throws {
         let device = try await TestDevice(configuration: #""endSessionURL": "https://login.example/logout""#)
         let control = ControlApp(on: device)
@@ -18,7 +18,7 @@ struct AdministrationEdgeCaseTests {
         let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"
         try app.start(environment: ["PATH": "\(programs.path):\(path)"])
         try await app.wait("nobody")
-        // A machine on which that takes longer than the browser's time gets more.
+        // If a machine needs longer to sign out than the browser's deadline, retry with a longer deadline.
         var isSignedOutFirst = false
         for deadline in [800, 5000, 30_000] where !isSignedOutFirst {
             let mark = app.mark
@@ -41,7 +41,7 @@ struct AdministrationEdgeCaseTests {
     }
 
     // E19
-    @Test("somebody of another organisation is refused, but only where the password is right, and nothing changes")
+    @Test("a user of another organisation is refused after a correct password")
     func anotherTenant() async throws {
         let device = try await TestDevice(configuration: #""tenantIdentifier": "contoso""#)
         try await device.add("eve", "--tenant", "fabrikam")
@@ -60,7 +60,7 @@ struct AdministrationEdgeCaseTests {
     }
 
     // E20
-    @Test("an account that the administrator removes is signed out as by anybody: round, broadcast and receipts")
+    @Test("removing an account signs it out with a round, a broadcast and receipts")
     func removal() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -79,7 +79,7 @@ struct AdministrationEdgeCaseTests {
         #expect(app.files.isEmpty)
         try await control.wait(for: app, in: session, .finished)
         #expect(try await app.ask("signin ada correct horse ada").code == "authentication_failed")
-        // Who was away hears of somebody who exists no more.
+        // The absent app is told of a user who no longer exists.
         try await control.wait(forAllBut: sleeper, in: session)
         let late = sleeper.mark
         try sleeper.start()
@@ -92,7 +92,7 @@ struct AdministrationEdgeCaseTests {
     }
 
     // E20
-    @Test("apps that owe a removed user's cleanup hear a number in place of the name")
+    @Test("apps that must clean up after a removed user see a number instead of the name")
     func removalAfterSignOut() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)

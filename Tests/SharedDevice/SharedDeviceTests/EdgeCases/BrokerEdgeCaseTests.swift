@@ -7,7 +7,7 @@ import Testing
 @Suite("Edge cases of the broker, sign-ins and sign-outs")
 struct BrokerEdgeCaseTests {
     // E11
-    @Test("without a broker the mode is unknown and never personal, requests say why, and nothing is shown or deleted")
+    @Test("without a broker the mode is unknown, requests fail, and nothing is deleted")
     func noBroker() async throws {
         let device = try await TestDevice(starts: false)
         let app = try Listener(on: device)
@@ -36,7 +36,7 @@ struct BrokerEdgeCaseTests {
     }
 
     // E12
-    @Test("an error of the broker consumes nothing: the change comes with the next answer")
+    @Test("an error of the broker loses nothing: the next response has the change")
     func brokerFails() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -50,7 +50,7 @@ struct BrokerEdgeCaseTests {
         try await eventually("nobody else owes") {
             try await control.application.cleanupReport(ofSession: session)?.owing.count == 1
         }
-        // The broker has to write down that the app hears of grace, and cannot.
+        // The broker has to record that the app is told of grace, and cannot.
         let database = try device.database()
         for event in ["INSERT", "UPDATE"] {
             let failure = "SELECT RAISE(ABORT, 'a test');"
@@ -70,13 +70,13 @@ struct BrokerEdgeCaseTests {
     }
 
     // E13
-    @Test("there is room for one account, in the broker's table too")
+    @Test("there is only one account, also in the broker's table")
     func oneAccount() async throws {
         let device = try await TestDevice()
         let apps = try (0..<3).map { try Listener("listener\($0)", on: device) }
         for app in apps { try app.start() }
         for app in apps { try await app.wait("nobody") }
-        // All at once, from processes of their own.
+        // All at once, from separate processes.
         for (app, user) in zip(apps, ["ada", "grace", "ada"]) { try app.tell("signin \(user) correct horse \(user)") }
         var answers: [Listener.Event] = []
         for app in apps { answers.append(try await app.wait("signin")) }
@@ -93,7 +93,7 @@ struct BrokerEdgeCaseTests {
     }
 
     // E17, E18
-    @Test("a sign-out of another account and a second sign-in are refused without change")
+    @Test("a wrong sign-out and a second sign-in are refused without change")
     func refusals() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -110,12 +110,12 @@ struct BrokerEdgeCaseTests {
         let (mark, files) = (app.mark, app.files)
         let before = try device.deviceRow()
         #expect(try await app.ask("signout \(grace.identifier)").code == "current_account_mismatch")
-        // Also for the same person, and it does not say whether the password was right.
+        // The refusal is the same for the same user, and for a wrong password.
         for words in ["grace correct horse grace", "grace wrong", "ada correct horse ada", "ada wrong"] {
             #expect(try await app.ask("signin \(words)").code == "account_already_signed_in", "\(words)")
         }
         #expect(try device.deviceRow() == before)
-        // What they would have done would be done when the next answer is there.
+        // Any effect of the refused requests would be visible before the next response.
         #expect(try await app.ask("current").account == "ada")
         #expect(app.story(after: mark) == [])
         #expect(app.files == files)
@@ -123,12 +123,12 @@ struct BrokerEdgeCaseTests {
 }
 
 extension TestDevice {
-    /// The device's table, as text.
+    /// The rows of the device's table, as text.
     func deviceRow() throws -> [String] {
         try rows("SELECT id || mode || epoch || coalesce(account_identifier, '-') FROM device")
     }
 
-    /// A second account in the device's table.
+    /// Inserts a second account into the device's table.
     func insertAccount(_ row: Int) throws {
         try database().run(
             "INSERT INTO device (id, mode, epoch, account_identifier, account_username) VALUES (?, 'shared', 9, 'b', 'b')",

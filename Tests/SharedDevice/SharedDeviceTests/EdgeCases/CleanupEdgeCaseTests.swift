@@ -4,14 +4,14 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("Edge cases of broadcasts, questions and cleanups")
+@Suite("Edge cases of broadcasts, requests and cleanups")
 struct CleanupEdgeCaseTests {
     // E6
     @Test(
-        "in the background, too, an app hears of its debt before any work, and gets nothing of anybody until it is paid"
+        "even in the background, an app must clean up before it gets an account"
     )
     func background() async throws {
-        // The next person does not wait long; the app does.
+        // The next user's sign-in waits only briefly; the app has to wait.
         let device = try await TestDevice(configuration: TestDevice.strict + #", "cleanupTimeout": 0.5"#)
         let control = ControlApp(on: device)
         let app = try Listener(on: device)
@@ -27,7 +27,7 @@ struct CleanupEdgeCaseTests {
         #expect(try await app.ask("token \(ada)").code == "no_current_account")
         #expect(try await app.ask("signin grace correct horse grace").code == "cleanup_required")
         #expect(try await app.ask("work").detail == nil)
-        // Somebody else is there, and the app does not hear who.
+        // Another user is signed in, and the app is not told which.
         let grace = try await control.signIn("grace")
         #expect(try await app.ask("token \(grace.identifier)").code == "cleanup_required")
         let answer = try await app.ask("current")
@@ -41,7 +41,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E7
-    @Test("a broadcast that comes several times, or late, is one cleanup")
+    @Test("a repeated or late broadcast causes one cleanup")
     func repeatedBroadcast() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -54,10 +54,10 @@ struct CleanupEdgeCaseTests {
         let mark = app.mark
         try await control.signOut()
         try await app.wait("nobody", after: mark)
-        // One app has not asked yet: the broker says it again, to all.
+        // One app has not asked yet, so the broker repeats the broadcast to all apps.
         try await eventually("more broadcasts") { app.events(after: mark).filter { $0.event == "asked" }.count >= 2 }
         #expect(app.story(after: mark) == ["hidden", "cleanup ada → -", "cleaned", "nobody"])
-        // All of them are late for this one, and those of the next session too.
+        // For the resumed app all broadcasts are late, including those of the next session.
         let late = sleeper.mark
         try await control.signIn("grace")
         try await control.signOut()
@@ -69,7 +69,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E7
-    @Test("a stranger's broadcast is counted, and moves nothing")
+    @Test("another sender's broadcast is counted and has no effect")
     func stranger() async throws {
         let device = try await TestDevice()
         try await ControlApp(on: device).signIn("ada")
@@ -88,7 +88,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E8
-    @Test("whoever hears the broadcast and asks gets the new answer, the first time")
+    @Test("an app that asks after the broadcast gets the new state at once")
     func commitFirst() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -102,8 +102,9 @@ struct CleanupEdgeCaseTests {
             var ended: UInt64?
             if let user { try await control.signIn(user) } else { ended = try await control.signOut() }
             func answers() -> [Listener.Event] { app.events(after: mark).filter { $0.event == "asked" } }
-            // At a sign-in, an answer to a reminder of the round before may be noted now. A wrong one to its only broadcast is followed by no
-            // right one. At a sign-out no reminder is left, and the first answer counts.
+            // At a sign-in, the log may now contain a response to a reminder of the previous round. If the response to
+            // the only broadcast is wrong, no right one follows. At a sign-out no reminder is pending, so the first
+            // response counts.
             try await eventually("round \(round): the new answer") {
                 answers().contains { $0.account == user && $0.code == nil }
             }
@@ -111,7 +112,7 @@ struct CleanupEdgeCaseTests {
                 let first = try #require(answers().first)
                 #expect(first.code == nil && first.account == nil, "round \(round)")
             }
-            // Broadcasts that were said again belong to this round, not to the next.
+            // Wait, so that repeated broadcasts belong to this round and not to the next.
             try await app.wait(user.map { "open \($0)" } ?? "nobody", after: mark)
             guard let ended else { continue }
             try await eventually("nobody is reminded any more") {
@@ -122,7 +123,7 @@ struct CleanupEdgeCaseTests {
 
     // E9
     @Test(
-        "an app that ends between being told and having cleaned up owes the cleanup still",
+        "an app that ends during its cleanup still has to clean up",
         arguments: ["begin", "midway"]
     )
     func crash(_ point: String) async throws {
@@ -133,7 +134,7 @@ struct CleanupEdgeCaseTests {
         try app.start("--crash", point)
         try await app.wait("open ada")
         let session = try await control.signOut()
-        // It ends twice at the same point, the second time without having heard a broadcast.
+        // It ends twice at the same point, the second time without having received a broadcast.
         for _ in 0..<2 {
             let process = try #require(app.process)
             #expect(await process.exitStatus() == 128 + SIGKILL)
@@ -154,7 +155,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E10
-    @Test("questions that overlap a change lose nothing of it")
+    @Test("requests that overlap a change lose none of it")
     func overlappingAChange() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -173,7 +174,7 @@ struct CleanupEdgeCaseTests {
             try await eventually("all are answered") {
                 app.events(after: mark).filter { $0.event == "currents" }.count == 3
             }
-            // An older answer that came last would have been kept.
+            // If an older response had arrived last, the app would have kept it.
             let answer = try await app.ask("current")
             #expect(answer.account == "grace" && answer.previous == ["ada"])
             try app.tell("go")
@@ -189,7 +190,7 @@ struct CleanupEdgeCaseTests {
         }
     }
 
-    @Test("a cleanup that was begun before another process of the app ended counts only if it is done once more")
+    @Test("a cleanup that began before another process ended has to be repeated")
     func endedBeside() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -207,7 +208,7 @@ struct CleanupEdgeCaseTests {
         try await first.wait("cleanup ada → -", after: mark)
         second.kill()
         try await eventually("the bus has said so") { try await names(connection) == before }
-        // The broker says that the cleanup is owed again, and not to who is at it.
+        // The broker says that the cleanup is due again, but not to the app that is cleaning up.
         _ = try await first.ask("current")
         try first.tell("go")
         try await first.wait("nobody", after: mark)
@@ -230,7 +231,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E21
-    @Test("leaving shared mode ends the session of apps that run, like a sign-out; coming back is heard too")
+    @Test("leaving shared mode ends the session like a sign-out; returning is announced")
     func modeChange() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -258,13 +259,13 @@ struct CleanupEdgeCaseTests {
     }
 
     // E25
-    @Test("where a manifest says which program an identifier is, another program with it is refused")
+    @Test("another program with an identifier that a manifest names is refused")
     func impostor() async throws {
         let device = try await TestDevice(starts: false)
         try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
         try await device.startBroker()
         let control = ControlApp(on: device)
-        // This process is another program.
+        // This process is a different program.
         let impostor = device.application("listener")
         try await control.signIn("ada")
         let app = try Listener(on: device)
@@ -279,7 +280,7 @@ struct CleanupEdgeCaseTests {
     }
 
     // E25
-    @Test("without manifests two programs with one identifier are two apps: neither's cleanup is the other's")
+    @Test("without manifests two programs with the same identifier are separate apps")
     func namesakes() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("The table of edge cases")
 struct EdgeCaseTableTests {
-    @Test("each edge case of the documentation has a test here, and no other has")
+    @Test("each documented edge case has a test here, and no others are cited")
     func table() throws {
         let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         let documentation = folder.appendingPathComponent("../../../../Documentation/SharedDeviceMode.md").standardized

@@ -5,7 +5,7 @@ import SharedDevice
 import Synchronization
 import Testing
 
-/// `listener-app` as a process, with all that it noted over its lives.
+/// `listener-app` as a process, with its events across its processes.
 final class Listener {
     struct Event: Decodable {
         let event: String
@@ -16,7 +16,7 @@ final class Listener {
         let detail: String?
         let code: String?
 
-        /// What it is about, in short: `cleanup ada → grace`, `open ada`.
+        /// The event in short: `cleanup ada → grace`, `open ada`.
         var line: String {
             switch event {
             case "cleanup": "cleanup \(previous?.joined(separator: ", ") ?? "") → \(account ?? "-")"
@@ -48,7 +48,7 @@ final class Listener {
         )
     }
 
-    /// Starts it, and waits until it shows whose data it has.
+    /// Starts it, and waits until it shows this user.
     func start(showing user: String) async throws {
         let mark = mark
         try start()
@@ -67,7 +67,7 @@ final class Listener {
 
     var events: [Event] {
         let text = (try? String(contentsOfFile: "\(directory)/events", encoding: .utf8)) ?? ""
-        // The last line may still be on its way.
+        // The last line may be incomplete.
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
         return lines.map { line in
             let event = try? JSONDecoder().decode(Event.self, from: Data(line.utf8))
@@ -84,18 +84,18 @@ final class Listener {
         }
     }
 
-    /// How many events there are; what comes later comes after it.
+    /// The number of events so far; later events come after it.
     var mark: Int { events.count }
 
     func events(after mark: Int) -> [Event] { Array(events.dropFirst(mark)) }
 
-    /// What it hid, cleaned up and showed; not what it was asked.
+    /// Its hidden, cleanup and open states, without its responses to commands.
     func story(after mark: Int = 0) -> [String] {
         let chapters: Set = ["hidden", "cleanup", "cleaned", "nobody", "open"]
         return events(after: mark).filter { chapters.contains($0.event) }.map(\.line)
     }
 
-    /// Waits for an event with this line after the first `mark` ones.
+    /// Waits for an event with this line after the first `mark` events.
     @discardableResult
     func wait(_ line: String, after mark: Int = 0) async throws -> Event {
         var found: Event?
@@ -112,7 +112,7 @@ final class Listener {
         return try #require(found)
     }
 
-    /// Gives it a command, and waits for the answer.
+    /// Sends it a command, and waits for the response.
     @discardableResult
     func ask(_ command: String) async throws -> Event {
         let mark = mark
@@ -124,13 +124,13 @@ final class Listener {
 
     // MARK: Data
 
-    /// The names of the files that it keeps, those of half done removals included.
+    /// The names of its data files, including those of unfinished removals.
     var files: [String] {
         let paths = FileManager.default.enumerator(atPath: "\(directory)/data")?.compactMap { $0 as? String } ?? []
         return paths.map { URL(fileURLWithPath: $0).lastPathComponent }.filter { $0.hasPrefix("session-") }.sorted()
     }
 
-    /// The epochs of the sessions that it has files of.
+    /// The epochs of the sessions whose files it has.
     var sessions: Set<UInt64> { Set(files.compactMap { UInt64($0.split(separator: "-")[1]) }) }
 
     /// Its entry in a round.
@@ -141,7 +141,7 @@ final class Listener {
     }
 }
 
-/// An app in the test's process that signs people in and out, and cleans up at once.
+/// An app in the test's process that signs users in and out, and cleans up at once.
 final class ControlApp {
     let application: SharedDeviceApplication
     private let following: Task<Void, any Error>
@@ -159,14 +159,14 @@ final class ControlApp {
     @discardableResult
     func signIn(_ user: String) async throws -> Account { try await application.signIn(user).account }
 
-    /// Signs out whoever is there; the session that ended.
+    /// Signs out the current account; returns the session that ended.
     @discardableResult
     func signOut() async throws -> UInt64 {
         let account = try #require(try await application.getCurrentAccount().current)
         return try await application.signout(with: account).session
     }
 
-    /// Waits until an app of a round is as far as this.
+    /// Waits until an app of a round has this progress.
     func wait(for app: Listener, in session: UInt64, _ progress: CleanupReport.Progress) async throws {
         try await eventually("\(app.identifier) has \(progress)") {
             app.part(in: try await application.cleanupReport(ofSession: session))?.progress == progress
@@ -175,7 +175,7 @@ final class ControlApp {
 }
 
 extension ControlApp {
-    /// Waits until this app is the only one that owes the cleanup.
+    /// Waits until this app is the only one with a pending cleanup.
     func wait(forAllBut app: Listener, in session: UInt64) async throws {
         try await eventually("only \(app.identifier) owes") {
             let report = try await application.cleanupReport(ofSession: session)
@@ -185,14 +185,13 @@ extension ControlApp {
 }
 
 extension TestDevice {
-    /// A device with these keys beside `sharedDeviceMode`.
+    /// Creates a device with these keys in addition to `sharedDeviceMode` and `passwordSignIn`.
     convenience init(configuration: String, bus: PrivateBus? = nil) async throws {
         try await self.init(starts: false, bus: bus)
         try configure(#"{"sharedDeviceMode": true, "passwordSignIn": true, \#(configuration)}"#)
         try await startBroker()
     }
 
-    /// Writes an app's manifest.
     func writeManifest(of identifier: String, executable: String, further: String = "") throws {
         let directory = "\(self.directory.path)/apps"
         try FileManager.default.createDirectory(
@@ -206,10 +205,10 @@ extension TestDevice {
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
-    /// The strictest there is.
+    /// The strictest configuration.
     static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
 
-    /// The broker's database, as another process may open it.
+    /// Opens the broker's database, as another process may do.
     func database() throws -> SQLiteConnection {
         // The broker may be writing.
         try SQLiteConnection(path: "\(state)/shared-device.sqlite", busyTimeout: .seconds(10))

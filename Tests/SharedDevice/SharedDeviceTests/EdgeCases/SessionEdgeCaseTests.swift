@@ -3,11 +3,11 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("Edge cases of sessions, and of apps that were away")
+@Suite("Edge cases of sessions and absent apps")
 struct SessionEdgeCaseTests {
     // E1, E2
     @Test(
-        "an app that missed a sign-out cleans up before the same person is shown",
+        "an app that missed a sign-out cleans up before the same user is shown",
         arguments: [["ada"], ["grace", "ada"]]
     )
     func sameAccountAgain(users: [String]) async throws {
@@ -32,7 +32,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E3
-    @Test("an app is told of the sessions that it holds data of and of no others; the log has all")
+    @Test("an app is told only of sessions whose data it holds; the log has all")
     func twoUnseen() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -44,7 +44,7 @@ struct SessionEdgeCaseTests {
         let first = try await control.signOut()
         try await control.signIn("grace")
         let second = try await control.signOut()
-        // Nobody asks the app for what it never had.
+        // The broker does not ask the app for data that it never had.
         #expect(app.part(in: try await control.application.cleanupReport(ofSession: first)) != nil)
         #expect(app.part(in: try await control.application.cleanupReport(ofSession: second)) == nil)
         try app.start()
@@ -59,7 +59,7 @@ struct SessionEdgeCaseTests {
 
     // E4
     @Test(
-        "an app that does not run at the sign-out owes its cleanup, and is told at its next start before anything else"
+        "an app that is not running is told of its cleanup first at its next start"
     )
     func notRunning() async throws {
         let device = try await TestDevice()
@@ -73,7 +73,7 @@ struct SessionEdgeCaseTests {
         let report = try #require(try await control.application.cleanupReport(ofSession: session))
         #expect(app.part(in: report)?.progress == .owed)
         #expect(!report.isComplete)
-        // Nor does the broker forget it.
+        // The broker does not forget the cleanup, either.
         device.killBroker()
         try await device.startBroker()
         try await eventually("it answers") { await control.application.getDeviceInformation().problem == nil }
@@ -87,7 +87,7 @@ struct SessionEdgeCaseTests {
 
     // E4
     @Test(
-        "the bus starts an app that owes a cleanup and has a bus name, and it cleans up",
+        "the bus starts an app with a bus name to clean up",
         .enabled(if: PrivateBus.Daemon.chosen == .daemon, "dbus-broker starts nothing without systemd")
     )
     func startedByTheBus() async throws {
@@ -112,7 +112,7 @@ struct SessionEdgeCaseTests {
         try await app.wait("nobody", after: mark)
     }
 
-    @Test("where the bus cannot start an app that owes a cleanup, the status says which, and the bus's reason")
+    @Test("if the bus cannot start an app for its cleanup, the status says why")
     func notStartedByTheBus() async throws {
         let device = try await TestDevice(starts: false)
         let name = "org.example.listener"
@@ -137,7 +137,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E5
-    @Test("an app that is stopped owes its cleanup; a strict device lets nobody in until it goes on and has cleaned up")
+    @Test("a stopped app's cleanup stays pending, and a strict device refuses sign-ins")
     func stopped() async throws {
         let device = try await TestDevice(configuration: TestDevice.strict)
         let control = ControlApp(on: device)
@@ -156,7 +156,7 @@ struct SessionEdgeCaseTests {
         #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress == .owed)
         #expect(app.mark == mark)
         app.resume()
-        // This sign-in waits for it.
+        // This sign-in waits for the app's cleanup.
         try await control.signIn("grace")
         #expect(!app.sessions.contains(session))
         try await app.wait("open grace", after: mark)
@@ -165,7 +165,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E22, E23
-    @Test("an app's first question finds nothing to clean up, with a person and without")
+    @Test("an app's first request returns no cleanup, with and without an account")
     func firstQuestion() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -184,7 +184,7 @@ struct SessionEdgeCaseTests {
         try await late.start(showing: "ada")
         #expect(late.story() == ["hidden", "open ada"])
         try await expectAnswer(late, "ada")
-        // After a change that was taken care of nothing is owed, either.
+        // After a finished cleanup nothing is due, either.
         let mark = app.mark
         try await control.signOut()
         try await app.wait("nobody", after: mark)
@@ -192,7 +192,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E24
-    @Test("a change names both people, and the first one's data goes first")
+    @Test("a change names both users, and the first user's data is deleted first")
     func oneToAnother() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -218,7 +218,7 @@ struct SessionEdgeCaseTests {
     }
 
     // E26
-    @Test("an app without its record is told by the ledger; cleaning up twice is harmless")
+    @Test("an app without its record is told by the ledger; a second cleanup is harmless")
     func twice() async throws {
         let device = try await TestDevice()
         let control = ControlApp(on: device)
@@ -227,7 +227,7 @@ struct SessionEdgeCaseTests {
         try await app.start(showing: "ada")
         app.kill()
         let session = try await control.signOut()
-        // It deletes all, and ends before it has reported it. Then its record goes.
+        // It deletes everything, and ends before it has reported that. Then its record is deleted.
         var mark = app.mark
         try app.start("--crash", "end")
         try await app.wait("cleaned", after: mark)

@@ -6,11 +6,11 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-@Suite("Edge cases of sign-outs that meet something else")
+@Suite("Edge cases of sign-outs that overlap other events")
 struct SignoutEdgeCaseTests {
     // E14
     @Test(
-        "a token request that meets a sign-out is refused, or brings a token of the session that it was for; never later"
+        "a token request during a sign-out is refused or gets a token of its session"
     )
     func tokenDuringSignOut() async throws {
         let device = try await TestDevice()
@@ -24,7 +24,7 @@ struct SignoutEdgeCaseTests {
             try app.tell("tokens 40")
             try await app.wait("tokens-begin", after: mark)
             try await Task.sleep(for: .microseconds(Int.random(in: 0..<20_000)))
-            // One that was stopped finds the answer and the broadcast together.
+            // A stopped app finds the response and the broadcast together.
             let stops = round % 2 == 0
             if stops { app.suspend() }
             try await control.signOut()
@@ -42,7 +42,7 @@ struct SignoutEdgeCaseTests {
         }
     }
 
-    /// What of an app's token requests may be where, in one round.
+    /// Checks where an app's token responses may be in the events of one round.
     private func expectTokens(_ events: [Listener.Event], of user: String, then next: String?) {
         let refusals: Set = ["no_current_account", "current_account_mismatch"]
         let answers = events.filter { $0.event == "token" }
@@ -58,10 +58,10 @@ struct SignoutEdgeCaseTests {
         func tokens(_ events: ArraySlice<Listener.Event>) -> Set<String> {
             Set(events.filter { $0.event == "token" && $0.code == nil }.compactMap(\.detail))
         }
-        // Between the two the app waits for the requests that were under way when it was told.
+        // Between the two events the app waits for the requests that were in progress when it was told.
         let (before, after) = (tokens(events[..<hidden]), tokens(events[cleanup...]))
         if next == user {
-            // The same person's new session has other tokens.
+            // The same user's new session has different tokens.
             #expect(after.isDisjoint(with: before))
         } else {
             #expect(after.isEmpty)
@@ -69,14 +69,14 @@ struct SignoutEdgeCaseTests {
     }
 
     // E15
-    @Test("a broker that is killed during a sign-out has done all of it or nothing; one that was answered stays")
+    @Test("a broker killed during a sign-out has done all or none of it")
     func killedDuringSignOut() async throws {
         let device = try await TestDevice()
         let control = device.application("control")
         let app = try Listener(on: device)
         try app.start()
         try await app.wait("nobody")
-        // The first one is not disturbed, and tells how long one takes.
+        // The first sign-out is undisturbed and measures the duration.
         var longest = Duration.zero
         for round in 0..<6 {
             let mark = app.mark
@@ -93,7 +93,7 @@ struct SignoutEdgeCaseTests {
             }
             device.killBroker()
             let answer = try await app.wait("signout", after: mark)
-            // What the broker had only noted before it was killed counts, too: apps may have heard of it.
+            // A sign-out that the broker had only noted before the kill counts, too: apps may have been told of it.
             let isNoted = try device.hasNotedSignOut()
             let isOut = try device.expectWhole(session) || isNoted
             if answer.code == nil { #expect(isOut) }
@@ -114,15 +114,15 @@ struct SignoutEdgeCaseTests {
 }
 
 extension TestDevice {
-    /// The epoch by the broker's database.
+    /// The epoch in the broker's database.
     func epoch() throws -> UInt64? { try database().value("SELECT epoch FROM device") }
 
-    /// Whether the next start of the broker ends the session, although the tables have it.
+    /// Whether the broker's next start ends the session, although the tables contain it.
     func hasNotedSignOut() throws -> Bool {
         try DeviceStore(database: DeviceDatabase(directory: state)).load(at: .now).noted != nil
     }
 
-    /// Sees that a session ended in all of the broker's tables or in none; whether it ended.
+    /// Checks that a session ended in all of the broker's tables or in none; returns whether it ended.
     func expectWhole(_ session: UInt64) throws -> Bool {
         try database().read { db in
             func count(_ sql: String) throws -> Int {
