@@ -1,7 +1,6 @@
 import Dispatch
 import SharedDevice
 
-/// A completion block and its queue.
 struct Completion<Arguments: Sendable>: @unchecked Sendable {
     // Unchecked: MSAL's block types are not `Sendable`, and blocks may capture anything. MSAL's contract makes this
     // safe: the block is called once, on the queue that the caller has chosen, and nothing else touches it.
@@ -25,13 +24,11 @@ struct Completion<Arguments: Sendable>: @unchecked Sendable {
 extension Result where Failure == RequestFailure {
     var value: Success? { try? get() }
 
-    /// The `NSError` for completion blocks; `nil` for a success.
     var nsError: (any Error)? {
         if case .failure(let failure) = self { failure.nsError } else { nil }
     }
 }
 
-/// Captures the value or the error of `body` in a result.
 func outcome<Success: Sendable>(
     _ body: () async throws(RequestFailure) -> Success
 ) async -> Result<Success, RequestFailure> {

@@ -168,7 +168,6 @@ struct Configuration: Sendable {
         self.authority = authority
     }
 
-    /// Whether the broker serves the app.
     var isBrokerEnabled: Bool { !bypassRedirectURIValidation && (redirectUri == nil || redirectIdentifier != nil) }
 
     /// The app's identity on this device, which names a directory.
@@ -189,7 +188,6 @@ struct Configuration: Sendable {
         return identifier
     }
 
-    /// The identifier in a redirect URI of the form that the broker serves.
     private var redirectIdentifier: String? {
         guard let redirectUri, redirectUri.hasPrefix("msauth."),
             let end = redirectUri.range(of: "://auth"), ["", "/"].contains(redirectUri[end.upperBound...])

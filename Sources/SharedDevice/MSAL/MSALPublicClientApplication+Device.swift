@@ -147,7 +147,6 @@ extension MSALPublicClientApplication {
 }
 
 extension BrowserSignout {
-    /// The reason why the person may still be signed in in the browser; `nil` if no problem is known.
     var problem: String? {
         switch self {
         case .notRequested, .opened: nil

@@ -219,7 +219,6 @@ struct SignInRequest: Sendable {
         )
     }
 
-    /// Whether a token of this account fulfils the request.
     func admits(_ current: Account) -> Bool {
         if let account { return account == current }
         guard let loginHint else { return true }
@@ -227,7 +226,6 @@ struct SignInRequest: Sendable {
     }
 }
 
-/// A silent token request as the app asked for it.
 struct SilentRequest: Sendable {
     let scopes: [String]
     let account: Account?
@@ -245,7 +243,6 @@ struct SilentRequest: Sendable {
         correlationId = parameters.correlationId ?? UUID()
     }
 
-    /// The silent form of a sign-in, for the account that is signed in.
     init(_ request: SignInRequest, account: Account) {
         scopes = request.scopes
         self.account = account

@@ -31,9 +31,7 @@ public final class MSALPublicClientApplication: Sendable {
     struct State {
         /// The account of the last request. `nil` after the app has signed it out or removed it.
         var known: Account?
-        /// Whether the broker's last response was ``MSALDeviceMode/shared``.
         var wasShared = false
-        /// Whether a person is being asked.
         var isPrompting = false
         /// Changes that the app was told of. Its next request settles them.
         var toSettle: [(debt: AccountChange, task: Int?)] = []
@@ -139,7 +137,6 @@ public final class MSALPublicClientApplication: Sendable {
 
     func know(_ account: Account?) { state.withLock { $0.known = account } }
 
-    /// Returns the account in the form that the app sees.
     func described(_ account: Account, debt: AccountChange? = nil) -> MSALAccount {
         MSALAccount(account, environment: setup.authority.environment, debt: debt)
     }

@@ -5,11 +5,9 @@ import SharedDevice
 struct RequestFailure: Error {
     let codes: ErrorCodes
     let description: String
-    /// The error of ``SharedDevice``, if the request got that far.
     var underlying: SharedDeviceError?
     var context = Context()
 
-    /// The parts of the request that its error names.
     struct Context: Sendable {
         var correlationId: UUID?
         var account: Account?
@@ -27,7 +25,6 @@ struct RequestFailure: Error {
         self.context = context
     }
 
-    /// The failure for a parameter that is missing or invalid.
     static func invalidParameter(_ description: String) -> RequestFailure {
         RequestFailure(.internal(.internalErrorInvalidParameter), description)
     }
@@ -65,7 +62,6 @@ struct ErrorCodes: Sendable, Equatable {
 
     static func surfaced(_ code: MSALError) -> ErrorCodes { ErrorCodes(code) }
 
-    /// Returns ``MSALError/internal`` with this internal code.
     static func `internal`(_ code: MSALInternalError) -> ErrorCodes { ErrorCodes(.internal, code) }
 
     enum Request: Sendable {
@@ -75,11 +71,9 @@ struct ErrorCodes: Sendable, Equatable {
         /// A sign-in at the device's own prompt. The broker's “interaction required” then means that no prompt can be
         /// shown.
         case prompt
-        /// Anything else.
         case other
     }
 
-    /// Translates a code of ``SharedDevice``.
     init(_ code: SharedDeviceError.Code, in request: Request = .other) {
         if request == .silentToken, Self.settledByPerson.contains(code) {
             self = .surfaced(.interactionRequired)

@@ -227,7 +227,6 @@ public final class ChildProcess: Sendable {
 
     // MARK: Starting and collecting
 
-    /// Creates a pipe whose ends only the child inherits.
     private static func pipe() throws -> (read: CInt, write: CInt) {
         var ends: [CInt] = [-1, -1]
         guard CLinux_pipe(&ends) == 0 else { throw Failure("no pipe: \(String(cString: strerror(errno)))") }
@@ -261,7 +260,6 @@ final class LineCollector: Sendable {
     private struct State {
         /// The descriptor to read; `nil` after it is closed.
         var descriptor: CInt?
-        /// The number of bytes received.
         var received = 0
         var pending: [UInt8] = []
         var lines: [String] = []
@@ -293,7 +291,6 @@ final class LineCollector: Sendable {
 
     /// The lines so far. An unterminated last line counts after the other side has closed.
     var lines: [String] { state.withLock { $0.lines } }
-    /// Whether the other side has closed.
     var isComplete: Bool { state.withLock { $0.isComplete } }
 
     /// Blocks this thread until the other side has closed the descriptor or has stopped writing. Call it after the

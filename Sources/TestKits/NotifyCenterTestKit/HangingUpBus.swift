@@ -19,7 +19,6 @@ package final class HangingUpBus: Sendable {
 
     package var connections: [ContinuousClock.Instant] { arrivals.times.withLock { $0 } }
 
-    /// The number of connections with an unanswered Hello.
     package var greetings: Int { arrivals.unanswered.withLock { $0.count } }
 
     /// Disconnects the connections with an unanswered Hello.
@@ -74,7 +73,6 @@ package final class HangingUpBus: Sendable {
 
     deinit { stop() }
 
-    /// Stops accepting connections.
     package func stop() {
         isListening.withLock { isListening in
             // The thread then closes the socket, and its descriptor may be reused, so shut it down only once.

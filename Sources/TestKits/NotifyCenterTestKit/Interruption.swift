@@ -12,12 +12,10 @@ import Synchronization
 /// this process takes it and never releases it. Finally this process executes a shell, which ends all other threads at
 /// once: nothing can recreate a folder during its removal.
 package enum Interruption {
-    /// The folders to remove.
     private static let folders = Locked<Set<String>>([])
     private static let signals = [SIGINT, SIGTERM, SIGHUP]
     private static let handled = Locked(false)
 
-    /// Whether signals are handled.
     static var isHandled: Bool { handled.withLock { $0 } }
 
     /// Makes SIGINT, SIGTERM and SIGHUP end this process and clean up, with the status 128 plus the signal. A signal
@@ -79,7 +77,6 @@ package enum Interruption {
         }
     }
 
-    /// Notes that the folder has been removed.
     static func forget(_ path: String) { folders.withLock { _ = $0.remove(path) } }
 
     // MARK: Ending

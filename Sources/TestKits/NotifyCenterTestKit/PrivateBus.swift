@@ -270,6 +270,5 @@ package enum ProcessBus {
         return bus.environment
     }()
 
-    /// Starts the bus if it does not run.
     package static func use() { _ = environment }
 }

@@ -57,11 +57,8 @@ extension ChildProcess {
         return .seconds(own + kernel) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    /// The memory of a process.
     package struct Memory: Sendable {
-        /// The resident memory, in bytes.
         package let resident: Int
-        /// The peak of the resident memory, in bytes.
         package let peak: Int
     }
 

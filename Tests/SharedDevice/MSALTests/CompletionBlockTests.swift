@@ -9,7 +9,6 @@ import Testing
 struct CompletionBlockTests {
     private static let key = DispatchSpecificKey<String>()
 
-    /// Records the queue on which each block is called.
     private final class Places: Sendable {
         private let entries = Locked<[String: String]>([:])
 
@@ -58,7 +57,6 @@ struct CompletionBlockTests {
                 places.note("sign-out", $0 && $1 == nil)
             }
             try await places.expect("sign-out", on: main)
-            // Failures are reported on the same queues.
             app.acquireTokenSilent(with: on(silent)) { places.note("refused", $0 == nil && $1 != nil) }
             try await places.expect("refused", on: some)
             app.signout(with: account, signoutParameters: on(MSALSignoutParameters())) {
@@ -81,7 +79,6 @@ struct CompletionBlockTests {
         #expect(scopes.withLock { $0 } == ["a"])
     }
 
-    /// Main actor code in Swift 6 mode, with main actor state.
     @MainActor
     private final class ViewModel {
         private(set) var name: String?

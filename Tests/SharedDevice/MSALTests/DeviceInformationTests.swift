@@ -8,7 +8,6 @@ import Testing
 /// The five situations in which an app asks MSAL for the device's mode.
 @Suite("The device's information")
 struct DeviceInformationTests {
-    /// The arguments of the completion block.
     private struct Answer: Sendable {
         let mode: MSALDeviceMode?
         let hasBroker: Bool?

@@ -46,7 +46,6 @@ struct PortedAppTests {
         return app
     }
 
-    /// A device with an end-session page for the browser.
     private func deviceWithPage() async throws -> TestDevice {
         let device = try await TestDevice(starts: false)
         try device.configure(
@@ -58,7 +57,6 @@ struct PortedAppTests {
 
     private static let page = "https://login.example/logout"
 
-    /// The pages that the app had the desktop open.
     private func opened(on device: TestDevice) throws -> String {
         try String(contentsOfFile: "\(device.directory.path)/opened", encoding: .utf8)
     }
@@ -169,7 +167,6 @@ struct PortedAppTests {
 }
 
 extension ChildProcess {
-    /// Presses a button of the app, and waits for its output line.
     fileprivate func presses(_ button: String, _ answer: String) async throws {
         try write(button)
         try await line { $0 == answer }

@@ -172,7 +172,6 @@ struct RequestTests {
         #expect(try await app.told() == "- ada")
         let throwing = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .unasked)
         await #expect(throws: TestDevice.Unexpected.self) { _ = try await app.acquireToken(with: throwing) }
-        // The prompt offers the account's own name.
         let offered = MSALInteractiveTokenParameters(scopes: ["a"], webviewParameters: .typing())
         offered.account = ada
         #expect(try await app.acquireToken(with: offered).account == ada)
@@ -201,7 +200,6 @@ struct RequestTests {
         )
         type.yield()
         #expect(try await first.value == "ada")
-        // The first prompt has ended, so the next may open.
         #expect(try await app.acquireToken(with: second).account.username == "ada")
     }
 

@@ -6,7 +6,6 @@ import NotifyCenterTestKit
 import Synchronization
 import Testing
 
-/// An event on the device between two requests of the app.
 enum Step: Sendable {
     case signIn(String)
     case signOut
@@ -18,7 +17,6 @@ enum Step: Sendable {
 
 @Suite("The response to a request for the current account")
 struct SequenceTests {
-    /// MSAL's table, row by row.
     private static let rows: [[Step]] = [
         [.ask("- -")],
         [.signIn("ada"), .ask("ada -")],

@@ -42,7 +42,6 @@ struct AppsCommandTests {
         let waiver = try await AdministrationCommand(
             "apps",
             "waive",
-            // The name in the table.
             "other",
             "--reason",
             "was removed",

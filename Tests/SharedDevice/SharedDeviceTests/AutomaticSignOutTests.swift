@@ -96,7 +96,6 @@ struct AutomaticSignOutTests {
         try await device.startBroker()
         try await follower.hears("-")
         try await device.expectAudit("signed-out", ["shift end \(end)"])
-        // The new session belongs to the next shift.
         try await device.application().signIn("grace")
         try await follower.hears("grace")
     }

@@ -13,7 +13,6 @@ import Testing
 
 @testable import SharedDeviceBroker
 
-/// The broker's process and its service manager, journal and kernel settings.
 @Suite("The broker's process")
 struct BrokerProcessTests {
     // MARK: The service manager
@@ -180,7 +179,6 @@ struct BrokerProcessTests {
         #expect(told.reduce(0, +) > 0)
     }
 
-    /// The log lines that `body` produces.
     private func logged(_ body: (Logger) -> Void) throws -> [String] {
         var ends: [CInt] = [0, 0]
         guard pipe(&ends) == 0 else { throw TestDevice.Unexpected(description: "no pipe") }
@@ -294,7 +292,6 @@ struct BrokerProcessTests {
     }
 }
 
-/// A socket that receives a service's messages to its service manager.
 final class FakeServiceManager: Sendable {
     let path: String
     private let descriptor: CInt
@@ -330,7 +327,6 @@ final class FakeServiceManager: Sendable {
         }
     }
 
-    /// The messages so far.
     var words: [String] {
         heard.withLock { heard in
             var buffer = [UInt8](repeating: 0, count: 4096)

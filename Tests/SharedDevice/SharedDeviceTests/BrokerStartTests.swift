@@ -32,7 +32,6 @@ struct BrokerStartTests {
         let status = try await AdministrationCommand("status", on: device).output
         let line = status.split(separator: "\n").first { $0.hasPrefix("manifest ") }
         #expect(line?.contains("org.example.sweeper.json") == true && line?.contains("/") == true, "\(status)")
-        // The other manifests are in force.
         try await device.application().signIn("ada")
     }
 
@@ -165,7 +164,6 @@ struct BrokerStartTests {
         try FileManager.default.moveItem(atPath: before, toPath: device.state)
         try await device.startBroker()
         #expect(try await device.application("control").getCurrentAccount().current == nil)
-        // The sign-out is on disk now.
         try FileManager.default.removeItem(atPath: memory.path + "/signed-out")
         try await eventually("it is written") {
             try device.database().value("SELECT count(*) FROM device WHERE account_identifier IS NULL") == 1

@@ -29,7 +29,6 @@ struct BrowserSignoutTests {
         let application = device.application()
         let account = try await application.signIn("ada").account
         let result = try await application.signout(with: account, signoutParameters: parameters)
-        // The device is signed out whatever the browser does.
         #expect(try await application.getCurrentAccount().current == nil)
         return result.browser
     }
@@ -92,7 +91,6 @@ struct BrowserSignoutTests {
 
     // MARK: The opener program
 
-    /// Creates a directory with a program that runs `script`.
     private func program(_ script: String) throws -> (path: String, directory: TemporaryDirectory) {
         let directory = try TemporaryDirectory("opener")
         return (try directory.writeScript("opener", script), directory)

@@ -15,7 +15,6 @@ struct CleanupRoundTests {
         return app
     }
 
-    /// Makes an app of this process clean up after each change.
     private func follow(_ application: SharedDeviceApplication) -> Task<Void, any Error> {
         Task {
             for await change in application.accountChanges where !change.previousAccounts.isEmpty {
@@ -120,7 +119,6 @@ struct CleanupRoundTests {
             let report = try? await control.cleanupReport()
             return report?.isComplete == true && report?.apps.first?.detail == "while you were away"
         }
-        // A new process of the app has no pending cleanup either.
         let again = device.application("control")
         #expect(try await again.getCurrentAccount().previous == nil)
     }

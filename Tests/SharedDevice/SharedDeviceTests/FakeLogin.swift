@@ -17,7 +17,6 @@ final class FakeLogin {
         let lists = Locked(0)
     }
 
-    /// The number of times that its sessions were listed.
     var listCount: Int { state.lists.withLock { $0 } }
 
     init(_ bus: PrivateBus, seat: String = "seat0", type: String = "wayland") async throws {
@@ -69,7 +68,6 @@ final class FakeLogin {
 
     deinit { connection.close() }
 
-    /// Locks or unlocks the screen, as a desktop reports it.
     func setLocked(_ locked: Bool) throws {
         state.isLocked.withLock { $0 = locked }
         try send(
@@ -84,7 +82,6 @@ final class FakeLogin {
 
     func requestLock() throws { try send("org.freedesktop.login1.Session", "Lock", []) }
 
-    /// Ends the session.
     func logOut() throws { try tell("SessionRemoved") }
 
     /// Announces a new session, which is the existing one.

@@ -26,7 +26,6 @@ struct FollowCommandTests {
         return try ChildProcess(ChildProcess.built("shared-device"), arguments + more, environment: variables)
     }
 
-    /// Deletes the data of one user.
     private static let deleting = #"rm -rf "$DATA/$SHARED_DEVICE_FOLDER" && echo 1 folder"#
 
     /// Stores data for the account in the line, like a program that reads the line.

@@ -18,7 +18,6 @@ struct InterfaceTests {
         var outputs = ""
     }
 
-    /// The methods and properties of an interface in an introspection document.
     private final class Description: NSObject, XMLParserDelegate {
         private(set) var methods: [String: Method] = [:]
         private(set) var properties: [String: String] = [:]

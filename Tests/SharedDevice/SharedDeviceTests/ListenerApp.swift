@@ -47,12 +47,10 @@ final class ListenerApp {
         return try lines.map { try JSONDecoder().decode(Event.self, from: Data($0.utf8)) }
     }
 
-    /// Waits for an event after the first `mark` ones.
     func wait(_ what: String, after mark: Int = 0, where matches: (Event) -> Bool) async throws {
         try await eventually("\(name): \(what)") { try events().dropFirst(mark).contains(where: matches) }
     }
 
-    /// Makes the app create data for the signed-in user.
     func work() async throws {
         let mark = try events().count
         try tell("work")

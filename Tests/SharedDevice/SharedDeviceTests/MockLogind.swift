@@ -34,7 +34,6 @@ final class MockLogind {
         process.waitUntilExit()
     }
 
-    /// Logs a user in.
     func logIn(
         _ session: String,
         as user: UInt32,
@@ -70,7 +69,6 @@ final class MockLogind {
         )
     }
 
-    /// Changes properties of a session, and emits the change.
     func set(_ session: String, _ properties: [String: DBusValue]) async throws {
         try await mock(
             "UpdateProperties",
@@ -114,7 +112,6 @@ final class MockLogind {
         }
     }
 
-    /// Announces a shutdown.
     func prepareForShutdown() async throws {
         try await emit(Self.managerInterface, "PrepareForShutdown", "b", [.boolean(true)])
     }

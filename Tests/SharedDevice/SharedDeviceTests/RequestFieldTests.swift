@@ -5,7 +5,6 @@ import Testing
 
 @Suite("Request fields as programs in other languages write them")
 struct RequestFieldTests {
-    /// The text of the broker's refusal.
     private func refusal(of program: OtherProgram, _ fields: BrokerProtocol.Fields) async -> String {
         do throws(any Error) {
             try await program.call(.reportCleanup, fields)

@@ -72,7 +72,6 @@ struct SandboxedAppTests {
     private static let flatpak = "org.example.PointOfSale"
     private var identifier: String { ExampleApp.identifier(Self.name) }
 
-    /// A device whose app is enrolled only as a Flatpak.
     private func device() async throws -> TestDevice {
         let device = try await TestDevice(starts: false)
         try #"{"id": "\#(identifier)", "flatpak": "\#(Self.flatpak)"}"#

@@ -69,7 +69,6 @@ struct SharedDeviceApplicationTests {
             #expect(await code { _ = try await application.getCurrentAccount() } == .brokerUnavailable)
             #expect(await code { try await application.signIn("ada") } == .brokerUnavailable)
         }
-        // The app recovers without a restart when the broker starts.
         try await device.startBroker()
         #expect(await lonely.getDeviceInformation().deviceMode == .shared)
     }

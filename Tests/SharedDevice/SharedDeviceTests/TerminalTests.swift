@@ -3,7 +3,6 @@ import Glibc
 import NotifyCenterTestKit
 import Testing
 
-/// Behaviour that only occurs on a terminal.
 @Suite("Programs on a terminal")
 struct TerminalTests {
     /// Starts a program on a pseudo-terminal: the child's standard input is typed, and its output is the screen.
@@ -36,7 +35,6 @@ struct TerminalTests {
 
     // MARK: demo-live
 
-    /// A folder for the files of the demonstration.
     private func temporaryFolder(in directory: TemporaryDirectory) throws -> String {
         let folder = "\(directory.path)/tmp"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)

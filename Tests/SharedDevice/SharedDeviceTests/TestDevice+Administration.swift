@@ -6,14 +6,12 @@ import SharedDevice
 import SharedDeviceBroker
 import Testing
 
-/// Administrator commands, and the log.
 extension TestDevice {
     struct Outcome {
         let status: Int32
         let errors: String
     }
 
-    /// Runs `shared-device` to its end.
     func run(_ arguments: [String], input: String? = nil) async throws -> Outcome {
         let command = try ChildProcess(ChildProcess.built("shared-device"), arguments)
         // A command that reads no input may have ended already.
@@ -38,7 +36,6 @@ extension TestDevice {
         guard outcome.status == 0 else { throw Unexpected(description: outcome.errors) }
     }
 
-    /// Runs `shared-device join` or `leave` as this administrator.
     func enrol(_ command: String, as name: String, password: String? = nil) async throws -> Outcome {
         try await run(
             [command, name, "--password-stdin", "--bus", bus.address],
@@ -101,11 +98,9 @@ final class Follower {
 
     deinit { task.cancel() }
 
-    /// Waits until the last recorded account is `name`.
     func hears(_ name: String) async throws { try await eventually("\(name) is heard") { log.lines.last == name } }
 }
 
-/// A command of `shared-device`, run to its end.
 struct AdministrationCommand {
     let status: Int32
     let lines: [String]
@@ -127,7 +122,6 @@ struct AdministrationCommand {
         errors = process.errorText
     }
 
-    /// Decodes the standard output as JSON.
     func json<Value: Decodable>(_ type: Value.Type) throws -> Value {
         try JSONDecoder().decode(type, from: data)
     }

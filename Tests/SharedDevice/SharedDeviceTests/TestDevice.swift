@@ -16,7 +16,6 @@ final class TestDevice {
     let bus: PrivateBus
     let directory: TemporaryDirectory
     private(set) var broker: ChildProcess?
-    /// Additional arguments for the broker's next start.
     var brokerArguments: [String] = []
     /// A command that starts the broker, for instance `env` with variables.
     var brokerCommand: [String] = []
@@ -40,7 +39,6 @@ final class TestDevice {
         if starts { try await startBroker() }
     }
 
-    /// The apps of this process that have manifests.
     private static let ownApplications = ["app", "control", "desk", "holder", "one", "other", "waiting"]
     private static var program: String {
         (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
@@ -105,7 +103,6 @@ extension SharedDeviceApplication {
     }
 }
 
-/// Returns the code of the error that `body` throws, or `nil` if it throws none.
 func code(of body: () async throws -> Void) async -> SharedDeviceError.Code? {
     do {
         try await body()

@@ -44,7 +44,6 @@ struct WatchCommandTests {
         )
     }
 
-    /// Waits until the screen shows the text again.
     private func shows(_ text: String, _ screen: ChildProcess, after count: Int = 0) async throws {
         try await eventually("the screen shows \(text)", within: .seconds(60)) {
             try #require(screen.isRunning || screen.lines.contains { $0.hasPrefix("ended") }, "\(screen.errorText)")

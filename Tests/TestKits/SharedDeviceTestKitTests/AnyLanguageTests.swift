@@ -28,7 +28,6 @@ struct AnyLanguageTests {
             }
         }
 
-        /// The app as the kit starts it.
         func app(in directory: String) async throws -> TestApp {
             switch self {
             case .shell:

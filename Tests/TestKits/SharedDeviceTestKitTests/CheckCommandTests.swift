@@ -34,7 +34,6 @@ struct CheckCommandTests {
         return path
     }
 
-    /// Parses a document as XML, and counts its elements.
     private final class Reader: NSObject, XMLParserDelegate {
         var counts: [String: Int] = [:]
         var text = ""

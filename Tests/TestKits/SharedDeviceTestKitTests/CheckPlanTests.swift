@@ -4,7 +4,6 @@ import Testing
 
 @Suite("Plans of checks")
 struct CheckPlanTests {
-    /// A plan with one app and these steps.
     static func plan(_ steps: String, apps: String? = nil, more: String = "") -> Data {
         let apps = apps ?? #"[{"identifier": "a", "executable": "sh"}]"#
         return Data(#"{"apps": \#(apps), "steps": [\#(steps)]\#(more)}"#.utf8)

@@ -2,7 +2,6 @@ import Foundation
 import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// The example apps as apps of a test device.
 enum ExampleApps {
     static let names = ["point-of-sale", "flight-briefing", "field-service"]
 

@@ -160,9 +160,7 @@ extension SharedDeviceApplication {
 
 // MARK: Activity
 
-/// Decides when to tell the broker that a person is using the device.
 final class ActivityReporter: Sendable {
-    /// The minimum time between two reports.
     static let interval = Duration.seconds(10)
 
     private let last = Locked<ContinuousClock.Instant?>(nil)

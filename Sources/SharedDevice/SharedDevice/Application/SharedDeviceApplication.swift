@@ -18,7 +18,6 @@ public import NotifyCenter
 public final class SharedDeviceApplication: Sendable {
     /// The app's identity, which names its record of whose data it holds.
     public let identifier: String
-    /// The directory of the app's record.
     package let stateDirectory: String
     let broker: BrokerClient
     let keeper: SessionKeeper
@@ -247,7 +246,6 @@ public final class SharedDeviceApplication: Sendable {
         return try await token(.acquireTokenSilently, request, attempted)
     }
 
-    /// Returns the session that this app takes for the account's current one.
     func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
         try await keeper.session(of: account)
     }

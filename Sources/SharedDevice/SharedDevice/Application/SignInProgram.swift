@@ -5,7 +5,6 @@ import NotifyCenter
 /// Runs `shared-device-sign-in`, the program that asks a person to sign in on the app's behalf. It returns the account,
 /// and no secret.
 package struct SignInProgram: Sendable {
-    /// The person who has signed in.
     package struct Person: Sendable, Hashable {
         package let username: String
         package let epoch: UInt64
@@ -32,7 +31,6 @@ package struct SignInProgram: Sendable {
     package var scopes: [String] = []
     package var patience = Duration.seconds(15)
     package var showsPage = false
-    /// The time for the program to close its browser.
     package var grace = Duration.seconds(20)
 
     package init(_ program: String? = nil, bus: Bus) {
@@ -100,7 +98,6 @@ package struct SignInProgram: Sendable {
         var message: String?
     }
 
-    /// Translates the program's output and exit status.
     static func result(status: Int32?, text: String, attempted: String) throws(SharedDeviceError) -> Person {
         let result = try? JSONDecoder().decode(Result.self, from: Data(text.utf8))
         if status == 0, let username = result?.username, let epoch = result?.epoch {
@@ -119,7 +116,6 @@ package struct SignInProgram: Sendable {
 }
 
 extension SharedDeviceApplication {
-    /// Has ``SignInProgram`` ask the person, and gets a token for the account that has signed in.
     func acquireTokenAtPrompt(
         _ parameters: InteractiveTokenParameters,
         patience: Duration,

@@ -41,7 +41,6 @@ package struct OwedSession: Sendable, Hashable {
     }
 }
 
-/// The broker's response to an app that asks for the current account.
 package struct SessionAnswer: Sendable, Hashable {
     package let session: DeviceSession
     /// The sessions that this app has to clean up according to the ledger, oldest first.

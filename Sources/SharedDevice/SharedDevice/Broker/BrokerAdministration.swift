@@ -1,6 +1,5 @@
 package import DBusTransport
 
-/// The broker's interface for administration programs.
 package struct BrokerAdministration: Sendable {
     package let connection: DBusConnection
 

@@ -16,7 +16,6 @@ final class BrokerClient: Sendable {
         var nextListener: UInt64 = 0
     }
 
-    /// The observations that live as long as the client.
     private struct Watch: Sendable {
         let connection: DBusConnection
         let tokens: [Observation]
@@ -33,12 +32,10 @@ final class BrokerClient: Sendable {
     private struct Call: Sendable {
         let empty: MessageTemplate
         let request: BrokerProtocol.Fields?
-        /// The message including the request.
         let whole: MessageTemplate
     }
 
     let bus: Bus
-    /// The name by which the bus can start this app.
     private let ownName: String?
     private let state = Locked(State())
     private let calls = Locked<[CallKind: Call]>([:])
@@ -339,7 +336,6 @@ final class ChangeSubscription: Sendable {
 }
 
 extension SharedDeviceError {
-    /// Translates the broker's refusal, or the reason for a missing response.
     package init(_ error: DBusError, attempted: String) {
         if let name = error.name, name.hasPrefix(BrokerProtocol.errorPrefix) {
             let text = String(name.dropFirst(BrokerProtocol.errorPrefix.count))

@@ -19,28 +19,21 @@ package enum BrokerProtocol {
         case signIn = "SignIn"
         /// A prompt starts a sign-in. The prompt is a program that asks the person, and gets neither account nor token.
         case beginSignIn = "BeginSignIn"
-        /// A prompt submits the person's response.
         case completeSignIn = "CompleteSignIn"
-        /// A prompt waits until the person has finished on another device.
         case awaitSignIn = "AwaitSignIn"
-        /// Cancels a sign-in.
         case cancelSignIn = "CancelSignIn"
         case acquireTokenSilently = "AcquireTokenSilently"
         case signOut = "SignOut"
         case reportCleanup = "ReportCleanup"
         /// The state of a cleanup round. The reply comes when the state has changed, or after a while.
         case getRound = "GetRound"
-        /// A person is using the device.
         case reportActivity = "ReportActivity"
         /// For the service that talks to the organisation's provider: sessions that have ended at the provider.
         case reportProviderEvents = "ReportProviderEvents"
         /// For administrators: signs out the current account, whichever it is.
         case signOutAnyone = "SignOutAnyone"
-        /// For administrators: declares an app's cleanup done.
         case waive = "Waive"
-        /// For administrators: joins the device to the organisation.
         case join = "Join"
-        /// For administrators: the device leaves the organisation.
         case leave = "Leave"
         /// For administrators: a user was removed from the directory, and the broker forgets the name.
         case forgetAccount = "ForgetAccount"
@@ -54,21 +47,16 @@ package enum BrokerProtocol {
         /// For the program that enforces cleanups: the overdue apps. The reply comes when there is one, or after a
         /// while.
         case getOverdue = "GetOverdue"
-        /// For the program that enforces cleanups: the result of an enforcement.
         case reportEnforcement = "ReportEnforcement"
     }
 
-    /// How a person signs in at a prompt.
     package enum SignInMethod: String, Sendable, Hashable, CaseIterable {
         /// The prompt asks for the name and password of a user in the device's own directory.
         case password
-        /// The organisation's page, in a browser on this device.
         case browser
-        /// The organisation's page on another device, with a code.
         case deviceCode
     }
 
-    /// The identifier of the prompt that comes with the broker, `shared-device-sign-in`.
     package static let promptIdentifier = "org.notifycenter.shared-device-sign-in"
 
     /// The Darwin notification of a change of the device's mode. It is posted together with the broadcast of every
@@ -123,7 +111,6 @@ package struct DeviceSession: Sendable, Hashable {
     }
 }
 
-/// A token in its wire format.
 package struct WireToken: Sendable {
     package let value: String
     package let scopes: [String]

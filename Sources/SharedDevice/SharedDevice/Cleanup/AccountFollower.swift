@@ -40,7 +40,6 @@ struct AccountFollower {
                     continue
                 }
             }
-            // Cancellation ends the sleep, and then the loop.
             try? await Task.sleep(for: backoff.next())
             changes.askAgain()
         }

@@ -53,7 +53,6 @@ public final class CleanupCoordinator: Sendable {
     private struct State {
         var steps: [Step] = []
         var last: Turn?
-        /// The journal of this process's last failed attempt.
         var journal: CleanupJournal?
         /// Whether there may be a journal on disk, from an earlier process or from this one.
         var mayBeOnDisk = true
@@ -155,13 +154,11 @@ public final class CleanupCoordinator: Sendable {
     /// has reopened is shared.
     func discardJournal(_ reporter: any CleanupReporting) async { _ = await removeJournal(store(reporter)) }
 
-    /// - Returns: the reason why the journal could not be saved; `nil` if it was saved.
     private func save(_ journal: CleanupJournal, _ store: CleanupJournalStore) async -> String? {
         state.withLock { $0.mayBeOnDisk = true }
         return await onSystemThread { store.save(journal) }
     }
 
-    /// - Returns: the reason why the journal could not be removed; `nil` if it was removed.
     private func removeJournal(_ store: CleanupJournalStore) async -> String? {
         let mayBeOnDisk = state.withLock { state in
             state.journal = nil
@@ -236,9 +233,7 @@ public final class CleanupCoordinator: Sendable {
     }
 }
 
-/// The receiver of a ``CleanupCoordinator``'s reports.
 package protocol CleanupReporting: Sendable {
-    /// The directory for what must outlast the user data, for instance the journal.
     var stateDirectory: String { get }
 
     func cleanupBegan(_ change: AccountChange) async throws(SharedDeviceError)
@@ -246,7 +241,6 @@ package protocol CleanupReporting: Sendable {
     /// The data of the change's previous accounts is deleted; `detail` says how much.
     func cleanupDone(_ change: AccountChange, detail: String?) async throws(SharedDeviceError)
 
-    /// The data could not be removed, for this reason. The cleanup will be retried.
     func cleanupFailed(_ change: AccountChange, reason: String) async throws(SharedDeviceError)
 }
 

@@ -36,7 +36,6 @@ package struct CleanupJournal: Codable, Equatable {
         finished.append(Finished(step: step, result: result))
     }
 
-    /// Returns the results of the steps, in the order of `steps`.
     func summary(of steps: [String]) -> CleanupSummary {
         CleanupSummary(
             steps: steps.map { name in
@@ -51,7 +50,6 @@ extension AccountChange {
         stale.map { CleanupJournal.Session(account: $0.account.identifier, epoch: $0.epoch) }
     }
 
-    /// Creates a change without a broker, for test programs.
     package init(previous: [(account: Account, epoch: UInt64)], current: Account?, epoch: UInt64) {
         self.init(
             stale: previous.map { SessionRecord.Session(account: $0.account, epoch: $0.epoch) },

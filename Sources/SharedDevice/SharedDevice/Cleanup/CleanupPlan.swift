@@ -6,9 +6,7 @@
 /// The cleanup is done when all steps are finished.
 package struct CleanupPlan {
     package enum Action: Equatable {
-        /// Run this step. `attempt` counts from 1.
         case run(String, attempt: Int)
-        /// All steps are finished: report completion.
         case reportDone
         /// All steps have run, and these have failed.
         case fail([CleanupFailure.Step])
@@ -44,7 +42,6 @@ package struct CleanupPlan {
         skipFinished()
     }
 
-    /// The next action. It changes with ``succeeded(_:)`` and ``failed(_:)``.
     package var next: Action {
         if position < steps.count { return .run(steps[position], attempt: attempt) }
         return failures.isEmpty ? .reportDone : .fail(failures)
@@ -57,7 +54,6 @@ package struct CleanupPlan {
         advance()
     }
 
-    /// Marks this attempt of the step in `next` as failed.
     package mutating func failed(_ reason: String) {
         guard position < steps.count else { return }
         guard attempt >= attempts else {

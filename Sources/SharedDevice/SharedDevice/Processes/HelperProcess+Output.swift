@@ -4,16 +4,13 @@ import Glibc
 import Synchronization
 
 extension HelperProcess {
-    /// The end of a program.
     package struct End: Sendable {
         /// The exit status, or 128 plus the signal. `nil` if the program has not ended although it was killed, or if
         /// other code in this process has collected its status.
         package var status: Int32?
-        /// Whether the program was killed because it took too long.
         package var isLate = false
     }
 
-    /// Time limits for a program.
     package struct Patience: Sendable {
         package let run: Duration
         /// The time for it to end after SIGTERM; if zero, it is killed at once.
@@ -155,7 +152,6 @@ extension HelperProcess {
     /// Killed programs that have not ended, by command line. A second run of the same command line is refused.
     private static let unended = Locked<[[String]: Int32]>([:])
 
-    /// Starts a thread that collects the process when it ends.
     private func leaveUnended(_ command: [String]) {
         Self.unended.withLock { $0[command] = identifier }
         let thread = QuietThread.start("helper") { [self] in

@@ -5,7 +5,6 @@ import Synchronization
 
 /// A program that this process has started. Its process id is not reused until its status is collected.
 package final class HelperProcess: Sendable {
-    /// A program that did not start or that failed.
     package struct Failure: Error, CustomStringConvertible {
         package let description: String
         /// The description without the program's name at its beginning.
@@ -20,11 +19,9 @@ package final class HelperProcess: Sendable {
 
     /// How to start a program. By default it inherits nothing from this process but the environment variables.
     package struct Settings: Sendable {
-        /// All environment variables of the program.
         package var environment = ProcessEnvironment.isIgnored ? [:] : ProcessInfo.processInfo.environment
         package var output = ProgramStart.Descriptor.nothing
         package var errors = ProgramStart.Descriptor.nothing
-        /// The program's descriptor 3, if any.
         package var third: CInt?
         /// Whether the program gets its own process group. It can then be killed together with its children, and the
         /// terminal's signals do not reach it.
@@ -68,7 +65,6 @@ package final class HelperProcess: Sendable {
         isCollected.withLock { if !$0 { _ = Glibc.kill(identifier, signal) } }
     }
 
-    /// Sends a signal to the process group that the program leads.
     package func killGroup(_ signal: Int32) {
         isCollected.withLock { if !$0 { _ = Glibc.kill(-identifier, signal) } }
     }

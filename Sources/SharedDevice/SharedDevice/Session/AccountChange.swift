@@ -34,7 +34,6 @@ public struct AccountChange: Sendable {
 }
 
 extension AccountChange {
-    /// Returns the part of this change that concerns `account`, or `nil` if there is none.
     package func part(of account: Account) -> AccountChange? {
         let sessions = stale.filter { $0.account == account }
         return sessions.isEmpty
@@ -52,7 +51,6 @@ extension AccountChange {
 
 package struct AccountReport: Sendable {
     package let change: AccountChange
-    /// The previously reported account.
     package let previous: Account?
 }
 
@@ -109,7 +107,6 @@ public struct AccountChanges: AsyncSequence, Sendable {
             return nil
         }
 
-        /// Returns the next change or the failure of a request, or `nil` when the task is cancelled.
         mutating func nextAnswer(
             _ isolation: isolated (any Actor)?
         ) async -> Result<AccountChange, SharedDeviceError>? {
@@ -138,7 +135,6 @@ public struct AccountChanges: AsyncSequence, Sendable {
             continuation.yield()
         }
 
-        /// Waits for a trigger; returns false if the task is cancelled.
         private func wait(_ isolation: isolated (any Actor)?) async -> Bool {
             var triggers = stream.makeAsyncIterator()
             return await triggers.next(isolation: isolation) != nil

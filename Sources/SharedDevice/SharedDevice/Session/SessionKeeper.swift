@@ -11,7 +11,6 @@ actor SessionKeeper {
     private var waiting: [CheckedContinuation<Void, Never>] = []
     /// The session that the app was last told of as a change.
     private var told: DeviceSession?
-    /// The epoch of the broker's last response.
     private var lastEpoch: UInt64 = 0
     /// Whether the device's policy is strict, according to the broker's last response; `nil` before the first response.
     private var isStrict: Bool?
@@ -100,7 +99,6 @@ actor SessionKeeper {
         }
     }
 
-    /// Returns the session that the app takes for the account's current one.
     func session(of account: Account) async throws(SharedDeviceError) -> UInt64? {
         try await inTurn { keeper throws(SharedDeviceError) in try await keeper.update { $0.session(of: account) } }
     }

@@ -17,11 +17,8 @@ import Glibc
 package struct DeclaredPath: Sendable {
     /// A point in the removal at which tests can intervene.
     package enum Checkpoint: String, Sendable {
-        /// The path is open, and nothing has changed yet.
         case opened
-        /// The entries are tombstones.
         case buried
-        /// A file is deleted.
         case unlinked
         /// Everything is deleted, but not yet guaranteed to be on disk.
         case swept
@@ -31,7 +28,6 @@ package struct DeclaredPath: Sendable {
     /// The number of attempts to empty a directory in which another program creates entries.
     private static let patience = 10
 
-    /// An absolute path.
     package let path: String
     private let checkpoint: @Sendable (Checkpoint) -> Void
 
@@ -75,7 +71,6 @@ package struct DeclaredPath: Sendable {
         throw stillWritten
     }
 
-    /// Opens the directory that contains the path; `nil` if there is none.
     private func openParent() throws(UserDataError) -> DirectoryHandle? {
         let parent = Self.split(path).parent
         let descriptor = CLinux_openDirectoryWithoutLinks(parent)

@@ -1,7 +1,6 @@
 import CLinux
 import Glibc
 
-/// The metadata of a directory: rights, access control lists, and extended attributes.
 extension DirectoryHandle {
     /// Removes everything in which one person could leave data for the next: access control lists, including the
     /// default list for new entries; extended attributes (`user.*`), which hold arbitrary bytes; the set-ID and sticky
@@ -58,7 +57,6 @@ extension DirectoryHandle {
         return bytes[..<count].split(separator: 0).map { Array($0) + [0] }
     }
 
-    /// Returns the list's rights of the owning group, as the group bits of a mode.
     private static func groupRights(_ list: [UInt8]) -> mode_t {
         // The list has a version of four bytes, then entries of a tag and rights (two bytes each) and an id (four
         // bytes), little-endian.

@@ -6,7 +6,6 @@ struct DirectoryHandle: ~Copyable {
     typealias Name = [CChar]
 
     let descriptor: CInt
-    /// The path, for errors.
     let path: String
 
     /// Opens a directory. A symbolic link at its name is an error.
@@ -16,7 +15,6 @@ struct DirectoryHandle: ~Copyable {
         guard descriptor >= 0 else { throw UserDataError("open", path) }
     }
 
-    /// Takes ownership of an open descriptor.
     init(taking descriptor: CInt, path: String) {
         self.descriptor = descriptor
         self.path = path
@@ -167,7 +165,6 @@ struct DirectoryReader: ~Copyable {
 
     deinit { closedir(stream) }
 
-    /// Returns the next names; empty at the end.
     mutating func next(atMost count: Int) throws(UserDataError) -> [DirectoryHandle.Name] {
         // `d_name` is a stored field, so the offset is never `nil`. An entry may be shorter than the struct, so
         // `pointee` would read beyond it.
@@ -196,7 +193,6 @@ enum AccountDirectoryName {
     /// The longest name that file systems accept, in bytes.
     static let limit = 255
 
-    /// Returns the name, or `nil` if it would be longer than ``limit``.
     static func name(for identifier: String) -> String? {
         guard !identifier.isEmpty else { return "_" }
         var name: [UInt8] = []

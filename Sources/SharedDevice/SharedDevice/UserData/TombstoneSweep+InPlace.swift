@@ -11,9 +11,7 @@ extension TombstoneSweep {
         let name: DirectoryHandle.Name
         let device: dev_t
         let inode: ino_t
-        /// Subdirectories that are not empty.
         var pending: [DirectoryHandle.Name] = []
-        /// Entries that could not be deleted.
         var stuck: Set<DirectoryHandle.Name> = []
 
         init(_ name: DirectoryHandle.Name, _ status: stat) {

@@ -11,7 +11,6 @@ import Glibc
 struct TombstoneSweep {
     /// The number of attempts to empty a directory in which another program creates entries.
     static let patience = 10
-    /// The number of names per read.
     static let part = 1024
     /// The maximum number of deleted entries that were created after the sweep began. Above it the sweep gives up,
     /// because another program may create entries endlessly. On a file system without creation times there is no limit.

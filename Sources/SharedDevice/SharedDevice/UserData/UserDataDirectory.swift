@@ -297,7 +297,6 @@ public struct UserDataError: Error, Sendable, Hashable, CustomStringConvertible 
     /// One line, without terminal control characters.
     public var description: String { Self.printable("could not \(attempted) \(path): \(reason). \(remedy)") }
 
-    /// Takes the reason from `errno`.
     init(_ attempted: String, _ path: String) {
         let code = errno
         self.init(attempted, path, code: code, reason: String(cString: strerror(code)), remedy: Self.remedy(code))

@@ -11,12 +11,10 @@ import Synchronization
 public final class DeviceApp: Sendable {
     private struct Life {
         var process: ChildProcess?
-        /// The output of the app's earlier processes.
         var earlierLines: [String] = []
         var earlierErrors: [String] = []
         /// The end of the last process; `nil` while it runs, and before the first start.
         var end: (status: Int32, instant: ContinuousClock.Instant)?
-        /// Whether the test killed it.
         var isKilled = false
         /// Whether the test has stopped it.
         var isHeld = false
@@ -122,7 +120,6 @@ public final class DeviceApp: Sendable {
         }
     }
 
-    /// Stops the process, without waiting until it has stopped.
     func stopSoon() {
         life.withLock { $0.isHeld = true }
         signal(SIGSTOP)
@@ -168,7 +165,6 @@ public final class DeviceApp: Sendable {
         return activated
     }
 
-    /// The end of the last process that this object started; `nil` while it runs.
     var end: (status: Int32, instant: ContinuousClock.Instant)? { isRunning ? nil : life.withLock { $0.end } }
 
     /// The exit status of the last process; `nil` while it runs, or if the test killed it.
@@ -364,7 +360,6 @@ public final class DeviceApp: Sendable {
     }
 }
 
-/// Waits without blocking a thread.
 enum Wait {
     /// The interval between two checks of a condition: too short to be noticed.
     static func moment() async { try? await Task.sleep(for: .milliseconds(2)) }

@@ -44,12 +44,10 @@ final class DeviceHost: Sendable {
     private var configurationDirectory: String { "\(directory)/configuration" }
     private var configuration: String { "\(configurationDirectory)/managed-configuration.json" }
 
-    /// The broker's output, across restarts.
     var brokerText: String {
         (brokerOutput.withLock { $0 } + [broker.withLock { $0 }?.errorText ?? ""]).joined(separator: "\n")
     }
 
-    /// The parent of an app's own directories.
     func home(of app: String) -> String { Self.home(of: app, in: directory) }
 
     private static func home(of app: String, in directory: String) -> String { "\(directory)/apps/\(fileName(app))" }
@@ -145,7 +143,6 @@ final class DeviceHost: Sendable {
 
     // MARK: Users
 
-    /// The password of each user that the kit creates.
     static func password(of user: String) -> String { "correct horse \(user)" }
 
     /// Creates the users, before the broker's first start. Hashing a password takes a tenth of a second. So only the
@@ -236,7 +233,6 @@ struct DevicePrograms: Sendable {
         administration = try Self.find("shared-device", in: directories, .deviceFailed)
     }
 
-    /// The directory of `shared-device`.
     var directory: String { URL(fileURLWithPath: administration).deletingLastPathComponent().path }
 
     /// The path of an app's program.

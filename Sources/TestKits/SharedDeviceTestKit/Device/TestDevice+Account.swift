@@ -5,7 +5,6 @@ import NotifyCenterTestKit
 public import SharedDevice
 import Synchronization
 
-/// Sign-in, sign-out, and waiting for the apps.
 extension TestDevice {
     /// Signs a user in for the whole device, through the kit's own app.
     ///

@@ -22,7 +22,6 @@ public final class TestDevice: Sendable {
         let user: String
         let asked: ContinuousClock.Instant
         let answered: ContinuousClock.Instant
-        /// The apps that were running at the time.
         let running: Set<String>
     }
 

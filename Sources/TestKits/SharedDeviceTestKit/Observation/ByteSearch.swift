@@ -226,7 +226,6 @@ public struct Marker: Sendable, Hashable, ExpressibleByStringLiteral {
     }
 }
 
-/// Copies directories that apps may be writing to.
 enum DirectoryCopy {
     /// Copies files, directories and links. It skips entries that disappear or cannot be read, so a search finds less
     /// in the copy, never more.

@@ -9,9 +9,7 @@ import Synchronization
 final class RoundObserver: Sendable {
     private struct State {
         var report: CleanupReport?
-        /// The time at which an app was first seen at each stage.
         var seen: [String: [CleanupReport.Progress: ContinuousClock.Instant]] = [:]
-        /// The closures to call when an app is told.
         var onTold: [String: @Sendable () -> Void] = [:]
     }
 
@@ -51,7 +49,6 @@ final class RoundObserver: Sendable {
     /// The last state of the round; `nil` until the broker has reported one.
     var report: CleanupReport? { state.content.withLock { $0.report } }
 
-    /// Returns the time at which the app was first seen at this stage.
     func seen(_ app: String, _ progress: CleanupReport.Progress) -> ContinuousClock.Instant? {
         state.content.withLock { $0.seen[app]?[progress] }
     }

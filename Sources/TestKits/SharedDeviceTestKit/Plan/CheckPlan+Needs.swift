@@ -2,7 +2,6 @@ import FoundationEssentials
 import NotifyCenterTestKit
 
 extension CheckPlan {
-    /// The time limit for the command of an app's needs.
     private static let patience = Duration.seconds(30)
 
     /// Runs the command of each app that has one. If the command fails, the app is left out, together with the steps

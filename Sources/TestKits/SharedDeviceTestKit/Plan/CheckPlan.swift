@@ -101,7 +101,6 @@ public struct CheckPlan: Sendable, Hashable, Codable {
 }
 
 extension TestApp {
-    /// Reads an app of a plan, and the command of its needs.
     fileprivate static func read(_ cursor: JSONCursor) throws(CheckPlanError) -> (app: TestApp, needs: [String]?) {
         let members = try cursor.object(keys: [
             "identifier", "executable", "arguments", "environment", "dataDirectories", "busName", "enrolled", "start",

@@ -113,7 +113,6 @@ public struct CheckResult: Sendable, Hashable, Codable {
 }
 
 extension CheckResult {
-    /// The display names of the apps.
     var names: AppNames {
         let apps = verdicts.map(\.app) + rounds.flatMap { $0.apps.map(\.identifier) } + leftOut.map(\.app)
         return AppNames(apps, reserved: DeviceEvent.lanes)

@@ -121,7 +121,6 @@ final class CheckCourse {
         }
     }
 
-    /// Skips the expectations of a step that was not reached.
     func skip(_ step: CheckStep, at number: Int) {
         guard case .expect(let expectation) = step else { return }
         for app in apps(of: expectation) {

@@ -32,7 +32,6 @@ extension CheckExpectation {
         return "expect of \(whose): " + parts.joined(separator: "; ")
     }
 
-    /// The expectations in words.
     var parts: [String] {
         present.map(Expected.present)
             + [heardWithin.map(Expected.heard), cleanedWithin.map(Expected.cleaned)].compactMap(\.self)

@@ -91,7 +91,6 @@ public enum CheckStep: Sendable, Hashable {
         }
     }
 
-    /// The step in the format of a plan.
     var json: JSONValue {
         let (action, members): (Action, [String: JSONValue]) =
             switch self {

@@ -63,7 +63,6 @@ struct JSONCursor {
 
     // MARK: Values
 
-    /// Returns a non-empty string.
     func string() throws(CheckPlanError) -> String {
         guard case .string(let text) = value else { throw wrong("a string") }
         guard !text.isEmpty else { throw CheckPlanError(path, "it is empty") }
@@ -93,7 +92,6 @@ struct JSONCursor {
         return made
     }
 
-    /// Returns the members of an object whose values are strings.
     func strings() throws(CheckPlanError) -> [String: String] {
         guard case .object(let members) = value else { throw wrong("an object with strings") }
         var made: [String: String] = [:]
@@ -159,7 +157,6 @@ enum JSONValue: Sendable, Hashable, Codable {
         }
     }
 
-    /// The value's type in words.
     var kind: String {
         switch self {
         case .null: "null"

@@ -48,7 +48,6 @@ extension CheckResult {
         return parts.joined(separator: "\n") + "\n"
     }
 
-    /// The page's content security policy.
     private static func policy(_ nonce: String) -> String {
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-\(nonce)'"
     }

@@ -43,23 +43,19 @@ extension CheckResult {
         return parts.joined(separator: "\n\n") + "\n"
     }
 
-    /// The apps that were left out, with the reasons.
     var leftOutTexts: [String] { leftOut.map { "\(names[$0.app]), because \(Text.printable($0.reason))" } }
 
-    /// The numbered steps, with the state of each.
     private var stepText: String {
         let rows = zip(1..., steps).map { ["\($0)", stepState($0), $1] }
         return Text.table(["STEP", "", "WHAT"], rows)
     }
 
-    /// The state of a step.
     func stepState(_ number: Int) -> String {
         if leftOut.contains(where: { $0.steps.contains(number) }) { return "left out" }
         if let failure, number >= failure.step { return number == failure.step ? "failed" : "skipped" }
         return verdicts.contains { $0.step == number && $0.outcome == .fails } ? "fails" : "done"
     }
 
-    /// The verdict in one line.
     var verdict: String {
         let failed = verdicts.count { $0.outcome == .fails }
         let skipped = verdicts.count { $0.outcome == .skipped }
@@ -159,7 +155,6 @@ extension CheckResult {
     static func timestamp(_ date: Date) -> String { date.formatted(.iso8601) }
 }
 
-/// Formats times and tables.
 package enum Text {
     static func milliseconds(_ duration: Duration?) -> String { duration.map { milliseconds(number($0)) } ?? "–" }
 
@@ -221,7 +216,6 @@ enum Markup {
         return result
     }
 
-    /// Formats a number for SVG attributes.
     static func number(_ value: Double) -> String {
         let tenths = Int((value * 10).rounded())
         return "\(tenths < 0 ? "-" : "")\(abs(tenths) / 10).\(abs(tenths) % 10)"

@@ -83,7 +83,6 @@ public struct PropagationReport: Sendable, CustomStringConvertible {
         events = Self.events(device, round, signOut, origin)
     }
 
-    /// Whether the broker has reported the state of the round.
     var hasRound: Bool { outcome != nil }
 
     /// Whether every app that was given the account, or ran at the sign-out, has reported that the data is deleted.

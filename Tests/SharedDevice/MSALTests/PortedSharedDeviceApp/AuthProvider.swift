@@ -74,7 +74,6 @@ public final class AuthProvider {
     }
 }
 
-/// The screen that uses the provider.
 final class ProviderForm: Form {
     private let provider: AuthProvider
     private let viewController: UIViewController

@@ -98,7 +98,6 @@ class AuthProxy: AuthProxyProtocol {
     }
 }
 
-/// The app around the proxy.
 final class ProxyForm: Form {
     private let proxy: any AuthProxyProtocol = AuthProxy()
 

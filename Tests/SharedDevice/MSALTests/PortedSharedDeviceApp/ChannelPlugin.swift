@@ -159,7 +159,6 @@ public class ChannelPlugin {
     }
 }
 
-/// The program in the other language.
 final class ChannelForm: Form {
     private let plugin: ChannelPlugin
 

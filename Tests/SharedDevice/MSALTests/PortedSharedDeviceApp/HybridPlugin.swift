@@ -161,7 +161,6 @@ public class HybridPlugin {
     }
 }
 
-/// The page that calls the plugin.
 final class HybridForm: Form {
     private let plugin = HybridPlugin()
 

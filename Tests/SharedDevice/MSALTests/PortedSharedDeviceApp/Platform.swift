@@ -20,7 +20,6 @@ extension UIViewController: MSALCredentialsPrompting {
     }
 }
 
-/// Stands for WebKit's class.
 class WKWebView {}
 
 /// A call from the web page of a hybrid app: it has options, and is resolved or rejected.

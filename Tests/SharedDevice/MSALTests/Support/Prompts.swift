@@ -10,7 +10,6 @@ extension MSALWebviewParameters {
         }
     }
 
-    /// A prompt that must not be shown.
     static var unasked: MSALWebviewParameters {
         MSALWebviewParameters { _ in throw TestDevice.Unexpected(description: "somebody was asked") }
     }
@@ -30,7 +29,6 @@ extension MSALPublicClientApplication {
     }
 }
 
-/// Returns the codes of the error that `body` throws, or `nil` if it throws none.
 func codes(of body: () async throws -> Void) async -> Codes? {
     do {
         try await body()

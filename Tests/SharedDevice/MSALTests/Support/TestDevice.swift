@@ -85,7 +85,6 @@ final class TestDevice {
         return Set(names.first?.stringsValue?.filter { $0.hasPrefix(":") } ?? [])
     }
 
-    /// The other app, which signs users in and out.
     var control: Control { Control(device: self) }
 }
 
@@ -140,7 +139,6 @@ struct Control {
         try await cleanUp()
     }
 
-    /// The name of the current account.
     var current: String? {
         get async throws { try await application.getCurrentAccount().current?.username }
     }

@@ -70,7 +70,6 @@ struct CleanupPlanTests {
                 "failed: screen jammed, orders jammed",
             ]
         )
-        // The next pass runs only the unfinished steps.
         let next = run(plan(journal: broken.journal))
         #expect(next.done == ["screen", "note", "orders", "note", "done"])
     }
@@ -113,7 +112,6 @@ struct CleanupPlanTests {
         // Another user also has data, so every step has to run.
         let both = CleanupPlan(steps: steps, sessions: [ada, grace], journal: run(plan()).journal, attempts: 1)
         #expect(both.next == .run("screen", attempt: 1))
-        // The same user again is a new session.
         let again = CleanupJournal.Session(account: "ada", epoch: 5)
         let later = CleanupPlan(steps: steps, sessions: [again], journal: run(plan()).journal, attempts: 1)
         #expect(later.next == .run("screen", attempt: 1))

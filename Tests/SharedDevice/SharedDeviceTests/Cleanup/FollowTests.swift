@@ -10,7 +10,6 @@ import Testing
 struct FollowTests {
     private let log = Log()
 
-    /// The states without the texts of their reasons.
     private static func line(_ state: AccountState) -> String {
         switch state {
         case .open(let account): "open \(account.username)"

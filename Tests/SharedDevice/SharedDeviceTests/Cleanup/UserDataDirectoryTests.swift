@@ -20,7 +20,6 @@ struct UserDataDirectoryTests {
         get throws { try FileManager.default.contentsOfDirectory(atPath: "\(data.path)/tombstones") }
     }
 
-    /// The user's directory and all tombstones are gone.
     private func expectGone(_ path: String, _ location: SourceLocation = #_sourceLocation) throws {
         #expect(try !exists(path) && tombstones.isEmpty, sourceLocation: location)
     }
@@ -266,7 +265,6 @@ struct UserDataDirectoryTests {
         let error = #expect(throws: UserDataError.self) { try data.open(for: ada, in: generation) }
         #expect(error?.code == ESTALE)
         #expect(!exists(path))
-        // Without a generation, and with a new one, the directory is created.
         #expect(try data.open(for: ada, in: data.generation()) == path)
         // A removal by another process also ends the generation.
         let second = try data.generation()
@@ -318,7 +316,6 @@ struct UserDataDirectoryTests {
         #expect(!exists(path))
         #expect(try String(contentsOfFile: kind == "file" ? kept : seen, encoding: .utf8) == "not the user's")
         #expect(try tombstones.count == 1)
-        // After the unmount, it is removed.
         try await data.remove([])
         #expect(try tombstones.isEmpty)
     }

@@ -2,7 +2,6 @@ import Glibc
 import NotifyCenter
 import SharedDevice
 
-/// Removes the directory of an account, and prints the removed amount or the failure.
 func remove(base: String, identifier: String, deadlyPoint: String, user: String) async {
     if let number = uid_t(user) {
         // Groups first, while the process may still change them.
@@ -31,7 +30,6 @@ func list(_ path: String) {
         }
         var count = 0
         while let entry = readdir(directory) {
-            // Hidden entries do not count.
             if entry.pointee.d_name.0 != CChar(UInt8(ascii: ".")) { count += 1 }
         }
         var (listed, there) = (stat(), stat())

@@ -65,7 +65,6 @@ private struct Reporter: CleanupReporting {
     }
 }
 
-/// Kills this process without a chance to clean up if `point` is the deadly one.
 func pass(_ point: String, deadlyPoint: String) {
     if point == deadlyPoint { kill(getpid(), SIGKILL) }
 }

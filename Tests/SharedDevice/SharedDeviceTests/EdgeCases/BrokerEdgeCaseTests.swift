@@ -76,7 +76,6 @@ struct BrokerEdgeCaseTests {
         let apps = try (0..<3).map { try Listener("listener\($0)", on: device) }
         for app in apps { try app.start() }
         for app in apps { try await app.wait("nobody") }
-        // All at once, from separate processes.
         for (app, user) in zip(apps, ["ada", "grace", "ada"]) { try app.tell("signin \(user) correct horse \(user)") }
         var answers: [Listener.Event] = []
         for app in apps { answers.append(try await app.wait("signin")) }
@@ -123,12 +122,10 @@ struct BrokerEdgeCaseTests {
 }
 
 extension TestDevice {
-    /// The rows of the device's table, as text.
     func deviceRow() throws -> [String] {
         try rows("SELECT id || mode || epoch || coalesce(account_identifier, '-') FROM device")
     }
 
-    /// Inserts a second account into the device's table.
     func insertAccount(_ row: Int) throws {
         try database().run(
             "INSERT INTO device (id, mode, epoch, account_identifier, account_username) VALUES (?, 'shared', 9, 'b', 'b')",

@@ -265,7 +265,6 @@ struct CleanupEdgeCaseTests {
         try device.writeManifest(of: "org.example.listener", executable: ChildProcess.built("listener-app"))
         try await device.startBroker()
         let control = ControlApp(on: device)
-        // This process is a different program.
         let impostor = device.application("listener")
         try await control.signIn("ada")
         let app = try Listener(on: device)

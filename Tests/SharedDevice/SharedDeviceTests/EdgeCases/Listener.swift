@@ -48,7 +48,6 @@ final class Listener {
         )
     }
 
-    /// Starts it, and waits until it shows this user.
     func start(showing user: String) async throws {
         let mark = mark
         try start()
@@ -95,7 +94,6 @@ final class Listener {
         return events(after: mark).filter { chapters.contains($0.event) }.map(\.line)
     }
 
-    /// Waits for an event with this line after the first `mark` events.
     @discardableResult
     func wait(_ line: String, after mark: Int = 0) async throws -> Event {
         var found: Event?
@@ -112,7 +110,6 @@ final class Listener {
         return try #require(found)
     }
 
-    /// Sends it a command, and waits for the response.
     @discardableResult
     func ask(_ command: String) async throws -> Event {
         let mark = mark
@@ -130,10 +127,8 @@ final class Listener {
         return paths.map { URL(fileURLWithPath: $0).lastPathComponent }.filter { $0.hasPrefix("session-") }.sorted()
     }
 
-    /// The epochs of the sessions whose files it has.
     var sessions: Set<UInt64> { Set(files.compactMap { UInt64($0.split(separator: "-")[1]) }) }
 
-    /// Its entry in a round.
     func part(in report: CleanupReport?) -> CleanupReport.App? {
         report?.apps.first {
             $0.identifier.hasPrefix(identifier) && $0.identifier.contains("listener-app") || $0.identifier == identifier
@@ -159,14 +154,12 @@ final class ControlApp {
     @discardableResult
     func signIn(_ user: String) async throws -> Account { try await application.signIn(user).account }
 
-    /// Signs out the current account; returns the session that ended.
     @discardableResult
     func signOut() async throws -> UInt64 {
         let account = try #require(try await application.getCurrentAccount().current)
         return try await application.signout(with: account).session
     }
 
-    /// Waits until an app of a round has this progress.
     func wait(for app: Listener, in session: UInt64, _ progress: CleanupReport.Progress) async throws {
         try await eventually("\(app.identifier) has \(progress)") {
             app.part(in: try await application.cleanupReport(ofSession: session))?.progress == progress
@@ -175,7 +168,6 @@ final class ControlApp {
 }
 
 extension ControlApp {
-    /// Waits until this app is the only one with a pending cleanup.
     func wait(forAllBut app: Listener, in session: UInt64) async throws {
         try await eventually("only \(app.identifier) owes") {
             let report = try await application.cleanupReport(ofSession: session)
@@ -205,15 +197,12 @@ extension TestDevice {
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
     }
 
-    /// The strictest configuration.
     static let strict = #""cleanupPolicy": "strict", "requiresEnrolment": false"#
 
-    /// Opens the broker's database, as another process may do.
     func database() throws -> SQLiteConnection {
         // The broker may be writing.
         try SQLiteConnection(path: "\(state)/shared-device.sqlite", busyTimeout: .seconds(10))
     }
 
-    /// The first column of a query's rows.
     func rows(_ sql: String) throws -> [String] { try database().rows(sql) { $0[0] ?? "" } }
 }

@@ -156,7 +156,6 @@ struct SessionEdgeCaseTests {
         #expect(app.part(in: try await control.application.cleanupReport(ofSession: session))?.progress == .owed)
         #expect(app.mark == mark)
         app.resume()
-        // This sign-in waits for the app's cleanup.
         try await control.signIn("grace")
         #expect(!app.sessions.contains(session))
         try await app.wait("open grace", after: mark)
@@ -184,7 +183,6 @@ struct SessionEdgeCaseTests {
         try await late.start(showing: "ada")
         #expect(late.story() == ["hidden", "open ada"])
         try await expectAnswer(late, "ada")
-        // After a finished cleanup nothing is due, either.
         let mark = app.mark
         try await control.signOut()
         try await app.wait("nobody", after: mark)

@@ -114,7 +114,6 @@ struct SignoutEdgeCaseTests {
 }
 
 extension TestDevice {
-    /// The epoch in the broker's database.
     func epoch() throws -> UInt64? { try database().value("SELECT epoch FROM device") }
 
     /// Whether the broker's next start ends the session, although the tables contain it.

@@ -4,10 +4,8 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// An event in the app.
 struct Event: Encodable {
     var event: String
-    /// The current account, as far as the event knows it.
     var account: String?
     var identifier: String?
     var epoch: UInt64?
@@ -35,7 +33,6 @@ struct Journal: Sendable {
     }
 }
 
-/// The app's screen and data.
 final class Desk: Sendable {
     private let directory: String
     private let data: UserDataDirectory
@@ -49,7 +46,6 @@ final class Desk: Sendable {
         self.journal = journal
     }
 
-    /// The account whose data may be shown.
     var account: Account? { shown.withLock { $0 } }
 
     func show(_ state: AccountState) async throws {
@@ -73,13 +69,11 @@ final class Desk: Sendable {
         journal.note(event)
     }
 
-    /// Stores data for the account.
     func work(_ name: String, for account: Account, _ epoch: UInt64?) throws {
         let path = "\(try data.open(for: account))/session-\(epoch ?? 0)-\(name)"
         try Data("data of \(account.username)".utf8).write(to: URL(filePath: path))
     }
 
-    /// The session of the account in the app's record.
     func epoch(of account: Account) throws -> UInt64? {
         struct Record: Decodable {
             struct Session: Decodable {
