@@ -147,8 +147,8 @@ public enum MSALInternalError: Int, Sendable, CaseIterable {
     case internalErrorBrokerApplicationTokenWriteFailed = -42712
     /// Not raised here.
     case internalErrorBrokerApplicationTokenReadFailed = -42713
-    /// No broker serves the request: the broker does not respond, the device is not shared, the app has turned the
-    /// broker off, or the app's redirect URI is not one that the broker serves.
+    /// No broker serves the request. The broker does not respond, the device is not shared, the app has turned the
+    /// broker off, or the broker does not serve the app's redirect URI.
     case internalBrokerNotAvailable = -42714
     /// Not raised here.
     case internalErrorInvalidASWebAuthenticationURL = -42745

@@ -11,7 +11,7 @@ public typealias MSALCurrentAccountCompletionBlock = (
 ) -> Void
 
 extension MSALPublicClientApplication {
-    /// Gets the account that is signed in on the device, and the account that this app was told of before it.
+    /// Gets the account that is signed in on the device, and the account that this app was last told of.
     ///
     /// Call it when the app starts, on each broadcast, when the app returns to the foreground, and before work in the
     /// background. By default the block runs on a queue of the system's choice.
@@ -91,7 +91,7 @@ extension MSALPublicClientApplication {
         state.withLock { $0.toSettle.append((debt, task)) }
     }
 
-    /// Reports the changes that the app was told of before: by asking again, the app says that it has handled them. A
+    /// Reports the changes that the app has been told of: by asking again, the app says that it has handled them. A
     /// request of another task says nothing about the progress of the task that was told.
     ///
     /// - Parameter byQuestion: whether the request is for the current account. Such a request settles the changes of
@@ -241,9 +241,9 @@ private struct AccountFilter: Sendable {
 
 extension MSALPublicClientApplication {
     /// Reports that the data of a previous account, as ``getCurrentAccount(with:completionBlock:)`` returned it, is
-    /// deleted from disk and screen. Call it after the deletion: the app is not told of this data again.
+    /// deleted from disk and screen. Call it after the deletion; the app is then not told of this data again.
     ///
-    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``; in other apps the next request reports
+    /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``. In other apps the next request reports
     /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
     ///
     /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The app is then told of

@@ -71,8 +71,9 @@ public final class MSALPublicClientApplication: Sendable {
     /// - Parameters:
     ///   - configuration: the app's configuration, which is copied.
     ///   - bus: the bus of the broker.
-    ///   - stateDirectory: the directory of the app's record of whose data it holds. `nil` means a directory named after
-    ///     the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`). It must outlast the user data of the app.
+    ///   - stateDirectory: the directory of the app's record of whose data it holds. `nil` means a directory named
+    ///     after the app's identifier in `$XDG_STATE_HOME` (`~/.local/state`). It must outlast the user data of the
+    ///     app.
     /// - Throws: like ``init(configuration:)``.
     public init(configuration: MSALPublicClientApplicationConfig, bus: Bus, stateDirectory: String? = nil) throws {
         setup = configuration.snapshot

@@ -3,10 +3,10 @@ public import Foundation
 
 /// The parameters of any request: the queue of its completion block.
 public class MSALParameters {
-    /// The queue on which the completion block is called. `nil` means the request's own default: the main queue for
-    /// ``MSALPublicClientApplication/acquireToken(with:completionBlock:)`` and
-    /// ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)``, a queue of the system's choice for all others.
-    /// The async functions ignore it.
+    /// The queue on which the completion block is called. `nil` means the request's own default. That is the main queue
+    /// for ``MSALPublicClientApplication/acquireToken(with:completionBlock:)`` and
+    /// ``MSALPublicClientApplication/signout(with:signoutParameters:completionBlock:)``, a queue of the system's choice
+    /// for all others. The async functions ignore it.
     public var completionBlockQueue: DispatchQueue?
 
     /// Parameters with default values.

@@ -5,7 +5,8 @@ import Synchronization
 public struct MSALCredentials: Sendable {
     /// The name to sign in with.
     public let username: String
-    /// The password. It travels to the broker over the bus; on a session bus, other processes of the same user can read it there.
+    /// The password. It is sent to the broker over the bus; on a session bus, other processes of the same user can read
+    /// it there.
     public let password: String
 
     /// Credentials with this name and password.
@@ -64,7 +65,8 @@ public final class MSALWebviewParameters: Sendable {
         showsPage = false
     }
 
-    /// Asks with the view controller if it is an ``MSALCredentialsPrompting``. Otherwise `shared-device-sign-in` asks, in a window.
+    /// Asks with the view controller if it is an ``MSALCredentialsPrompting``. Otherwise `shared-device-sign-in` opens
+    /// a window.
     ///
     /// The view controller is not kept alive, as in MSAL. Once it is gone, a sign-in fails with
     /// ``MSALInternalError/internalErrorNoViewController``.

@@ -34,7 +34,7 @@ public struct SharedDeviceError: Error, Sendable, Hashable, CustomStringConverti
         public static let brokerUnavailable = Code(kind: .brokerUnavailable)
         /// No account is signed in.
         public static let noCurrentAccount = Code(kind: .noCurrentAccount)
-        /// The request names an account other than the one that is signed in.
+        /// The request names an account other than the current one.
         public static let currentAccountMismatch = Code(kind: .currentAccountMismatch)
         /// An account is already signed in; a shared device has one account at a time.
         public static let accountAlreadySignedIn = Code(kind: .accountAlreadySignedIn)

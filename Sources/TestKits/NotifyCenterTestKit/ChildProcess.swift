@@ -200,7 +200,7 @@ public final class ChildProcess: Sendable {
     // MARK: Services
 
     /// Starts a service, and waits until it writes `ready`. If the service ends because the kernel has no inotify
-    /// instance left, the function retries: the user's other processes hold the instances, and the kernel releases
+    /// instance left, the function retries. The user's other processes hold the instances, and the kernel releases
     /// those of ended processes with a delay.
     ///
     /// - Throws: ``Failure`` with the process's output, if it ends for another reason or no instance is free within

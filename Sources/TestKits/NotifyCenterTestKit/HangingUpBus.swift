@@ -3,8 +3,8 @@ import Glibc
 import NotifyCenter
 import Synchronization
 
-/// A bus that accepts connections, replies to Hello, and then hangs up; or one that leaves Hello unanswered. It records
-/// the time of each connection.
+/// A bus that accepts connections, replies to Hello, and then hangs up; alternatively it leaves Hello unanswered. It
+/// records the time of each connection.
 package final class HangingUpBus: Sendable {
     package let bus: Bus
     private let directory: TemporaryDirectory

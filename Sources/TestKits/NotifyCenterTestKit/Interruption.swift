@@ -24,8 +24,8 @@ package enum Interruption {
     ///
     /// - Parameters:
     ///   - name: the program's name in the message on standard error.
-    ///   - adoptsOrphans: whether to end processes whose parents have ended, too. They become children of this process,
-    ///   and those that end stay zombies until this process ends: do not use it in a process that runs for hours.
+    ///   - adoptsOrphans: whether to end processes whose parents have ended, too. They become children of this process;
+    ///     when they end, they stay zombies until this process ends. Do not use it in a process that runs for hours.
     package static func handle(by name: String, adoptsOrphans: Bool = true) {
         let isFirst = handled.withLock { handled in
             defer { handled = true }

@@ -31,7 +31,7 @@ extension TemporaryDirectory {
     /// Writes an executable shell script, and returns its path.
     ///
     /// A separate process writes it. If this process wrote it, children started by other threads could inherit the open
-    /// descriptor for a moment, and the kernel refuses to execute a file that is open for writing (`ETXTBSY`).
+    /// descriptor for a moment. The kernel refuses to execute a file that is open for writing (`ETXTBSY`).
     package func writeScript(_ name: String, _ body: String) throws -> String {
         let script = "\(path)/\(name)"
         let writer = try ChildProcess(

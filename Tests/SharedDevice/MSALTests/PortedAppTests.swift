@@ -7,7 +7,7 @@ import Testing
 struct PortedAppTests {
     private static let folder = URL(filePath: #filePath).deletingLastPathComponent()
 
-    @Test("the app contains the documentation's snippets word for word", arguments: ["detect", "current-account", "sign-out"])
+    @Test("it contains the documentation's snippets verbatim", arguments: ["detect", "current-account", "sign-out"])
     func wordForWord(_ name: String) throws {
         let printed = try String(contentsOf: Self.folder.appending(path: "Fixtures/\(name).swift.txt"), encoding: .utf8)
         let source = try String(

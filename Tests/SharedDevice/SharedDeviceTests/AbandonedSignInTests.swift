@@ -65,7 +65,7 @@ struct AbandonedSignInTests {
             try await holder.cleanupDone(change)
             break
         }
-        // Whatever the outcome of the cancelled sign-in, another user can sign in.
+        // Another user can sign in, regardless of the outcome of the cancelled sign-in.
         try await eventually("ada gets in") { await code { try await holder.signIn("ada") } == nil }
         #expect(try await app.getCurrentAccount().current?.username == "ada")
     }

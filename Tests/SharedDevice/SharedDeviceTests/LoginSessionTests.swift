@@ -4,7 +4,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Testing
 
-@Suite("The Linux login session is the device's session", .enabled(if: MockLogind.isInstalled, "python3-dbusmock is not installed"))
+@Suite("The device's session follows logind", .enabled(if: MockLogind.isInstalled, "python3-dbusmock is not installed"))
 struct LoginSessionTests {
     /// A device whose account comes from a mocked logind, with the app `seat`, which follows it.
     private struct Machine {

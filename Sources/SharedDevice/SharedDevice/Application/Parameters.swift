@@ -14,7 +14,8 @@ public struct SharedDeviceParameters: Sendable {
 public struct Credentials: Sendable {
     /// The name to sign in with.
     public let username: String
-    /// The password. It travels to the broker over the bus; on a session bus, other processes of the same user can read it there.
+    /// The password. It is sent to the broker over the bus; on a session bus, other processes of the same user can read
+    /// it there.
     public let password: String
 
     public init(username: String, password: String) {

@@ -67,7 +67,7 @@ extension SharedDeviceApplication {
     /// - Parameters:
     ///   - known: the last state of the round that the app has seen.
     ///   - isFollowed: whether the broker responds after each step. Otherwise it responds at the beginning and at the
-    ///   end.
+    ///     end.
     private func lastReport(
         of session: UInt64?,
         after known: Round? = nil,

@@ -27,10 +27,10 @@ public final class SharedDeviceApplication: Sendable {
     ///   - identifier: the app's identifier, in reverse DNS.
     ///   - bus: the bus of the broker; by default the environment's choice.
     ///   - busName: a bus name that this app owns while it follows changes, and by which the bus can start it to clean
-    ///   up. It is the name in the app's manifest and in its D-Bus service file. A second process of the app runs
-    ///   without it; so does a process to which the bus's policy refuses it (``busNameProblem``).
+    ///     up. It is the name in the app's manifest and in its D-Bus service file. A second process of the app runs
+    ///     without it; so does a process to which the bus's policy refuses it (``busNameProblem``).
     ///   - stateDirectory: the directory of the record; `nil` means `identifier` in `$XDG_STATE_HOME`
-    ///   (`~/.local/state`). It must outlast the user data of the app.
+    ///     (`~/.local/state`). It must outlast the user data of the app.
     public init(
         identifier: String,
         bus: Bus = .fromEnvironment,
@@ -120,7 +120,7 @@ public final class SharedDeviceApplication: Sendable {
     ///
     /// - Parameters:
     ///   - change: the change after which the app has cleaned up.
-    ///   - detail: what was deleted, for people who read the report; no names.
+    ///   - detail: the amount of deleted data, for people who read the report; no names.
     /// - Throws: ``SharedDeviceError/Code/recordUnusable``: the next start is told of the change again.
     ///   ``SharedDeviceError/Code/appNotEligible`` or ``SharedDeviceError/Code/brokerFailed`` if the broker refuses the
     ///   report; the next request sends it again.
@@ -227,7 +227,7 @@ public final class SharedDeviceApplication: Sendable {
     ///
     /// - Throws: ``SharedDeviceError`` with one of these codes:
     ///   - ``SharedDeviceError/Code/noCurrentAccount`` or ``SharedDeviceError/Code/currentAccountMismatch``: the
-    ///   account is not, or is no longer, the current one.
+    ///     account is not, or is no longer, the current one.
     ///   - ``SharedDeviceError/Code/cleanupRequired``: the app has to clean up first.
     ///   - ``SharedDeviceError/Code/appNotEligible``
     ///   - ``SharedDeviceError/Code/brokerUnavailable``

@@ -1,4 +1,4 @@
-/// What an app on a shared device may show.
+/// The data that an app on a shared device may show.
 public enum AccountState: Sendable, Hashable {
     /// No data of any account: clear the screen, stop work in progress and wait for its end, close files and databases.
     case hidden(HiddenReason)
@@ -46,8 +46,8 @@ public enum AccountState: Sendable, Hashable {
 }
 
 extension SharedDeviceApplication {
-    /// Follows the account of the device until the task is cancelled: hides the screen, runs and reports the cleanup of
-    /// the previous users' data, and only then shows the current user's data.
+    /// Follows the account of the device until the task is cancelled. After each change it hides the screen, runs and
+    /// reports the cleanup of the previous users' data, and only then shows the current user's data.
     ///
     /// ```swift
     /// import SharedDevice

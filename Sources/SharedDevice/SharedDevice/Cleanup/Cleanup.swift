@@ -19,7 +19,7 @@ public struct CleanupSummary: Sendable, Hashable, CustomStringConvertible {
         public let result: String?
     }
 
-    /// The steps in order, including those that an earlier run of the app finished.
+    /// The steps in order, including steps that an earlier run of the app finished.
     public let steps: [Step]
     /// The reason why the journal could not be kept; `nil` if it was kept. The steps ran without it, but a crash would
     /// have made all of them run again.

@@ -67,7 +67,7 @@ public final class CleanupCoordinator: Sendable {
     ///
     /// - Parameters:
     ///   - stateDirectory: the directory of the journal; `nil` means the application's state directory. It must outlast
-    ///   the user data of the app.
+    ///     the user data of the app.
     ///   - options: the number of attempts, and the pauses between them.
     public init(stateDirectory: String? = nil, options: Options = Options()) {
         self.stateDirectory = stateDirectory
@@ -82,8 +82,8 @@ public final class CleanupCoordinator: Sendable {
     /// - Parameters:
     ///   - name: the step's name in the journal and in reports. Keep it from version to version.
     ///   - step: removes the data of ``Cleanup/accounts``, on no particular thread. When it returns, the data must be
-    ///   gone from the disk; if it throws, it is called again. It must be idempotent. Cancelling the task that waits
-    ///   for the cleanup does not cancel the step.
+    ///     gone from the disk; if it throws, it is called again. It must be idempotent. Cancelling the task that waits
+    ///     for the cleanup does not cancel the step.
     /// - Throws: ``SharedDeviceError/Code/invalidRequest`` if the name is empty or taken.
     public func register<Result: Sendable>(
         _ name: String,

@@ -1,8 +1,8 @@
 /// Decides the next action of a cleanup. A pure value: ``CleanupCoordinator`` performs the action and reports its
 /// result back.
 ///
-/// The steps come in the order of their registration, without those that are finished in the journal. A failed step is
-/// retried at once, a bounded number of times. Then the later steps run nevertheless, because that leaves less data.
+/// The steps come in the order of their registration, without the steps that are finished in the journal. A failed step
+/// is retried at once, a bounded number of times. Then the later steps run nevertheless, because that leaves less data.
 /// The cleanup is done when all steps are finished.
 package struct CleanupPlan {
     package enum Action: Equatable {
@@ -23,7 +23,7 @@ package struct CleanupPlan {
     ///   - journal: the journal of an earlier run. It is used if it covers `sessions`.
     ///   - attempts: the maximum number of attempts of a step, at least one.
     ///   - failures: failures before the first step. If there are any, the cleanup counts as failed even if all steps
-    ///   succeed.
+    ///     succeed.
     package init(
         steps: [String],
         sessions: [CleanupJournal.Session],

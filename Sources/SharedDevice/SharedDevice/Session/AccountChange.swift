@@ -1,4 +1,4 @@
-/// A change of the device's account: a different account than the app was told of before, or the same one in a new
+/// A change of the device's account: a different account than the app was last told of, or the same account in a new
 /// session.
 ///
 /// Respond in this order: stop work in progress, delete the data of ``previousAccounts`` on disk and on the screen,

@@ -71,7 +71,7 @@ actor SessionKeeper {
     /// - Parameter isDoubtful: whether the broker has announced a change during the request. The broker is then asked
     ///   whether the session still lasts.
     /// - Throws: ``SharedDeviceError/Code/currentAccountMismatch`` if the session has ended according to the broker's
-    ///   later responses (edge case E14), or if this app still has to clean up after it: a broker that was killed may
+    ///   later responses (edge case E14). Also if this app still has to clean up after it: a broker that was killed may
     ///   return it as the current one again. ``SharedDeviceError/Code/cleanupRequired`` if the policy is strict and
     ///   there may be data of another session; the token must then not be used.
     func enter(_ session: DeviceSession, attempted: String, isDoubtful: Bool) async throws(SharedDeviceError) {
@@ -92,8 +92,7 @@ actor SessionKeeper {
             let held = keeper.held
             let stale = try await keeper.update { $0.enter(session, held: held) }
             keeper.hold(session)
-            // This cleanup became due during the request. The ledger does not contain it if an administrator has waived
-            // it.
+            // This cleanup became due during the request. It is not in the ledger if an administrator has waived it.
             let isStrict = keeper.isStrict == true
             guard stale.isEmpty || !isStrict else { throw Self.cleanupRequired(attempted) }
         }
@@ -104,7 +103,7 @@ actor SessionKeeper {
     }
 
     /// Checks, before the app gets a token, that it holds no data of another session if the policy is strict. The
-    /// broker's ledger contains the same cleanups, except those that an administrator waived.
+    /// broker's ledger contains the same cleanups, except waived ones.
     ///
     /// - Parameter account: the account of the token; `nil` for a sign-in that has not started.
     /// - Returns: the session that the app takes for the account's current one.

@@ -74,9 +74,9 @@ package struct SessionRecord: Codable, Equatable {
     ///
     /// - Parameters:
     ///   - held: the sessions that this process was told of and has not cleaned up. Another process of the app may have
-    ///   removed them from the record, and this process may have stored data since.
+    ///     removed them from the record, and this process may have stored data since.
     ///   - known: the sessions in the record before the broker was asked. They have ended if the response does not name
-    ///   them, even if their epochs are later: the broker may have been restored from a backup.
+    ///     them, even if their epochs are later: the broker may have been restored from a backup.
     package mutating func enter(_ session: DeviceSession, held: [Session] = [], known: [Session] = []) -> [Session] {
         let current = session.account.map { Session(account: $0, epoch: session.epoch) }
         let forgotten = held.filter { $0 != current && !mayHoldData.contains($0) }

@@ -10,9 +10,9 @@ import Glibc
 /// ones. Entries that cannot be moved, for instance because the disk is full, are deleted where they are. No bytes are
 /// overwritten, and a file with another hard link keeps its bytes.
 ///
-/// The directory keeps its owner's rights and the read rights of group and others. It loses everything in which one
-/// person could leave data for the next: access control lists, extended attributes (`user.*`), set-ID and sticky bits,
-/// and the write rights of group and others. If its owner, which is this user, lacks rights to it or to the directories
+/// The directory keeps its owner's rights and the read rights of group and others. It loses access control lists,
+/// extended attributes (`user.*`), set-ID and sticky bits, and the write rights of group and others. In these, one
+/// person could leave data for the next. If its owner, which is this user, lacks rights to it or to the directories
 /// above, they are restored first.
 package struct DeclaredPath: Sendable {
     /// A point in the removal at which tests can intervene.
@@ -39,9 +39,9 @@ package struct DeclaredPath: Sendable {
     /// Deletes the path, and checks that nothing is left. Succeeds if there is nothing. Blocks this thread on the file
     /// system.
     ///
-    /// - Throws: ``UserDataError`` with the path that cannot be deleted: it belongs to another user, it is a symbolic
-    ///   link or is reached through one, a file system is mounted there, or the system refuses. Everything else in the
-    ///   directory is deleted even then.
+    /// - Throws: ``UserDataError`` with the path that cannot be deleted. It belongs to another user, is a symbolic link
+    ///   or is reached through one, is a mount point, or the system refuses. Everything else in the directory is
+    ///   deleted even then.
     package func remove() throws(UserDataError) -> UserDataDirectory.Removed {
         do throws(UserDataError) {
             return try removeWithPresentRights()

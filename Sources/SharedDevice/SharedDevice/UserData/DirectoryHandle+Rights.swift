@@ -2,9 +2,9 @@ import CLinux
 import Glibc
 
 extension DirectoryHandle {
-    /// Removes everything in which one person could leave data for the next: access control lists, including the
-    /// default list for new entries; extended attributes (`user.*`), which hold arbitrary bytes; the set-ID and sticky
-    /// bits; and the write rights of group and others. The read rights of group and others stay.
+    /// Removes everything in which one person could leave data for the next. These are access control lists, including
+    /// the default list for new entries, and extended attributes (`user.*`), which hold arbitrary bytes. Set-ID bits,
+    /// the sticky bit, and the write rights of group and others go, too. The read rights of group and others stay.
     func takeLeftovers() throws(UserDataError) {
         let mode = try status().st_mode & 0o7777
         var kept = mode & ~0o7022 | 0o700

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Deletes entries where they are, because the system cannot move them. Reasons: a full disk has no room for another
-/// name; directories in the lower layer of an overlay, contents of a btrfs subvolume, and encrypted entries whose key
-/// is missing cannot be renamed.
+/// Deletes entries where they are, because the system cannot move them. On a full disk there is no room for another
+/// name. Directories in the lower layer of an overlay, contents of a btrfs subvolume, and encrypted entries without
+/// their key cannot be renamed.
 ///
 /// At most two directories are open at a time, whatever the depth of the tree. The way back up is `..`, but only if it
 /// is the directory from which the way led down: another program may have moved a directory.

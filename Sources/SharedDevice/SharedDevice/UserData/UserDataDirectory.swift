@@ -103,7 +103,7 @@ public struct UserDataDirectory: Sendable {
     /// - Parameters:
     ///   - path: a directory for this purpose only, on a Linux file system.
     ///   - truncates: whether to truncate files when deleting them. With `false`, the bytes stay for processes that
-    ///   have the file open, and for other hard links.
+    ///     have the file open, and for other hard links.
     /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user.
     public init(path: String, truncates: Bool = true) throws(UserDataError) {
         try self.init(path: path, truncates: truncates) { _ in }
@@ -132,10 +132,10 @@ public struct UserDataDirectory: Sendable {
     /// - Parameters:
     ///   - account: the account.
     ///   - generation: the result of ``generation()`` when the app was told that this account is signed in. With it, a
-    ///   late task cannot create the directory again after its removal. `nil` means no check.
-    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, if the generation has
-    ///   ended, or if the account's identifier is too long for a file name (255 bytes; bytes other than lower-case
-    ///   letters, digits, `-` and `.` count three times).
+    ///     late task cannot create the directory again after its removal. `nil` means no check.
+    /// - Throws: ``UserDataError`` if the directory cannot be created or belongs to another user, or if the generation
+    ///   has ended. Also if the account's identifier is too long for a file name: 255 bytes, where bytes other than
+    ///   lower-case letters, digits, `-` and `.` count three times.
     public func open(for account: Account, in generation: Generation? = nil) throws(UserDataError) -> String {
         guard let name = AccountDirectoryName.name(for: account.identifier) else {
             throw UserDataError(

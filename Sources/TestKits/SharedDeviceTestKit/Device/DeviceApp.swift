@@ -64,8 +64,8 @@ public final class DeviceApp: Sendable {
             signal(SIGKILL)
             life.withLock { $0.process }?.waitUntilExit()
         }
-        // Neither a process that the bus started nor one that the app left behind is a child of this process. The
-        // kernel removes killed ones soon.
+        // Processes that the bus started, or that the app left behind, are not children of this process. The kernel
+        // removes killed ones soon.
         for _ in 0..<1000 {
             let left = ProcessState.alive(withEnvironment: "\(Self.variable)=\(home)")
             if left.isEmpty { break }

@@ -7,7 +7,7 @@ import NotifyCenterTestKit
 import SharedDevice
 import Synchronization
 
-/// The base of a test device: directory, bus and broker. It lives as long as any object that uses it.
+/// The base of a test device: directory, bus and broker. Every object that uses it keeps it alive.
 final class DeviceHost: Sendable {
     let directory: String
     let bus: PrivateBus

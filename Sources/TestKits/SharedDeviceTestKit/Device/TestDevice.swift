@@ -53,9 +53,9 @@ public final class TestDevice: Sendable {
     ///   - cleanup: whether the next sign-in waits for the cleanup of the last session.
     ///   - organization: the organisation that manages the device.
     ///   - programs: the directory of `shared-device-broker` and `shared-device`. `nil` means to look in
-    ///   `SHARED_DEVICE_PROGRAMS`, in the directory of the running program, and in `PATH`.
+    ///     `SHARED_DEVICE_PROGRAMS`, in the directory of the running program, and in `PATH`.
     ///   - directory: the directory of everything, which is not removed. `nil` means a temporary one, which is removed
-    ///   with the device.
+    ///     with the device.
     /// - Throws: ``TestDeviceError/Code/programMissing``, ``TestDeviceError/Code/deviceFailed``.
     public init(
         apps: [TestApp] = [],

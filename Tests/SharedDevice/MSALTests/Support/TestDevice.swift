@@ -59,7 +59,7 @@ final class TestDevice {
     }
 
     /// Runs `body` in a process of the app that then ends. On return the bus has no connection of it: until the broker
-    /// has seen the end, the process counts as one that may store data.
+    /// has seen the end, it assumes that the process may store data.
     func endedApplication<Value>(
         configure: (MSALPublicClientApplicationConfig) -> Void = { _ in },
         _ body: (MSALPublicClientApplication) async throws -> Value
