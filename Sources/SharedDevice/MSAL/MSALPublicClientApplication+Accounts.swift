@@ -246,8 +246,8 @@ extension MSALPublicClientApplication {
     /// It is for apps with ``MSALPublicClientApplicationConfig/reportsCleanup``. In other apps the next request reports
     /// the same. For an account without ``MSALAccount/needsCleanup`` it does nothing.
     ///
-    /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The app is then told of
-    ///   the account again.
+    /// - Throws: an error with ``MSALInternalError/internalErrorUnexpected`` if the app's record cannot be written. The
+    ///   app is then told of the account again.
     public func cleanupDone(of previousAccount: MSALAccount) async throws {
         guard let debt = previousAccount.debt else { return }
         do throws(SharedDeviceError) {

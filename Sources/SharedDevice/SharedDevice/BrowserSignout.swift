@@ -67,7 +67,8 @@ enum EndSessionPage {
         else { return false }
         switch url.scheme?.lowercased() {
         case "https": return true
-        // The same rule as in the broker for `endSessionURL`: traffic on the loopback interface cannot be intercepted.
+        // The same rule as in the broker for `endSessionURL`: traffic within this machine cannot be intercepted on a
+        // network.
         case "http": return ["localhost", "127.0.0.1", "::1", "[::1]"].contains(host.lowercased())
         default: return false
         }

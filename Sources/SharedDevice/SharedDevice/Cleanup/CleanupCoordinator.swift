@@ -19,9 +19,9 @@ import Synchronization
 /// succeeds if there is nothing to remove. If the journal cannot be read or written, all steps run again. A step that a
 /// new version of the app adds or renames runs, too; rename a step whose behaviour changes.
 ///
-/// The journal is removed when the cleanup is reported. A cleanup with a single step writes one only if its report
-/// fails. If the app was started more than once during the session, there is no journal and all steps run: another
-/// process of the app may store data after a step.
+/// The journal is removed when the cleanup is reported. A cleanup with a single step writes none. If its report fails,
+/// a retry in the same process does not repeat the step. If the app was started more than once during the session,
+/// there is no journal and all steps run: another process of the app may store data after a step.
 ///
 /// A step that never returns blocks the cleanup without any notice: give a step that waits for something a time limit.
 /// One cleanup runs at a time. If two processes of an app share a state directory, each may run the cleanup, and their

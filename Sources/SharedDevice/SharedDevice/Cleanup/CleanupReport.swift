@@ -3,7 +3,7 @@ public import FoundationEssentials
 /// The broker's record of a cleanup round: the apps that hold data of an ended session, and the progress of each.
 ///
 /// A round opens when a session ends, with every app that was told of the session's account. It is complete when each
-/// of them has reported that the data is deleted, or an administrator has waived it.
+/// of them has reported that the data is deleted, or its cleanup was waived or enforced.
 public struct CleanupReport: Sendable, Hashable, Codable {
     /// The progress of an app. It only advances, with one exception: an app that ends during its cleanup has to do the
     /// whole cleanup again.

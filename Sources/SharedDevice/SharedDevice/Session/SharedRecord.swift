@@ -6,8 +6,8 @@ import Glibc
 /// The app's record, shared by all processes of the app. A change by one process is visible to the others at their next
 /// request.
 ///
-/// The file is read again after it was replaced. The old file is kept open until then, because a file system may give
-/// the inode of a closed file to its successor.
+/// The file is read again after a change. It is kept open until then, because a file system may give the inode of a
+/// closed file to its successor.
 ///
 /// ``SessionKeeper`` ensures one caller at a time within a process; a lock file next to the record does so between
 /// processes.

@@ -214,7 +214,7 @@ final class DeviceHost: Sendable {
 }
 
 struct DevicePrograms: Sendable {
-    /// The environment variable with the directory that is searched first.
+    /// The environment variable with a directory to search before the program's own directory and `PATH`.
     static let environmentVariable = "SHARED_DEVICE_PROGRAMS"
 
     let broker: String
