@@ -3,29 +3,34 @@ import Dispatch
 import SharedDevice
 import Synchronization
 
-/// Feeds a ``BrokerState`` with events, one after the other, and carries its effects out in their order.
+/// Feeds a ``BrokerState`` with events, one at a time, and carries out its effects in order.
 ///
-/// Whoever brings an event while no other is under way carries it through on its own thread: a question that can be answered at once is
-/// answered on the thread that read it. Effects therefore wait for nothing; what waits goes to threads of its own and comes back as an event.
-/// One alone may wait for the disk, because those that follow have to come after it: with them it goes to the engine's own thread.
-/// Where others bring events without end, the thread gets away after a while: it may be the one that the disk waits for.
+/// A thread that submits an event while the engine is idle processes it itself, so a request that can be answered at
+/// once is answered on the thread that read it. Effects therefore must not block: longer work goes to other threads and
+/// comes back as an event.
+///
+/// One effect may wait for the disk (`mayWait`), because later effects have to come after it. It runs on the
+/// engine's own queue, with those that follow it.
+///
+/// A submitting thread hands the rest to that queue after a while, because it may be the thread that the disk waits
+/// for.
 final class BrokerEngine: Sendable {
     private struct Box {
         var state: BrokerState
         var events = Queue<Event>()
-        /// Whether somebody waits until there is room.
+        /// Whether a caller is waiting for room.
         var isAwaited = false
-        /// Whether somebody carries events through. Before ``start(_:)`` nobody may, and they wait.
+        /// Whether a thread is processing events. It starts as `true`, so that events queue until ``start(_:)``.
         var isRunning = true
         var armed: Duration?
-        /// How many events have been taken.
+        /// The number of events taken.
         var taken: UInt64 = 0
-        /// The event whose turn proves that the engine goes on.
+        /// The engine is making progress once ``taken`` has reached this number.
         var proof: UInt64 = 0
     }
 
     private let box: Locked<Box>
-    /// A struct around the closure: a generic lock that hands a bare closure out wraps it once more each time.
+    /// Wraps the closure in a struct: a generic lock that returns a bare closure wraps it again each time.
     private struct Performer: Sendable { let perform: @Sendable (Effect) -> Void }
 
     private let performer: Locked<Performer?> = Locked(nil)
@@ -36,21 +41,22 @@ final class BrokerEngine: Sendable {
     init(_ state: BrokerState) {
         box = Locked(Box(state: state))
         timer.onFire { [weak self] in self?.submit(.time) }
-        // Where there is none, what a jump makes due is seen within a minute.
+        // Without a clock watch, deadlines that a clock jump makes due are noticed within a minute.
         let watch = ClockWatch { [weak self] in self?.submit(.time) }
         clock.withLock { $0 = watch }
     }
 
-    /// From here on `perform` carries effects out: first those of the events that have come before. Called once.
+    /// Begins to carry out effects with `perform`, starting with those of queued events. Call it once.
     func start(_ perform: @escaping @Sendable (Effect) -> Void) {
         performer.withLock { $0 = Performer(perform: perform) }
         carryThrough(atMost: Self.eventsOfThread, mayWait: false)
     }
 
-    /// How many events may wait before callers have to wait: so many at a time are carried through within milliseconds.
+    /// How many events may be queued before callers have to wait. This many take a few milliseconds.
     private static let room = 32
 
-    /// Whether a caller's request has its turn soon. Where it has not, what ``onRoom(_:)`` was given is called when it has.
+    /// Whether a request would be processed soon. After a `false`, the handler of ``onRoom(_:)`` is called once there
+    /// is room.
     func hasRoom() -> Bool {
         box.withLock { box in
             if box.events.count >= Self.room { box.isAwaited = true }
@@ -58,13 +64,13 @@ final class BrokerEngine: Sendable {
         }
     }
 
-    /// - Parameter handler: called on any thread, once after ``hasRoom()`` has returned false.
+    /// - Parameter handler: Called on any thread, once after ``hasRoom()`` has returned `false`.
     func onRoom(_ handler: @escaping @Sendable () -> Void) { roomMade.withLock { $0 = handler } }
 
-    /// A view of the state between two events.
+    /// Reads the state between two events.
     func read<Value>(_ body: (BrokerState) -> Value) -> Value { box.withLock { body($0.state) } }
 
-    /// Takes an event, on any thread, also before ``start(_:)``.
+    /// Takes an event on any thread, also before ``start(_:)``.
     func submit(_ event: Event) {
         let isMine = box.withLock { box in
             box.events.append(event)
@@ -74,12 +80,13 @@ final class BrokerEngine: Sendable {
         if isMine { carryThrough(atMost: Self.eventsOfThread, mayWait: false) }
     }
 
-    /// How many events a thread that has brought one carries through at most.
+    /// The maximum of events that a submitting thread processes.
     private static let eventsOfThread = 64
-    /// Where the rest of them is carried through. It does nothing else, so that nobody waits for it.
+    /// Processes the remaining events. It has no other work that could be held up.
     private let rest = DispatchQueue(label: "SharedDeviceBroker.events")
 
-    /// - Parameter mayWait: whether this thread may wait. That of whoever brings an event may be one of Swift's pool, or the bus's.
+    /// - Parameter mayWait: Whether this thread may block. A submitting thread may belong to Swift's pool, or be the
+    ///   reading thread of the bus.
     private func carryThrough(atMost count: Int, mayWait: Bool) {
         guard let performer = performer.withLock({ $0 }) else { return }
         for _ in 0..<count {
@@ -95,8 +102,8 @@ final class BrokerEngine: Sendable {
         rest.async { self.carryThrough(atMost: .max, mayWait: true) }
     }
 
-    /// Whether the engine goes on: brings an event that changes nothing, and says whether that of the last call has had its turn. It has
-    /// none as long as an earlier event's effect does not end.
+    /// Whether the engine is making progress: submits an event that changes nothing, and returns whether the one of the
+    /// previous call was processed. It stays unprocessed while an earlier effect blocks.
     func hasGoneOn() -> Bool {
         let hasGoneOn = box.withLock { box in
             guard box.taken >= box.proof else { return false }
@@ -107,7 +114,7 @@ final class BrokerEngine: Sendable {
         return hasGoneOn
     }
 
-    /// - Returns: the effects of the next event; `nil` if there is none.
+    /// - Returns: The effects of the next event; `nil` if there is none.
     private func step() -> [Effect]? {
         let now = Moment.now
         let (effects, hasRoom) = box.withLock { box -> ([Effect]?, Bool) in
@@ -119,7 +126,7 @@ final class BrokerEngine: Sendable {
                 return (nil, hasRoom)
             }
             box.taken &+= 1
-            // The timer has fired, or has stood still: the next deadline is set anew, also if it is the same.
+            // The timer fired or was stalled: arm it again even for the same deadline.
             if case .time = event { box.armed = nil }
             return (box.state.reduce(event, at: now), hasRoom)
         }
@@ -131,19 +138,20 @@ final class BrokerEngine: Sendable {
         let deadline = box.state.nextDeadline
         guard deadline != box.armed else { return }
         box.armed = deadline
-        // The timer's clock may be ahead by the fraction that it rounds away, and stands still while the device sleeps.
+        // The timer rounds down to its resolution, hence the extra millisecond. It stops while the device sleeps, hence
+        // the maximum of 60 seconds.
         timer.set(deadline.map { min(max(.zero, $0 - now.uptime) + .milliseconds(1), .seconds(60)) })
     }
 }
 
 extension Effect {
-    /// Whether whoever carries it out may wait for the disk.
+    /// Whether carrying out the effect may wait for the disk.
     fileprivate var mayWait: Bool { if case .noteState = self { true } else { false } }
 }
 
-/// A timer that is set again and again.
+/// A timer that can be set repeatedly.
 ///
-/// Unchecked: libdispatch's source is safe on any thread, which its type does not say.
+/// Unchecked: a libdispatch source is safe on any thread, which its type does not say.
 private final class Alarm: @unchecked Sendable {
     private let source = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "SharedDeviceBroker.time"))
 

@@ -6,7 +6,7 @@ import ProjectVersion
 import SharedDevice
 import Synchronization
 
-/// The broker as programs call it over D-Bus: makes requests of calls, and answers of the broker's replies.
+/// The broker's D-Bus interface: turns calls into requests, and the broker's replies into responses.
 final class BrokerInterface: Sendable {
     private struct Replies {
         var next: UInt64 = 0
@@ -20,7 +20,7 @@ final class BrokerInterface: Sendable {
 
     private let signingKeys: @Sendable () -> String?
 
-    /// - Parameter signingKeys: the keys that tokens are checked with, if this device signs them; it never blocks.
+    /// - Parameter signingKeys: The keys that verify tokens, if this device signs them. It never blocks.
     init(engine: BrokerEngine, callers: Callers, signingKeys: @escaping @Sendable () -> String?) {
         self.engine = engine
         self.callers = callers
@@ -49,7 +49,7 @@ final class BrokerInterface: Sendable {
         )
     }
 
-    /// Sends the answer to a request.
+    /// Sends the response to a request.
     func reply(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
         guard let (reply, method) = replies.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         switch result {
@@ -63,15 +63,15 @@ final class BrokerInterface: Sendable {
         }
     }
 
-    /// The device has changed: what callers were told before is not kept.
+    /// Clears the cached responses, because the device has changed.
     func forgetAnswers() { known.withLock { $0 = KnownAnswers() } }
 
-    /// On the reading thread.
+    /// Called on the reading thread.
     private func take(_ method: BrokerProtocol.Method, _ call: borrowing DBusMessage, _ reply: CallReply) {
-        // First, so that no other copy of it is made.
+        // First, so that no other copy of the password is made.
         let password = call.takeText("password") { Secret(bytes: $0) }
         let isInteractive = call.allowsInteraction
-        // What else it says is read in its user's turn, so that nobody waits for what many strangers say at once.
+        // The other fields are read in the user's turn, so that calls from many strangers hold up no other user.
         callers.identify(call.sender ?? "") { [self] caller in
             switch caller {
             case .failure(let refusal): reply.send(.failure(MethodFailure(refusal)))
@@ -116,7 +116,8 @@ final class BrokerInterface: Sendable {
 }
 
 extension MethodFailure {
-    /// The refusal as a D-Bus error: its code in the error's name, the reason as its text, and for programs what they act on.
+    /// The refusal as a D-Bus error: its code becomes the error's name and its reason the message. Details are for
+    /// programs.
     fileprivate init(_ refusal: Refusal) {
         var details: BrokerProtocol.Fields = [:]
         if !refusal.declinedScopes.isEmpty {

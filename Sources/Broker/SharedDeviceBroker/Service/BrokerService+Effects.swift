@@ -9,9 +9,9 @@ import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// What the service does about the reducer's effects.
+/// Carries out the effects of the reducer.
 extension BrokerService {
-    /// Carries out an effect, on whichever thread brought the event. Nothing here waits but what is done on the engine's own thread.
+    /// Carries out an effect on the thread that submitted the event. Only the effect for the engine's own queue blocks.
     func perform(_ effect: Effect) {
         switch effect {
         case .reply(let number, let result): interface.reply(number, result)
@@ -20,7 +20,7 @@ extension BrokerService {
             interface.forgetAnswers()
             announce(modeChanged)
         case .commit(let batch):
-            // The interface keeps no answer with what the store wipes.
+            // The cached responses may contain data that the store erases.
             if batch.erases { interface.forgetAnswers() }
             commit(batch)
         case .authenticate(let number, let credentials):
@@ -70,7 +70,7 @@ extension BrokerService {
         case .endLogins(let sessions): endLogins(sessions)
         case .allowShutdown: login.withLock { $0 }?.allowShutdown()
         case .authorise(let number, let caller, let right, let isInteractive):
-            // Only the system bus lets nobody else take polkit's name.
+            // Only on the system bus is polkit's name protected.
             guard options.bus == .system else { return engine.submit(.authorised(number, false)) }
             Task { [engine, connection] in
                 let polkit = PolkitAuthority(connection: connection)
@@ -83,7 +83,7 @@ extension BrokerService {
             }
         case .readLog(let number, let filter): readLog(number, filter)
         case .keepActivity(let date):
-            // One that finds no room is followed by another.
+            // If the queue is full, this date is lost; a later one follows.
             disk.submit { [activity, log] in
                 if let problem = activity.write(date) {
                     log.warning("a restart will not know of the last activity", metadata: ["reason": "\(problem)"])
@@ -95,7 +95,8 @@ extension BrokerService {
         }
     }
 
-    /// Asks a provider, and brings its answer as an event. Each question is a task of its own, so that a provider that hangs holds up no other effect.
+    /// Asks a provider and submits its response as an event. Each request has its own task, so that a stalled provider
+    /// holds up no other effect.
     private func ask<Value: Sendable>(
         _ question: @escaping @Sendable () async throws(IdentityError) -> Value,
         answer event: @escaping @Sendable (Result<Value, IdentityError>) -> Event
@@ -109,13 +110,14 @@ extension BrokerService {
         }
     }
 
-    /// How long a disk that stands still may hold up a broadcast.
+    /// How long a stalled disk may delay a broadcast.
     private static let notePatience = DispatchTimeInterval.milliseconds(50)
 
-    /// The only effect that may wait, on the engine's own thread: after the broadcast, no start of the broker may bring the session back.
+    /// Notes a sign-out: the only effect that may block, on the engine's own queue. After the broadcast, a restart of
+    /// the broker must not restore the session.
     private func note(_ state: DeviceState) {
         let isNoted = DispatchSemaphore(value: 0)
-        // On a thread of its own, too: what is not used for long may be swapped to a disk that stands still.
+        // The note in memory has its own thread, too: memory that is rarely used may be swapped out to a stalled disk.
         let isRemembered = memoryNotes.submit { [store] in
             store.notes.noteInMemory(state, at: Date())
             isNoted.signal()
@@ -139,7 +141,7 @@ extension BrokerService {
             if modeChanged { try center.queue(NotificationName(BrokerProtocol.modeChangedNotification)) }
             callers.announced()
         } catch {
-            // When the bus is back, all are told to ask.
+            // Once the bus is back, all apps are told to ask.
             log.warning("not announced", metadata: ["reason": "\(error)"])
         }
     }
@@ -158,7 +160,7 @@ extension BrokerService {
                 guard let remnants = store.database.remnants else { return }
                 log.warning("left in the store's file", metadata: ["reason": "\(remnants)"])
             }
-            // After what waits already: nobody waits for this.
+            // Queued behind other work, because no request waits for it.
             if !disk.submit(erase) { erase() }
         }
         if !isTaken { engine.submit(.commitFailed(batch, "the disk does not keep up")) }
@@ -178,7 +180,7 @@ extension BrokerService {
         Task { [engine, connection] in
             let outcome: ServiceStart
             do throws(DBusError) {
-                // 1 means that the bus started it, 2 that it was running.
+                // 1 means that the bus started the service, 2 that it was running.
                 let answer = try await connection.callBus("StartServiceByName", [.string(name), .uint32(0)])
                 outcome = answer.first?.unsignedValue == 1 ? .started : .running
             } catch {

@@ -10,18 +10,20 @@ import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one ``BrokerState``.
+/// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one
+/// ``BrokerState``.
 package final class BrokerService: Sendable {
-    /// What an administrator sets.
+    /// The administrator's choices.
     package struct Options: Sendable {
         package var bus: Bus
         package var stateDirectory: String
         package var configurationFile: String
-        /// Where logind is.
+        /// The bus that logind is on.
         package var loginBus: Bus
-        /// Whether more than one user reaches the bus: then only apps with a manifest take part, unless the configuration says otherwise.
+        /// Whether several users reach the bus. Then only apps with a manifest take part, unless the configuration says
+        /// otherwise.
         package var hasManyUsers: Bool
-        /// In memory, and the broker's own; `nil` where it has none.
+        /// The broker's own directory in memory; `nil` if it has none.
         package var runtimeDirectory: String?
 
         package init(
@@ -51,18 +53,18 @@ package final class BrokerService: Sendable {
     let interface: BrokerInterface
     let provider: any IdentityProvider
     let organisation: any OrganisationProvider
-    /// One thread, so that batches are written in their order.
+    /// One thread, so that batches are written in order.
     let disk = Workers(label: "disk", count: 1, capacity: 64)
     let notes = Workers(label: "notes", count: 1, capacity: 64)
     let memoryNotes = Workers(label: "notes in memory", count: 1, capacity: 64)
-    /// For those who read the log.
+    /// Answers requests for the log.
     let reads = Workers(label: "reads", count: 1, capacity: 64)
     let activity: ActivityFile
-    /// The configuration that was valid before the broker's start.
+    /// The configuration that was valid before the broker started.
     private let kept: Data?
-    /// Valid settings that the disk does not have yet.
+    /// Valid settings that are not on the disk yet.
     private let unkept = Locked(KeptSettings())
-    /// The manifests that the disk has, or will have after the write that is under way.
+    /// The manifests on the disk, including those of the write in flight.
     private let keptManifests: Locked<[String: Data]>
     private let updates: AsyncStream<ManagedConfigurationUpdate>
     private let manifests: AsyncStream<AppManifests>
@@ -70,16 +72,16 @@ package final class BrokerService: Sendable {
     private let observations = Locked<[Observation]>([])
     let log: Logger
 
-    /// Starts the service: on return it owns its name and answers, under the configuration as it is.
+    /// Starts the service: on return it owns its name and answers calls, under the current configuration.
     ///
     /// - Parameters:
-    ///   - database: the device's, in the state directory.
-    ///   - provider: the device's own directory.
-    ///   - organisation: makes the organisation's provider of the connection that owns the broker's name.
-    ///   - sealer: for the provider's records on the disk; `nil`: a restart loses them.
-    ///   - keys: what is wrong with keys; it is told in the status.
-    /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; among them `nameTaken` where another broker serves this
-    ///   bus.
+    ///   - database: The device's database, in the state directory.
+    ///   - provider: The device's own directory.
+    ///   - organisation: Creates the organisation's provider from the connection that owns the broker's name.
+    ///   - sealer: Seals the provider's records on the disk. With `nil`, a restart loses them.
+    ///   - keys: The problems with keys, which the status shows.
+    /// - Throws: ``StoreError``, ``ManagedConfigurationError`` or ``DBusError``; `nameTaken` if another broker serves
+    ///   this bus.
     package init(
         _ options: Options,
         database: DeviceDatabase,
@@ -92,7 +94,7 @@ package final class BrokerService: Sendable {
         self.options = options
         self.provider = provider
         self.log = log
-        // A second broker would change the state unseen by this one, and announce the change on another bus.
+        // A second broker would change the state behind this one's back, and announce the change on another bus.
         lock = try ServiceLock(directory: options.stateDirectory)
         store = try DeviceStore(database: database, runtimeDirectory: options.runtimeDirectory, sealer: sealer)
         activity = ActivityFile(directory: options.stateDirectory)
@@ -125,7 +127,7 @@ package final class BrokerService: Sendable {
         engine.start { [weak self] in self?.perform($0) }
         keys.follow { engine.submit(.keys($0)) }
         try await callers.start()
-        // The first update is the present file. The broker answers no call before it is in force.
+        // The first update is the current file. The broker answers calls only once it is in force.
         var manifests = manifests.makeAsyncIterator()
         if let first = await manifests.next() { use(first) }
         var updates = updates.makeAsyncIterator()
@@ -140,7 +142,7 @@ package final class BrokerService: Sendable {
             try connection.onEvent { [weak self] event in self?.heard(event) },
         ]
         observations.withLock { $0 = served }
-        // From here on a loss of the bus is heard, which ends them all.
+        // A loss of the bus, which ends all connections, is noticed from here on.
         for connection in try await callers.follow(content.ledger.connections) {
             engine.submit(.left(connection, mark: CleanupLedger.newMark()))
         }
@@ -148,14 +150,14 @@ package final class BrokerService: Sendable {
         engine.submit(.busRestored)
     }
 
-    /// Follows the managed configuration and the apps' manifests until the task is cancelled. When it returns, all changes are on the disk, or
-    /// the disk has not taken them for two seconds.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled. Returns when all changes
+    /// are on the disk, or after two seconds.
     package func run() async {
         async let manifests: Void = followManifests()
         for await update in updates { use(update) }
         await manifests
         engine.submit(.ending)
-        // In a task of its own: this one is cancelled, and would not wait.
+        // In a task that is not cancelled, so that its sleep works.
         await Task { [self] in
             let deadline = ContinuousClock.now + .seconds(2)
             while !isOnDisk, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(10)) }
@@ -166,14 +168,15 @@ package final class BrokerService: Sendable {
         engine.read { $0.isReadyToEnd } && unkept.withLock { $0 == KeptSettings() }
     }
 
-    /// Whether events are still carried out; for a watchdog, which asks again and again. A disk or a bus that stands still does not count.
+    /// Whether the engine is making progress, for a watchdog that asks repeatedly. A stalled disk or bus does not count
+    /// as a problem.
     package func hasGoneOn() -> Bool { engine.hasGoneOn() }
 
     private func followManifests() async { for await manifests in manifests { use(manifests) } }
 
     private func use(_ manifests: AppManifests) {
         for problem in manifests.problems { log.error("app manifest", metadata: ["problem": "\(problem)"]) }
-        // An answer has to hold them, and people to read them.
+        // Limited, because they have to fit into a response and people have to read them.
         let problems = manifests.problems.prefix(20).map { String("\($0)".prefix(500)) }
         engine.submit(.manifests(manifests.manifests, problems: problems, unknown: manifests.unknown))
         for warning in engine.read({ $0.eligibility.warnings }) {
@@ -204,7 +207,7 @@ package final class BrokerService: Sendable {
             keep(ManagedConfiguration())
         case nil: break
         }
-        // Read only where it counts: not after the first valid content.
+        // Read only until the first valid content has arrived.
         let last = update.inForce == nil ? kept : nil
         var policy = DevicePolicy(
             inForce: update.inForce,
@@ -236,11 +239,12 @@ package final class BrokerService: Sendable {
             defer { change(&unkept) }
             return unkept == KeptSettings()
         }
-        // Otherwise the try that is under way takes this one after the other.
+        // Otherwise the attempt in flight also saves this change.
         if isIdle { keepSettings() }
     }
 
-    /// Tries each second until the disk has the settings: otherwise older ones would be in force after a start beside a broken file.
+    /// Retries each second until the settings are on the disk. Otherwise a start with a broken file would apply older
+    /// settings.
     private func keepSettings(isRetry: Bool = false) {
         let failed: @Sendable (String) -> Void = { [weak self, log] reason in
             if !isRetry {
@@ -250,7 +254,7 @@ package final class BrokerService: Sendable {
                 self?.keepSettings(isRetry: true)
             }
         }
-        // Held by the job, so that one that waits is done even where the service ends.
+        // The job holds the service, so that a queued job runs even after the service has ended.
         let isTaken = disk.submit { [self] in
             let settings = unkept.withLock { $0 }
             do {
@@ -269,10 +273,10 @@ package final class BrokerService: Sendable {
         if !isTaken { failed("the disk does not keep up") }
     }
 
-    /// Asks logind only where it is wanted: a device without it is not asked.
+    /// Asks logind only if the policy needs it.
     private func followLogin(_ policy: DevicePolicy) {
         let isWanted = policy.endsAtScreenLock || policy.endsAtLogout || policy.followsSeat
-        // With many users on its bus it is the machine's broker, and minds the seat; otherwise its user's.
+        // A broker for many users is the machine's, and follows the seat. Otherwise it follows its own user.
         let settings = LoginWatch.Settings(
             bus: options.loginBus,
             scope: options.hasManyUsers ? .seat("seat0") : .user(geteuid()),
@@ -310,7 +314,7 @@ package final class BrokerService: Sendable {
         }
     }
 
-    /// After an outage: takes the name again, even if another process has taken it meanwhile, and tells all apps to ask.
+    /// Takes the name again after an outage, even from another process, and tells all apps to ask.
     private func serveAgain() async {
         while true {
             do throws(DBusError) {

@@ -1,17 +1,18 @@
 import DBusTransport
 
-// What is known of the connections that call, and what they have under way. The rest of ``Callers`` asks the bus, and takes the lock.
+// The state of calling connections and of their calls in flight. The rest of ``Callers`` asks the bus and takes the
+// lock.
 extension Callers {
-    /// A call that came before its user was known.
+    /// A call that arrived before its user was known.
     struct FirstCall {
         let number: UInt64
         let member: String
         let bytes: Int
-        /// Whether its user answers for it already.
+        /// Whether the call is charged to its user already.
         var isCharged = false
     }
 
-    /// What a call counts for.
+    /// The amount that a call in flight is charged with.
     struct Charge {
         let user: UInt32
         let bytes: Int
@@ -21,22 +22,22 @@ extension Callers {
     struct State {
         var known: [String: Caller] = [:]
         var asking: [String: [(body: Continuation, call: FirstCall?)]] = [:]
-        /// Users of connections whose processes are looked at, by the bus's word.
+        /// The users of connections whose processes are being inspected, according to the bus.
         var users: [String: UInt32] = [:]
-        /// Of each connection the call that was admitted and has not come to ``identify(_:_:)`` yet.
+        /// By connection, the admitted call that has not reached ``identify(_:_:)`` yet.
         var admitted: [String: FirstCall] = [:]
         var calls: UInt64 = 0
-        /// Calls under way, by their numbers, whose users are known.
+        /// The charges of calls in flight, by number. Only calls of known users have one.
         var charges: [UInt64: Charge] = [:]
-        /// What ``follow(_:)`` was given and has not ended.
+        /// The connections given to ``follow(_:)`` that have not ended.
         var followed: Set<String> = []
-        /// What each user has under way, and calls whose callers are known until their turn.
+        /// The calls in flight of each user, and the queue of calls from known callers.
         var desk = ServiceFrontDesk<WaitingCall>(lap: 1)
-        /// Of what each user has under way, the questions about the device as a whole.
+        /// The part of each user's calls in flight that asks about the device as a whole.
         var questions = Quotas<UInt32>()
-        /// How many of these each connection has, by the name that it has on any bus.
+        /// The number of queued calls of each connection, by its global name.
         var waiting: [String: Int] = [:]
-        /// Connections that are gone and have calls there.
+        /// Ended connections that still have queued calls.
         var leaving: Set<String> = []
     }
 
@@ -57,7 +58,7 @@ extension Callers.State {
         waiting[caller.connection, default: 0] += 1
     }
 
-    /// A call has had its turn. Returns whether its connection is gone, and this was the last of it.
+    /// A queued call had its turn. Returns whether its connection has ended and this was its last call.
     mutating func ended(_ call: Callers.WaitingCall) -> Bool {
         let connection = call.caller.connection
         waiting[connection, default: 1] -= 1
@@ -66,9 +67,9 @@ extension Callers.State {
         return leaving.remove(connection) != nil
     }
 
-    /// Whether not even a small call of the connection would be admitted.
+    /// Whether the connection's quota is used up, even for a small call.
     func isFull(_ sender: String) -> Bool {
-        // The object refuses more of one connection, and takes several times as long to say so.
+        // The exported object also limits each connection, but takes several times as long to refuse.
         if let caller = known[sender], waiting[caller.connection] ?? 0 >= Callers.callsOfConnection { return true }
         if let user = known[sender]?.user ?? users[sender],
             !desk.users[user].hasRoom(for: 1, within: Callers.limitOfUser)
@@ -78,9 +79,9 @@ extension Callers.State {
         return known[sender] == nil && asking[sender]?.count ?? 0 >= Callers.firstCalls.calls
     }
 
-    /// Has a user answer for a call until ``end(_:of:)``.
+    /// Charges a call to a user until ``end(_:of:)``.
     ///
-    /// - Returns: whether there was room.
+    /// - Returns: Whether the quota allowed it.
     mutating func charge(_ number: UInt64, _ user: UInt32, _ member: String, bytes: Int) -> Bool {
         let isQuestion =
             Callers.questions.contains(member)
@@ -93,7 +94,7 @@ extension Callers.State {
         return true
     }
 
-    /// The bus has said whose connection it is: the user answers for its calls from now on. Returns those for which there is no room.
+    /// The bus has named the connection's user: charges its calls to that user. Returns those that exceed the quota.
     mutating func vouch(_ sender: String, _ user: UInt32) -> [Callers.Continuation] {
         guard let waiting = asking[sender] else { return [] }
         users[sender] = user
@@ -114,7 +115,7 @@ extension Callers.State {
         return refused
     }
 
-    /// A call was answered, or nobody waits for its answer any more.
+    /// A call was answered, or its caller no longer waits.
     mutating func end(_ number: UInt64, of sender: String) {
         if admitted[sender]?.number == number { admitted[sender] = nil }
         guard let charge = charges.removeValue(forKey: number) else { return }

@@ -3,11 +3,13 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Finds out who is behind each connection that calls the broker, by asking bus and kernel (architecture, D11), and notices when it is gone.
+/// Identifies the caller behind each connection by asking the bus and the kernel (architecture, D11), and notices when
+/// a connection ends.
 ///
-/// A connection is identified at its first call; later calls of it cost nothing. One match rule tells of the ends of all of them.
+/// A connection is identified at its first call; later calls use the cached result. One match rule covers all
+/// connections.
 final class Callers: Sendable {
-    /// What waits for an answer about a connection; called on the reading thread.
+    /// Receives the identified caller, or a refusal. Called on the reading thread.
     typealias Continuation = @Sendable (Result<Caller, Refusal>) -> Void
 
     private let connection: DBusConnection
@@ -22,12 +24,14 @@ final class Callers: Sendable {
     private let observations = Locked<(Observation, MatchRuleLease)?>(nil)
 
     /// - Parameters:
-    ///   - arrived: a connection has been identified. Called on the reading thread, before what waits for it.
-    ///   - left: a connection that had arrived, or that is followed, is gone. Called on the reading thread.
-    ///   - leaves: the broker leaves the bus, for this reason, and comes back. Called on the reading thread.
-    ///   - look: what is seen of a process. It may never return.
-    ///   - busPatience: how long the bus may read nothing before the broker leaves it.
-    ///   - hasRoom: whether what carries requests out takes another one. Where it does not, it calls ``goOn()`` later.
+    ///   - look: Inspects a process. It may never return.
+    ///   - busPatience: How long the bus may read nothing before the broker disconnects from it.
+    ///   - arrived: A connection has been identified. Called on the reading thread, before its pending continuations.
+    ///   - left: An identified or followed connection has ended. Called on the reading thread.
+    ///   - leaves: The broker disconnects from the bus, for the given reason, and reconnects. Called on the reading
+    ///     thread.
+    ///   - hasRoom: Whether the engine accepts another request. After it returns `false`, the engine calls ``goOn()``
+    ///     when it has room.
     init(
         connection: DBusConnection,
         looks: ProcessLooks = ProcessLooks(),
@@ -47,7 +51,7 @@ final class Callers: Sendable {
         self.hasRoom = hasRoom
     }
 
-    /// Begins to watch, and to bound what callers leave unread. In force on return.
+    /// Starts to watch for ended connections and to bound unread responses. Both are in force on return.
     func start() async throws(DBusError) {
         connection.schedule(by: self)
         let observation = connection.onSignal { [weak self] in self?.receive($0) }
@@ -62,7 +66,7 @@ final class Callers: Sendable {
         observations.withLock { $0 = (observation, lease) }
     }
 
-    /// The most that connections may have under way: a body is at most as long as any method needs it.
+    /// The limits of calls in flight. No method needs a longer body.
     static var limits: CallLimits {
         var limits = CallLimits()
         limits.bodyBytes = 32 * 1024
@@ -73,8 +77,8 @@ final class Callers: Sendable {
         return limits
     }
 
-    /// Decides on a call before anything of its body is read. A connection whose user is not known yet may say little, and its user has to answer
-    /// for that as soon as it is known.
+    /// Decides on a call before its body is read. Until the user of a connection is known, the connection has a small
+    /// quota; its calls are charged to the user as soon as the user is known.
     func admit(_ call: CallHeader) -> CallAdmission {
         let bytes = call.bytes
         let number = state.withLock { state -> UInt64? in
@@ -108,30 +112,33 @@ final class Callers: Sendable {
         return .take(ended: { [weak self] in self?.state.withLock { $0.end(number, of: sender) } })
     }
 
-    /// What asks about the device as a whole.
+    /// The methods that ask about the device as a whole.
     static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
-    /// What administrators alone may ask. A call of these by anybody else counts as a question: to refuse hundreds at once takes as long as to answer them.
+    /// The methods for administrators. From other users they count as questions, because refusing hundreds at once
+    /// takes as long as answering them.
     static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
-    /// What a connection may have under way before its user is known: little, so that all connections of one user leave room for others.
+    /// The quota of a connection whose user is not known yet. It is small, so that all connections of one user leave
+    /// room for other users.
     static let firstCalls = CallAmount(calls: 16, bytes: 24 * 1024)
 
-    /// How many calls one connection may have under way.
+    /// The limit of calls in flight from one connection.
     static let callsOfConnection = 64
 
-    /// What all connections of one user may have under way. The object bounds each of them.
+    /// The quota of calls in flight from all connections of one user. The exported object limits each connection.
     static let limitOfUser = CallAmount(calls: 256, bytes: 512 * 1024)
 
-    /// How much of that may be questions about the device as a whole. An operator's are all carried out, so that a person who signs out would wait
-    /// behind as many as there may be. A console has three open.
+    /// How much of that quota may be questions about the device as a whole. All of an operator's questions are carried
+    /// out, so a person who signs out could have to wait behind this many. A console has three in flight.
     static let questionsOfUser = 16
 
-    /// How fast the calls of a user are carried out who is no administrator: an app makes a few at a sign-in and a sign-out.
+    /// The rate limit of a user without administrator rights. An app makes a few calls at a sign-in and a sign-out.
     private static let pace = CallPace(atOnce: 64, interval: .milliseconds(10))
     static func pace(of user: UInt32) -> CallPace? { isAdministrator(user) ? nil : pace }
 
-    /// Finds the caller behind `sender`. `body` runs on the reading thread: when the caller is known, and it is its user's turn.
+    /// Identifies the caller behind `sender`. `body` runs on the reading thread when the caller is known and its user
+    /// has its turn.
     func identify(_ sender: String, _ body: @escaping Continuation) {
         let isReading = connection.isOnReadingThread
         let (isFirst, caller) = state.withLock { state -> (Bool, Caller?) in
@@ -151,7 +158,7 @@ final class Callers: Sendable {
         }
         if let caller { return body(.success(caller)) }
         if isFirst { return ask(sender) }
-        // It looks for turns before it sleeps.
+        // Wakes the reading thread, which looks for turns before it sleeps.
         if !isReading { connection.perform {} }
     }
 
@@ -162,7 +169,7 @@ final class Callers: Sendable {
             let bus = connection.busIdentifier
             let seen: @Sendable (AppCredentials?) -> Void = { [weak self] credentials in
                 self?.connection.perform { [weak self] in
-                    // A later run of the bus has other connections by the same names.
+                    // After a restart of the bus, the same name can belong to another connection.
                     guard let self, connection.busIdentifier == bus else { return }
                     check(sender, peer, credentials)
                 }
@@ -171,9 +178,10 @@ final class Callers: Sendable {
         }
     }
 
-    /// A process id may pass to another process when its owner ends. What `/proc` says therefore counts if the process has not ended
-    /// afterwards, by the descriptor that the bus gives of it; else the caller is known by its user alone, as where nothing was seen in time. A
-    /// bus that gives no descriptor is asked a second time.
+    /// A process id can be reused when its process ends. The content of `/proc` therefore counts only if the process is
+    /// still alive afterwards, according to the descriptor from the bus. Otherwise, and when the inspection timed out,
+    /// the caller is identified by its user alone. A bus that provides no descriptor is asked for the credentials a
+    /// second time.
     private func check(_ sender: String, _ peer: DBusConnection.PeerCredentials, _ credentials: AppCredentials?) {
         let unseen = AppCredentials(user: peer.userID, executable: ProcessView.unseen, label: peer.securityLabel)
         if let isRunning = peer.isRunning {
@@ -205,7 +213,7 @@ final class Callers: Sendable {
     }
 
     private func answer(_ sender: String, _ caller: Caller?) {
-        // It has gone while its process was looked at.
+        // The connection ended while its process was inspected.
         guard state.withLock({ $0.asking[sender] != nil }) else { return }
         if let caller { arrived(caller) }
         let refused = state.withLock { state -> [(body: Continuation, refusal: Refusal)] in
@@ -224,19 +232,21 @@ final class Callers: Sendable {
             return refused
         }
         for (body, refusal) in refused { body(.failure(refusal)) }
-        // It is gone, and was so before it was answered.
+        // The connection had ended before the bus responded.
         if caller == nil { unread.gone(sender) }
     }
 
     static func isAdministrator(_ user: UInt32) -> Bool { user == 0 || user == geteuid() }
 
-    /// A connection's name together with the bus's own, which each run of a bus makes anew; `nil` where there is no bus.
+    /// The connection's name with the bus's identifier in front, which changes with each run of the bus; `nil` while
+    /// there is no bus.
     private func global(_ name: String) -> String? { connection.busIdentifier.map { $0 + name } }
 
-    /// Tells the ends of connections that an earlier run of the broker has known, too.
+    /// Also reports the ends of connections that are known from an earlier run of the broker.
     ///
-    /// - Returns: those that have ended before.
-    /// - Throws: ``DBusError``; among them `disconnected` where the bus is lost meanwhile: then its answer says nothing of who is there.
+    /// - Returns: The connections that have ended already.
+    /// - Throws: ``DBusError``; `disconnected` if the bus is lost during the call, because its list of names is then
+    ///   out of date.
     func follow(_ connections: Set<String>) async throws(DBusError) -> Set<String> {
         state.withLock { $0.followed.formUnion(connections) }
         let bus = connection.busIdentifier
@@ -249,9 +259,9 @@ final class Callers: Sendable {
         return ended
     }
 
-    /// The bus is gone, and all connections with it.
+    /// The bus is lost, and with it all connections.
     func forgetAll() {
-        // The end of a call that waits takes the lock.
+        // Released outside the lock: ending a pending call takes the lock.
         let abandoned = state.withLock { state in
             (state.known, state.followed, state.admitted) = ([:], [], [:])
             (state.waiting, state.leaving) = ([:], [])
@@ -263,7 +273,7 @@ final class Callers: Sendable {
         unread.forgetAll()
     }
 
-    /// Nobody finds out any more who calls by these names.
+    /// Abandons the identification of these connections.
     private func abandon(_ names: [String]) {
         let bodies = state.withLock { state -> [(body: Continuation, call: FirstCall?)] in
             for name in names { state.users[name] = nil }
@@ -278,32 +288,33 @@ final class Callers: Sendable {
             arguments[2].stringValue == ""
         else { return }
         let connection = global(name)
-        // While its process is looked at: an answer of the bus about it would say that it is gone.
+        // Ends a pending identification at once: the bus would only respond that the connection has ended.
         abandon([name])
         let isFollowed = state.withLock { state in
             state.admitted[name] = nil
             let wasKnown = state.known.removeValue(forKey: name) != nil
             guard let connection, state.followed.remove(connection) != nil || wasKnown else { return false }
-            // What it has asked for is done before it is gone: it may have meant that to be its last word.
+            // Requests that the connection sent before it ended are still carried out.
             guard state.waiting[connection] != nil else { return true }
             state.leaving.insert(connection)
             return false
         }
-        // After that, so that an answer of another thread either comes before this, or sees that nobody is there.
+        // Last: a response from another thread either comes before this, or sees that the connection has ended.
         unread.gone(name)
         if isFollowed, let connection { left(connection) }
     }
 }
 
-// A bus reads nothing more from the broker, for anybody, while it keeps too much for callers that do not read.
+// A bus stops reading from the broker altogether while it queues too much for callers that do not read.
 extension Callers: CallScheduler {
-    /// What a connection and its user may leave unread: hundreds of the longest answers, thousands of the usual ones.
+    /// The limit of unread responses for a connection and for a user: hundreds of the longest, thousands of ordinary
+    /// ones.
     static let unreadRoom = UnreadAnswers.Room(connection: 4 << 20, user: 8 << 20)
 
     func admit(_ call: borrowing MessageHeader) -> CallPermission {
         guard let sender = call.sender else { return .drop }
         let (user, isFull) = state.withLock { state in (state.known[sender]?.user, state.isFull(sender)) }
-        // Of a flood nothing more is looked at.
+        // Calls beyond the quota are dropped unread.
         guard call.expectsReply else { return isFull ? .drop : .take }
         switch unread.standing(of: sender, user, user == nil ? .ofStrangers : Self.unreadRoom) {
         case .anything: return .take
@@ -317,23 +328,23 @@ extension Callers: CallScheduler {
         }
     }
 
-    /// The broker has told all of a change.
+    /// The broker has broadcast a change.
     func announced() { unread.sentToAll() }
 
     func answered(_ caller: String, bytes: Int) {
         let user = state.withLock { $0.known[caller]?.user }
-        // The end of a connection is heard on the reading thread, perhaps before this.
+        // The reading thread may have processed the end of the connection before this.
         let isLate = user == nil && !connection.isOnReadingThread
         unread.sent(bytes, to: caller, user, isLate: isLate)
         guard user != nil, !connection.isOnReadingThread, state.withLock({ $0.known[caller] == nil }) else { return }
-        // It has gone meanwhile.
+        // The connection ended during this call.
         unread.gone(caller)
     }
 
-    /// What carries requests out takes another one again.
+    /// The engine accepts requests again.
     func goOn() { connection.perform {} }
 
-    /// Carries out calls for a moment, as long as there is room for them.
+    /// Carries out calls for a short time, while the engine has room.
     func carryOut() -> ContinuousClock.Instant? {
         var hasRoom = true
         let now = work { now in
@@ -343,7 +354,7 @@ extension Callers: CallScheduler {
             }
             call.body(.success(call.caller))
             let (isLast, isGone) = state.withLock { ($0.ended(call), $0.known[call.sender] == nil) }
-            // The bus keeps no answer for it.
+            // The bus discards responses to an ended connection.
             if isGone { unread.gone(call.sender) }
             if isLast { left(call.caller.connection) }
             return true

@@ -5,14 +5,15 @@ import FoundationEssentials
 import Glibc
 import Synchronization
 
-/// Hears from the kernel that the wall clock has jumped: somebody has set it, or the machine has slept. The clocks say which of the two it was.
+/// Notices through the kernel that the wall clock has jumped: it was set, or the machine slept. The readings of the
+/// clocks tell the two apart.
 ///
-/// Unchecked: libdispatch's source is safe on any thread, which its type does not say.
+/// Unchecked: a libdispatch source is safe on any thread, which its type does not say.
 final class ClockWatch: @unchecked Sendable {
     private let source: any DispatchSourceRead
 
-    /// - Parameter jumped: called on a queue of the watch's own.
-    /// - Returns: `nil` where the kernel grants no such descriptor.
+    /// - Parameter jumped: Called on the watch's own queue.
+    /// - Returns: `nil` if the kernel provides no such descriptor.
     init?(jumped: @escaping @Sendable () -> Void) {
         let descriptor = CLinux_openClockEvents()
         guard descriptor >= 0 else { return nil }
@@ -34,7 +35,7 @@ extension Moment {
             clock_gettime(clock, &time)
             return .seconds(Int64(time.tv_sec)) + .nanoseconds(Int64(time.tv_nsec))
         }
-        // A thread that is paused between the two readings would take the pause for a sleep, so it reads again.
+        // If the thread is paused between the two readings, the pause would count as sleep. Read again.
         while true {
             let before = time(CLOCK_MONOTONIC)
             let uptime = time(CLOCK_BOOTTIME)

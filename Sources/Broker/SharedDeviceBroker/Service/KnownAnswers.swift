@@ -1,21 +1,22 @@
 import DBusTransport
 import SharedDevice
 
-/// Answers as they are sent, for those who get the same: after a sign-out each app does, and an app that asks again and again. To write an answer
-/// takes longer than all that is decided for it.
+/// A cache of encoded responses that several callers get, as all apps do after a sign-out. Encoding a response takes
+/// longer than deciding on it.
 ///
-/// An answer counts by all that it says, never by who gets it. It may have a token in it, so that all are forgotten when the device changes,
-/// and when something is wiped from the disk.
+/// The key is the whole content of a response; its recipient does not matter. A response may contain a token, so the
+/// cache is cleared when the device changes and when the store erases data.
 struct KnownAnswers {
     private typealias Known = (fields: BrokerProtocol.Fields, prepared: PreparedAnswer?)
 
-    /// Newest last. Between two changes of the device there are few that many get: one for those who owe something, one for the others.
+    /// Newest last. Between two changes of the device, few responses go to many apps: one for apps that owe a cleanup,
+    /// one for the others.
     private var answers: [Known] = []
     private static let capacity = 4
-    /// How many sessions an answer may name that is kept: of more, the answer is one app's.
+    /// The maximum of sessions in a cached response. A response with more is specific to one app.
     private static let longest = 16
 
-    /// - Returns: the answer where it was given before; `nil` the first time, and for a method whose answers differ from call to call.
+    /// - Returns: The cached response; `nil` the first time, and for a method whose responses always differ.
     mutating func answer(_ fields: BrokerProtocol.Fields, of method: BrokerProtocol.Method) -> PreparedAnswer? {
         switch method {
         case .getCurrentAccount, .reportCleanup, .acquireTokenSilently: break

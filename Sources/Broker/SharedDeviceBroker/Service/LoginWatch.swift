@@ -4,24 +4,25 @@ import Logging
 import NotifyCenter
 import Synchronization
 
-/// Follows logind's sessions over D-Bus, and has it end some. logind may start later.
+/// Follows logind's sessions over D-Bus, and asks logind to end sessions. logind may start later.
 final class LoginWatch: Sendable {
     private static let service = "org.freedesktop.login1"
     private static let manager = "/org/freedesktop/login1"
     private static let managerInterface = "org.freedesktop.login1.Manager"
     private static let sessionInterface = "org.freedesktop.login1.Session"
     private static let properties = "org.freedesktop.DBus.Properties"
-    /// The pause before the next attempt to connect to a bus that is not there.
+    /// The pause before the next attempt to connect to an unavailable bus.
     private static let retryPause = Duration.seconds(30)
-    /// The pause before the next question to a logind that did not answer, and to one that does while somebody is logged in: of a session that is
-    /// closing, because processes of it are left, logind tells nothing.
+    /// The pause before logind is asked again: when it did not respond, and while any session exists. logind sends no
+    /// signal for a session that is closing while some of its processes remain.
     private static let answerPause = Duration.seconds(5)
-    /// How long logind may take for an answer.
+    /// The timeout of a call to logind.
     private static let patience = Duration.seconds(10)
 
-    /// What logind said.
+    /// A message from logind.
     private enum Word: Sendable {
-        /// logind came or went, its signals may have been lost, or there is a new session: all sessions have to be listed again.
+        /// All sessions have to be listed again: logind started or stopped, signals may have been lost, or there is a
+        /// new session.
         case doubt
         case lock(String)
         case locked(String, Bool)
@@ -29,17 +30,17 @@ final class LoginWatch: Sendable {
         case shutdown(Bool)
     }
 
-    /// What logind said and this class has not looked at yet, in its order. It is bounded: what does not fit becomes a doubt, and any number of
-    /// doubts is one.
+    /// The queue of messages from logind, in order. It is bounded: a message that does not fit becomes a `doubt`, and
+    /// several doubts are merged into one.
     private final class Words: Sendable {
         let stream: AsyncStream<Word>
         private let continuation: AsyncStream<Word>.Continuation
         private let state = Locked(State())
 
         private struct State {
-            /// The words in the stream.
+            /// The number of words in the stream.
             var waiting = 0
-            /// All sessions have to be listed when so many more words were taken: what they say is older.
+            /// How many more words to take before all sessions are listed. Those words are older than the doubt.
             var doubtAfter: Int?
         }
 
@@ -57,7 +58,7 @@ final class LoginWatch: Sendable {
             }
         }
 
-        /// Whether all sessions have to be listed now; asked once after each word.
+        /// Whether all sessions have to be listed now. Call it once after each word.
         func takeDoubt() -> Bool {
             state.withLock { state in
                 state.waiting -= 1
@@ -68,11 +69,10 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// What is to be followed.
     struct Settings: Sendable, Equatable {
         var bus: Bus
         var scope: LoginSessions.Scope
-        /// Whether a shutdown is to wait until ``allowShutdown()``.
+        /// Whether to delay a shutdown until ``allowShutdown()``.
         var delaysShutdown: Bool
     }
 
@@ -84,7 +84,7 @@ final class LoginWatch: Sendable {
     private let link: Link
     private let delay: ShutdownDelay?
 
-    /// - Parameter heard: what happens at the seat, one event after the other.
+    /// - Parameter heard: Receives the events at the seat, one at a time.
     init(_ settings: Settings, log: Logger, heard: @escaping @Sendable (Event) -> Void) {
         self.settings = settings
         let link = Link()
@@ -96,9 +96,9 @@ final class LoginWatch: Sendable {
 
     deinit { task.cancel() }
 
-    /// Has logind end these sessions.
+    /// Asks logind to end these sessions.
     ///
-    /// - Returns: why it does not; `nil` if it has taken all requests.
+    /// - Returns: The problem; `nil` if logind accepted all requests.
     func end(_ sessions: [String]) async -> String? {
         guard let connection = link.connection.withLock({ $0 }) else { return "there is no connection to logind's bus" }
         var problem: String?
@@ -112,10 +112,10 @@ final class LoginWatch: Sendable {
         return problem
     }
 
-    /// Lets a shutdown go on that waits.
+    /// Lets a delayed shutdown continue.
     func allowShutdown() { delay?.release() }
 
-    /// Why logind does not end a session; `nil` if there is no such session any more.
+    /// The reason why logind does not end a session; `nil` if the session no longer exists.
     private static func problem(_ error: DBusError) -> String? {
         switch error.name {
         case "org.freedesktop.login1.NoSuchSession": nil
@@ -208,7 +208,7 @@ final class LoginWatch: Sendable {
             case .shutdown(let begins):
                 if !begins { delay?.renew() }
                 events.append(begins ? .shutdown : .shutdownCancelled)
-                // The lock is taken again with the next list.
+                // The next list takes the lock again.
                 if !begins { words.add(.doubt) }
             }
             if words.takeDoubt() {
@@ -219,7 +219,7 @@ final class LoginWatch: Sendable {
                 isKnown = isThere
                 if isThere { await delay?.take(connection) }
                 nextLook?.cancel()
-                // A logind that is there and did not answer in time is asked again, so that its sessions are not missed for ever.
+                // logind is running but did not respond in time: ask again, or its sessions would never be noticed.
                 if isThere ? !sessions.isEmpty : owner.withLock({ $0 }) != nil {
                     nextLook = Task {
                         do { try await Task.sleep(for: answerPause) } catch { return }
@@ -231,7 +231,7 @@ final class LoginWatch: Sendable {
                     heard(.seat(nil))
                 }
             }
-            // Before the events: otherwise somebody could be signed in before the seat is known to be locked.
+            // The seat comes first: otherwise the login could sign a user in before the seat is known to be locked.
             if isKnown == true, sessions.seat != told {
                 told = sessions.seat
                 heard(.seat(sessions.seat))
@@ -252,7 +252,7 @@ final class LoginWatch: Sendable {
         case (properties, "PropertiesChanged"):
             guard arguments.count == 3, arguments[0].stringValue == sessionInterface else { return nil }
             let changed = arguments[1].fieldsValue ?? [:]
-            // Which session is in front, and whether it is closing.
+            // The session in the foreground has changed, or a session is closing.
             if changed["Active"] != nil || changed["State"] != nil { return .doubt }
             if let isLocked = changed["LockedHint"]?.booleanValue { return .locked(path, isLocked) }
             return arguments[2].stringsValue?.isEmpty == false ? .doubt : nil
@@ -265,7 +265,7 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// Asks for all sessions. Returns whether logind answered.
+    /// Asks for all sessions. Returns whether logind responded.
     private static func list(
         _ connection: DBusConnection,
         _ owner: borrowing Locked<String?>,
@@ -276,7 +276,7 @@ final class LoginWatch: Sendable {
             let name = try await connection.owner(of: service)
             owner.withLock { $0 = name }
             guard name != nil else { return false }
-            // Each is: id, user id, user name, seat, object path.
+            // The members of an entry: id, user id, user name, seat, object path.
             let answer = try await connection.call(call("ListSessions"), timeout: patience)
             let paths = (answer.first?.elementsValue ?? []).compactMap { entry -> String? in
                 guard case .structure(let members) = entry, members.count >= 5 else { return nil }
@@ -295,7 +295,7 @@ final class LoginWatch: Sendable {
 
     /// Asks about one session.
     ///
-    /// - Returns: `nil` if it is gone by then, which a signal reports, too.
+    /// - Returns: `nil` if the session has ended, which a signal also reports.
     private static func look(
         _ connection: DBusConnection,
         _ path: String
@@ -318,7 +318,7 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// A call of logind's manager.
+    /// A method call to logind's manager.
     static func call(_ member: String, _ arguments: [DBusValue] = []) throws(DBusError) -> DBusMessage {
         try DBusMessage.methodCall(
             destination: service,
@@ -331,7 +331,8 @@ final class LoginWatch: Sendable {
 }
 
 extension LoginSessions.Session {
-    /// The properties of `org.freedesktop.login1.Session`; `nil` where one is missing that says whose it is.
+    /// Reads the properties of `org.freedesktop.login1.Session`; `nil` if one that identifies the session's user or
+    /// seat is missing.
     fileprivate init?(_ properties: [String: DBusValue]) {
         guard case .structure(let user)? = properties["User"], case .structure(let seat)? = properties["Seat"],
             let userID = user.first?.unsignedValue.flatMap(UInt32.init(exactly:)), let seat = seat.first?.stringValue,

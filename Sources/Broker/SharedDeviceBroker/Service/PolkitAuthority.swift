@@ -1,18 +1,18 @@
 import DBusTransport
 
-/// polkit's word on what a caller may do, asked for over the bus. Whatever keeps the word away means no.
+/// Asks polkit over the bus whether a caller has a right. Without a response, the caller does not have it.
 struct PolkitAuthority: Sendable {
-    /// To the system bus: only there polkit's name is nobody else's.
+    /// A connection to the system bus. On any other bus, another process could own polkit's name.
     let connection: DBusConnection
 
-    /// How long the answer may take; while a person is asked for a password, longer.
+    /// The timeouts: without, and with a person who is asked for a password.
     private static let (patience, patienceWithPerson) = (Duration.seconds(5), Duration.seconds(60))
 
-    /// Whether polkit lets the caller do this. Holds no thread while it waits.
+    /// Whether polkit permits the caller to do this. Suspends without blocking a thread.
     ///
     /// - Parameters:
-    ///   - caller: the connection's name, after that of its bus.
-    ///   - isInteractive: whether a person may be asked for a password.
+    ///   - caller: The connection's name with the bus's identifier in front.
+    ///   - isInteractive: Whether polkit may ask a person for a password.
     func permits(_ caller: String, _ right: BrokerState.Right, isInteractive: Bool) async -> Bool {
         let name = String(caller.drop { $0 != ":" })
         do throws(DBusError) {

@@ -3,19 +3,19 @@ import FoundationEssentials
 import Identity
 import SharedDevice
 
-/// The fields of a request, each with its type and its bound. They come from another process.
+/// The typed and bounded fields of a request from another process.
 struct RequestFields {
-    /// The longest that a request may wait for something to change, in seconds.
+    /// The longest time that a request may wait for a change, in seconds.
     static let longestWait = 60.0
-    /// The longest list of scopes that is taken, in bytes.
+    /// The longest accepted list of scopes, in bytes.
     static let longestScopes = 8192
-    /// The longest answer of a browser, in bytes.
+    /// The longest response of a browser, in bytes.
     static let longestQuery = 8192
-    /// How many events of a provider come in one call.
+    /// The maximum of provider events in one call.
     static let mostEvents = 100
-    /// The longest words for the log, in Unicode scalars.
+    /// The longest text for the log, in Unicode scalars.
     static let longestWords = 500
-    /// How many entries of the log an answer has at most, and where the request does not say.
+    /// The maximum of log entries in a response, and the default.
     static let (mostEntries, entries) = (500, 100)
 
     private let fields: BrokerProtocol.Fields
@@ -35,7 +35,7 @@ struct RequestFields {
 
     func words(_ key: String) -> String? { text(key)?.forLog(Self.longestWords) }
 
-    /// A number that is not negative, of any integer type; `nil` if the field is absent.
+    /// A non-negative number of any integer type; `nil` if the field is absent.
     func number(_ key: String) throws(Refusal) -> UInt64? {
         guard let value = fields[key] else { return nil }
         guard let number = value.wholeNumber else {
@@ -55,13 +55,13 @@ struct RequestFields {
         }
     }
 
-    /// An array of numbers; `nil` where it is absent or is something else.
+    /// An array of numbers; `nil` if the field is absent or has another type.
     func numbers(_ key: String) -> Set<UInt64>? {
         guard case .array(let elements, of: "t")? = fields[key] else { return nil }
         return Set(elements.compactMap(\.unsignedValue))
     }
 
-    /// One of these words.
+    /// A field that has to be one of these words.
     func word<Word: RawRepresentable>(_ key: String, _ words: [Word]) throws(Refusal) -> Word
     where Word.RawValue == String {
         guard let value = fields[key] else { throw .missing(key) }
@@ -75,20 +75,20 @@ struct RequestFields {
 
     func flag(_ key: String) -> Bool { fields[key]?.booleanValue ?? false }
 
-    /// Names a sign-in, so that its app can cancel it.
+    /// The name that an app gives a sign-in in order to cancel it.
     func label() throws(Refusal) -> String? {
         guard let label = text("request") else { return nil }
         guard label.utf8.count <= 64 else { throw .malformed("request", "is longer than 64 bytes") }
         return label
     }
 
-    /// A name of a prompt's sign-in.
+    /// The required name of a prompt's sign-in.
     func promptName() throws(Refusal) -> String {
         guard let name = try label() else { throw .missing("request") }
         return name
     }
 
-    /// A text of at most so many bytes; `nil` if it is absent.
+    /// A text of at most `bytes` bytes; `nil` if the field is absent.
     func text(_ key: String, atMost bytes: Int) throws(Refusal) -> String? {
         guard fields[key] != nil else { return nil }
         let text = try required(key)
@@ -99,7 +99,7 @@ struct RequestFields {
     func promptWish() throws(Refusal) -> Request.PromptWish {
         var wish = Request.PromptWish()
         if let methods = fields["methods"] {
-            // Methods of later versions are no mistake.
+            // Unknown methods come from later versions and are ignored.
             guard let names = methods.stringsValue else { throw .malformed("methods", "has to be an array of strings") }
             wish.methods = names.prefix(16).compactMap(BrokerProtocol.SignInMethod.init)
             guard !wish.methods.isEmpty else { throw .malformed("methods", "has none of the known methods") }
@@ -120,7 +120,7 @@ struct RequestFields {
         }
         return elements.compactMap { element in
             let event = element.fieldsValue ?? [:]
-            // Kinds of later versions are no mistake.
+            // Unknown kinds come from later versions and are ignored.
             guard let kind = event["kind"]?.stringValue.flatMap(ProviderEvent.Kind.init),
                 let issuer = event["issuer"]?.stringValue
             else { return nil }
@@ -149,14 +149,14 @@ struct RequestFields {
 
     func scopes() throws(Refusal) -> Set<String> {
         guard let value = fields["scopes"] else { return [] }
-        // Tokens are kept by their scopes: those must not fill the memory.
+        // Tokens are cached by their scopes, which must not fill the memory.
         guard let scopes = value.stringsValue, scopes.reduce(0, { $0 + $1.utf8.count + 1 }) <= Self.longestScopes else {
             throw .malformed("scopes", "has to be an array of strings with at most \(Self.longestScopes) bytes")
         }
         return Set(scopes)
     }
 
-    /// The apps that the program which enforces cleanups is at.
+    /// The apps whose cleanup the enforcer has in progress.
     func underWay() throws(Refusal) -> Set<Participant> {
         guard let value = fields["underWay"] else { return [] }
         guard case .array(let elements, of: "a{sv}") = value, elements.count <= Enforcement.mostClaims else {
@@ -184,7 +184,7 @@ struct RequestFields {
 }
 
 extension Request.Call {
-    /// - Throws: ``Refusal`` where a field lacks or has another type.
+    /// - Throws: ``Refusal`` if a field is missing or has the wrong type.
     init(_ method: BrokerProtocol.Method, _ fields: RequestFields) throws(Refusal) {
         switch method {
         case .getDeviceInformation: self = .deviceInformation
@@ -268,7 +268,7 @@ extension Request.Call {
 }
 
 extension DBusValue {
-    /// The value of any integer type; `nil` for another type, and for a negative number.
+    /// The value of any integer type; `nil` for another type or a negative number.
     fileprivate var wholeNumber: UInt64? {
         switch self {
         case .int16(let value): UInt64(exactly: value)
@@ -278,7 +278,8 @@ extension DBusValue {
         }
     }
 
-    /// What kind of value it is, for the answer to the sender; a text itself may name a person, and the answer is in the log.
+    /// Describes the value's kind for the sender. It omits the text of a string: the text may name a person, and the
+    /// message is logged.
     fileprivate var forPeople: String {
         switch self {
         case .string: "a string"

@@ -3,12 +3,12 @@ import Logging
 import NotifyCenter
 import Synchronization
 
-/// logind's lock that lets a shutdown wait (an inhibitor of the mode “delay”): as long as it is held, and for no longer than logind's
-/// `InhibitDelayMaxSec`, which is 5 seconds unless an administrator sets another.
+/// logind's inhibitor lock of the mode “delay”. A shutdown waits while the lock is held, up to logind's
+/// `InhibitDelayMaxSec` (5 seconds by default).
 final class ShutdownDelay: Sendable {
     private struct State {
         var lock: DBusDescriptor?
-        /// A lock that was given up is not taken again: the shutdown may be on its way.
+        /// A released lock is not taken again, because a shutdown may be in progress.
         var isReleased = false
         var problem: String?
     }
@@ -18,7 +18,7 @@ final class ShutdownDelay: Sendable {
 
     init(log: Logger) { self.log = log }
 
-    /// Takes the lock, unless it is held already.
+    /// Takes the lock, unless it is already held.
     func take(_ connection: DBusConnection) async {
         guard state.withLock({ $0.lock == nil && !$0.isReleased }) else { return }
         var (lock, problem): (DBusDescriptor?, String?) = (nil, nil)
@@ -37,7 +37,7 @@ final class ShutdownDelay: Sendable {
             problem = "\(error)"
         }
         let isNews = state.withLock { state in
-            // One that came too late is given up at once.
+            // A lock that arrives after the release is dropped at once.
             state.lock = state.isReleased ? nil : lock
             defer { state.problem = problem }
             return state.problem != problem
@@ -47,7 +47,7 @@ final class ShutdownDelay: Sendable {
         }
     }
 
-    /// Gives the lock up; the shutdown goes on.
+    /// Releases the lock, so that the shutdown continues.
     func release() {
         let lock = state.withLock { state in
             defer { (state.lock, state.isReleased) = (nil, true) }
@@ -56,6 +56,6 @@ final class ShutdownDelay: Sendable {
         withExtendedLifetime(lock) {}
     }
 
-    /// The shutdown was cancelled: the next one is to wait, too.
+    /// The shutdown was cancelled: delay the next one, too.
     func renew() { state.withLock { $0.isReleased = false } }
 }

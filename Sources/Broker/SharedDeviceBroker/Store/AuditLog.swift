@@ -3,19 +3,19 @@ package import FoundationEssentials
 import Logging
 import SQLite
 
-/// One line of the audit log: what happened, when, in which session, by which app. On the disk it names no person: the account has a number
-/// there, which leads to a name only as long as the account is on the device.
+/// An entry of the audit log: what happened, when, in which session, through which app. On the disk it names no person:
+/// the account is a number, which resolves to a name only while the account is on the device.
 package struct AuditEntry: Sendable, Equatable {
-    /// What happened. The raw values are in databases and in scripts: none of them changes its meaning.
+    /// The kind of entry. Databases and scripts contain the raw values, so their meaning never changes.
     package enum Event: String, Sendable, CaseIterable {
         case signedIn = "signed-in"
         case signedOut = "signed-out"
         case modeChanged = "mode-changed"
         /// All apps were told to ask.
         case announced
-        /// An app was given the account of the session, and may hold its data from here on.
+        /// An app received the account of the session, and may hold its data from here on.
         case held
-        /// An app has asked, and was told that it owes the cleanup.
+        /// An app asked, and was told that it owes the cleanup.
         case told
         case begun
         case finished
@@ -23,21 +23,20 @@ package struct AuditEntry: Sendable, Equatable {
         case waived
         /// An app was late with its cleanup: it was stopped, and its data deleted.
         case enforced
-        /// The same could not be done.
+        /// The enforcement failed.
         case notEnforced = "not-enforced"
-        /// An app ended before it had reported the end of a cleanup, or a receipt does not count because of such an end.
+        /// An app ended before it reported the end of a cleanup, or its receipt does not count for that reason.
         case interrupted
         /// The bus was asked to start an app.
         case woken
-        /// Nobody owes anything of the session any more.
+        /// No app owes the session's cleanup any more.
         case completed
-        /// The policy waits no longer for the session's cleanup.
+        /// The policy no longer waits for the session's cleanup.
         case expired
-        /// An app has reported on its cleanup more often than the log takes.
+        /// An app reported on its cleanup more often than the log accepts.
         case reported
-        /// A request was refused.
         case refused
-        /// A sign-out has the login session at the seat ended, or cannot.
+        /// A sign-out ended the login session at the seat, or failed to.
         case loginEnded = "login-ended"
         /// The device joined its organisation.
         case joined
@@ -47,34 +46,32 @@ package struct AuditEntry: Sendable, Equatable {
 
     package var event: Event
     package var at: Date
-    /// The session's epoch.
     package var session: UInt64?
-    /// The app's identifier.
     package var app: String?
     /// The user that runs the app.
     package var user: UInt32?
-    /// The account's identifier, in small letters. The log keeps a number in its place.
+    /// The account's identifier, in lower case. The log stores a number instead.
     package var account: String?
-    /// The account's name, which leads the number back to the person as long as the account is on the device.
+    /// The account's name, by which the number resolves to the person while the account is on the device.
     package var accountName: String?
-    /// What else there is to say, for people; for `refused`, it begins with the error's code.
+    /// Further details for people. For `refused`, it begins with the error's code.
     package var detail: String?
 }
 
-/// Reads the audit log, also while the broker writes it: each call sees one state of the file.
+/// Reads the audit log, also while the broker writes it. Each call sees a consistent snapshot of the file.
 package final class AuditLog: Sendable {
     /// Criteria for entries. `nil` means any.
     package struct Filter: Sendable {
-        /// Only entries after the one of this number.
+        /// Only entries after this number.
         package var after: Int64?
         /// Only entries at this time or later.
         package var since: Date?
         package var session: UInt64?
         package var app: String?
         package var event: AuditEntry.Event?
-        /// Only the last entries that the other criteria admit, this many.
+        /// Only this many of the last entries that match the other criteria.
         package var last: Int?
-        /// Only the first entries that the other criteria admit, this many; not together with `last`.
+        /// Only this many of the first entries that match the other criteria. Not together with `last`.
         package var first: Int?
 
         package init(
@@ -98,10 +95,11 @@ package final class AuditLog: Sendable {
 
     /// An entry as it is read.
     package struct Line: Sendable {
-        /// The entry's number: later ones have larger ones.
+        /// The entry's number, in ascending order.
         package let sequence: Int64
         package let entry: AuditEntry
-        /// Whose session it is: the name, or “account #3” where the account is no longer on the device; `nil` where the entry names none.
+        /// The account of the entry's session: its name, or “account #3” if it is no longer on the device. `nil` if the
+        /// entry names none.
         package let account: String?
     }
 
@@ -109,9 +107,9 @@ package final class AuditLog: Sendable {
 
     package init(database: DeviceDatabase) { self.database = database }
 
-    /// The entries that the filter admits, oldest first.
+    /// Returns the entries that match the filter, oldest first.
     ///
-    /// - Throws: `StoreError`; `damaged` where a row makes no sense.
+    /// - Throws: `StoreError`; `damaged` if a row is invalid.
     package func lines(_ filter: Filter = Filter()) throws(StoreError) -> [Line] {
         let path = database.path
         let lines = try database.read("read the audit log") { db in
@@ -128,7 +126,7 @@ package final class AuditLog: Sendable {
         return filter.first == nil ? lines.reversed() : lines
     }
 
-    /// Begins with the newest entry, because `last` counts from there. SQLite takes a negative limit as no limit.
+    /// Starts with the newest entry, because `last` counts from there. SQLite treats a negative limit as no limit.
     private static let selection = "\(columns) ORDER BY sequence DESC LIMIT ifnull(?6, -1)"
     private static let selectionFromFirst = "\(columns) ORDER BY sequence LIMIT ?6"
     private static let columns = """
@@ -159,7 +157,7 @@ package final class AuditLog: Sendable {
 }
 
 extension AuditEntry {
-    /// As the journal has it: without names.
+    /// The journal's form of the entry, without names.
     var metadata: Logger.Metadata {
         var metadata: Logger.Metadata = [:]
         metadata["session"] = session.map { "\($0)" }

@@ -8,38 +8,39 @@ import SQLite
 import SharedDevice
 import Synchronization
 
-/// Keeps the device's state, the ledger and the log across restarts, crashes and power cuts. What belongs together is one transaction.
+/// Keeps the device's state, the ledger and the log across restarts, crashes and power cuts. Related changes are one
+/// transaction.
 ///
 /// Every call blocks its thread for the disk.
 package final class DeviceStore: Sendable {
-    /// What the store holds.
+    /// The content of the store.
     package struct Content: Sendable {
         package var device = DeviceState.initial
         package var membership: Membership?
         package var ledger = CleanupLedger()
-        /// The managed configuration that was valid last, as JSON; `nil` if none ever was.
+        /// The last valid managed configuration, as JSON; `nil` if there was none.
         package var configuration: Data?
-        /// What the apps' manifests said that were valid last, by the names of their files.
+        /// The content of the last valid app manifests, by file name.
         package var manifests: [String: Data] = [:]
-        /// A later state without an account, if it is only noted in the space that is kept for that.
+        /// A newer state without an account that is noted in the reserved space but not in the database.
         package var noted: (state: DeviceState, date: Date)?
-        /// What is kept of the organisation's provider for the open session.
+        /// The provider's record of the open session.
         package var provider: ProviderSession?
-        /// What the provider is still to be told.
+        /// Events that the provider has not been told yet.
         package var outbox: [UInt64: ProviderOutbox.Entry] = [:]
-        /// What the provider said last of this device.
+        /// The provider's latest statement about this device.
         package var compliance: ComplianceWord?
-        /// Why provider's records could not be opened, for the log.
+        /// Why records of the provider could not be opened, for the log.
         package var recordProblems: [String] = []
 
-        /// Of a device that was never used.
+        /// The content for a device that was never used.
         package init() {}
     }
 
-    /// The log is cut to so many bytes, the oldest entries first. Entries of a session that is open, or whose round is, stay until there are twice as
-    /// many.
+    /// The maximum length of the log in bytes; the oldest entries are cut first. Entries of an open session or round
+    /// stay until the log has twice this length.
     package static let longestLog = 32 * 1024 * 1024
-    /// How many entries are added between two looks at the log's length.
+    /// How many entries are added between two checks of the log's length.
     private static let entriesBetweenCuts = 1000
 
     package let database: DeviceDatabase
@@ -49,9 +50,10 @@ package final class DeviceStore: Sendable {
     private let sinceCut = Locked(0)
 
     /// - Parameters:
-    ///   - runtimeDirectory: is in memory and outlives the broker, but not the device's next start (systemd's `RuntimeDirectory=`).
-    ///   - sealer: for the provider's records; `nil`: they are kept in memory only.
-    /// - Throws: ``StoreError`` where no space can be kept for a sign-out.
+    ///   - runtimeDirectory: A directory in memory that survives a restart of the broker, but not of the device
+    ///     (systemd's `RuntimeDirectory=`).
+    ///   - sealer: Seals the provider's records. With `nil`, they are kept in memory only.
+    /// - Throws: ``StoreError`` if no space can be reserved for noting a sign-out.
     package init(
         database: DeviceDatabase,
         longestLog: Int = DeviceStore.longestLog,
@@ -64,9 +66,9 @@ package final class DeviceStore: Sendable {
         notes = try SignOutNotes(beside: database.path, runtimeDirectory: runtimeDirectory)
     }
 
-    /// What was committed last.
+    /// Reads the last committed content.
     ///
-    /// - Throws: ``StoreError``; `damaged` where a row makes no sense.
+    /// - Throws: ``StoreError``; `damaged` if a row is invalid.
     package func load(at now: Moment) throws(StoreError) -> Content {
         var content = try Self.read(database, at: now)
         try database.read("read what is kept of the provider") { try provider.read($0, at: now, into: &content) }
@@ -74,9 +76,9 @@ package final class DeviceStore: Sendable {
         return content
     }
 
-    /// What is on the disk, for programs beside the broker.
+    /// Reads the content on the disk, for programs other than the broker.
     ///
-    /// - Throws: ``StoreError``; `damaged` where a row makes no sense.
+    /// - Throws: ``StoreError``; `damaged` if a row is invalid.
     package static func read(
         _ database: DeviceDatabase,
         at now: Moment = Moment(wall: Date(), uptime: .zero)
@@ -92,7 +94,7 @@ package final class DeviceStore: Sendable {
         }
     }
 
-    /// Who is signed in, and the mode: also where the ledger is damaged.
+    /// Reads the account and the mode. Works even if the ledger is damaged.
     ///
     /// - Throws: ``StoreError``.
     package static func device(of database: DeviceDatabase) throws(StoreError) -> DeviceState {
@@ -100,7 +102,7 @@ package final class DeviceStore: Sendable {
         return try database.read("read the device's state") { db in try device(db, path: path) }
     }
 
-    /// Writes the batch. When this returns it is on the disk; when it throws, nothing has changed. What was noted is on the disk then.
+    /// Writes the batch. On return it is on the disk, and so is any noted sign-out. On error nothing has changed.
     ///
     /// - Throws: ``StoreError``.
     package func commit(_ batch: Batch) throws(StoreError) {
@@ -198,8 +200,8 @@ package final class DeviceStore: Sendable {
         )
     }
 
-    /// Has the log's entries lead to nobody who is no longer on the device: who is not in its directory, not signed in, and has no session of which
-    /// an app owes the cleanup.
+    /// Anonymises the log entries of accounts that have left the device: they are not in its directory, not signed in,
+    /// and have no session with pending cleanups.
     private static func forgetSubjects(in db: SQLiteConnection) throws {
         try db.run(
             """
@@ -211,9 +213,9 @@ package final class DeviceStore: Sendable {
         )
     }
 
-    /// Removes the oldest entries beyond so many bytes. A session that is open, and its round, keep theirs up to as many again: what one app may
-    /// enter is limited by the minute, and a round may stay open for months. Calls that are refused, which anybody can make, get a quarter of the
-    /// room at most.
+    /// Removes the oldest entries beyond `bytes`. Entries of an open session or round stay up to twice that length: the
+    /// rate of an app's entries is limited, but a round may stay open for months. Refused calls, which any process can
+    /// make, get at most a quarter of the room.
     private static func cutLog(to bytes: Int, in db: SQLiteConnection) throws {
         let selection = { (entries: String) in
             """
@@ -253,7 +255,7 @@ package final class DeviceStore: Sendable {
         return Date(timeIntervalSince1970: seconds)
     }
 
-    /// Whether it can be a time: what shows dates may trap on one that is far beyond any calendar.
+    /// Whether the value can be a time. Programs that show dates may trap on one that is far beyond any calendar.
     static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
 
     static func nonsense(_ what: String, _ path: String) -> StoreError {

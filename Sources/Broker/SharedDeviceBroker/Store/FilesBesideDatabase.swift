@@ -1,40 +1,40 @@
-// For `timespec`: where a file of the module imports CLinux, the compiler has it from there.
+// For `timespec`: if one file of a module imports CLinux, the compiler takes the type from there.
 import CLinux
 import DeviceConfiguration
 import DeviceStorage
 package import FoundationEssentials
 import Glibc
 
-// What has to be written without a transaction: each is a file of its own beside the database.
+// Data that has to be written without a transaction is in separate files next to the database.
 
-/// Where a sign-out is noted: on the disk, and in memory, which takes it while the disk takes nothing.
+/// Notes a sign-out twice: on the disk, and in memory in case the disk is stalled.
 package struct SignOutNotes: Sendable {
     private let reserve: SignOutReserve
-    /// `nil` where no directory was named, or it takes no file.
+    /// `nil` if no directory was named, or if the file cannot be created.
     private let memory: SignOutReserve?
 
     init(beside database: String, runtimeDirectory: String?) throws(StoreError) {
         reserve = try SignOutReserve(path: database + ".signed-out")
-        // A second safety net: the broker starts without it, too.
+        // A second safety net: the broker also starts without it.
         memory = runtimeDirectory.flatMap { try? SignOutReserve(path: $0 + "/signed-out") }
     }
 
-    /// Notes a state without an account on the disk, so that a restarted broker knows of it although no transaction has it yet.
+    /// Notes a state without an account on the disk, so that a restarted broker knows of it before a transaction does.
     ///
-    /// - Returns: the reason if it cannot be noted, for the log; `nil` if it was.
+    /// - Returns: The reason if it cannot be noted, for the log.
     @discardableResult
     package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
-    /// Notes it in memory, if there is a place for it.
+    /// Notes the state in memory, if there is a runtime directory.
     package func noteInMemory(_ state: DeviceState, at date: Date) { _ = memory?.note(state, at: date) }
 
-    /// What may undo a sign-out that the disk has not noted, for the log.
+    /// The event that may undo a sign-out that is not noted on the disk, for the log.
     package var undoing: String { "a start of the \(memory == nil ? "broker" : "device") may undo it" }
 
-    /// On return what was noted is on the disk, if the disk takes anything at all.
+    /// Flushes the note to the disk, if the disk accepts writes.
     func sync() { reserve.sync() }
 
-    /// The latest note, if no transaction has it.
+    /// The latest note, if it is newer than the last transaction.
     func latest(after epoch: UInt64) -> (state: DeviceState, date: Date)? {
         [reserve.noted, memory?.noted].compactMap(\.self)
             .filter { $0.state.epoch > epoch }
@@ -42,13 +42,14 @@ package struct SignOutNotes: Sendable {
     }
 }
 
-/// A small file of fixed length, in which a state without an account is noted before all apps are told of it: a broker that is killed before
-/// its transaction does not bring a session back. It is written in place, so that a full disk has room for it.
+/// A small file of fixed length that notes a state without an account before all apps are told of it. Without it, a
+/// broker killed before its transaction would restore the session. The file is overwritten in place, so it also works
+/// on a full disk.
 struct SignOutReserve: Sendable {
     private static let length = 4096
     private let path: String
 
-    /// Makes the file where it is missing, or too short.
+    /// Creates the file if it is missing or too short.
     init(path: String) throws(StoreError) {
         self.path = path
         _ = try PrivateFiles.prepareFile(path, create: true)
@@ -60,7 +61,7 @@ struct SignOutReserve: Sendable {
         sync()
     }
 
-    /// What was noted last; `nil` if nothing was.
+    /// The latest note; `nil` if there is none.
     var noted: (state: DeviceState, date: Date)? {
         guard let data = FileManager.default.contents(atPath: path) else { return nil }
         let words = String(decoding: data.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")
@@ -73,14 +74,14 @@ struct SignOutReserve: Sendable {
 
     /// Notes a state. On return every later process sees it; a power cut may lose it.
     ///
-    /// - Returns: the reason if it cannot be written.
+    /// - Returns: The reason if it cannot be written.
     func note(_ state: DeviceState, at date: Date) -> String? {
         let text = Array("nobody \(state.epoch) \(state.mode.rawValue) \(date.timeIntervalSince1970)".utf8)
         let isWritten = write(text + [UInt8](repeating: 0, count: Self.length - text.count))
         return isWritten ? nil : "\(path): \(String(cString: strerror(errno)))"
     }
 
-    /// On return what was noted is on the disk, if the disk takes anything at all.
+    /// Flushes the note to the disk, if the disk accepts writes.
     func sync() {
         let file = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else { return }
@@ -96,14 +97,14 @@ struct SignOutReserve: Sendable {
     }
 }
 
-/// Remembers across restarts when somebody used the device last: the time stamp of an empty file. A power cut loses the last seconds, so that
-/// the sign-out comes a little early.
+/// Remembers across restarts when the device was last used, as the time stamp of an empty file. A power cut loses the
+/// last seconds, so the automatic sign-out comes a little early.
 struct ActivityFile: Sendable {
     private let path: String
 
     init(directory: String) { path = "\(directory)/last-activity" }
 
-    /// `nil` where nobody knows.
+    /// `nil` if it is unknown.
     var date: Date? {
         var information = stat()
         guard lstat(path, &information) == 0 else { return nil }
@@ -111,7 +112,7 @@ struct ActivityFile: Sendable {
         return Date(timeIntervalSince1970: Double(stamp.tv_sec) + Double(stamp.tv_nsec) / 1e9)
     }
 
-    /// - Returns: the reason if it cannot be written, for the log; `nil` if it was.
+    /// - Returns: The reason if it cannot be written, for the log.
     func write(_ date: Date) -> String? {
         let file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard file >= 0 else { return "\(path): \(String(cString: strerror(errno)))" }

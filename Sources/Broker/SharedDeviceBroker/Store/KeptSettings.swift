@@ -2,11 +2,11 @@ package import DeviceStorage
 package import FoundationEssentials
 import SQLite
 
-/// What an administrator's files said that were valid last. It counts after a start beside files that have become bad.
+/// The last valid content of the administrator's files. A start applies it if the files have become invalid.
 package struct KeptSettings: Sendable, Equatable {
-    /// The managed configuration, as JSON; `nil` leaves what the disk has.
+    /// The managed configuration, as JSON; `nil` keeps the stored one.
     package var configuration: Data?
-    /// The apps' manifests, all of them, by the names of their files; `nil` leaves what the disk has.
+    /// All app manifests, by file name; `nil` keeps the stored ones.
     package var manifests: [String: Data]?
 
     package init(configuration: Data? = nil, manifests: [String: Data]? = nil) {
@@ -37,7 +37,7 @@ package struct KeptSettings: Sendable, Equatable {
 }
 
 extension DeviceStore {
-    /// Keeps what was found valid.
+    /// Stores valid settings.
     ///
     /// - Throws: ``StoreError``.
     package func keep(_ settings: KeptSettings) throws(StoreError) {

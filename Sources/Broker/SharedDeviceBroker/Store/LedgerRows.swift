@@ -3,7 +3,7 @@ import FoundationEssentials
 import SQLite
 import SharedDevice
 
-/// The rows of the ledger: sessions, the apps' parts in them, and the claims of programs that clean up in an app's place.
+/// The rows of the ledger: sessions, the apps' parts in them, and the claims of enforcers.
 enum LedgerRows {
     static func read(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
         var sessions: [UInt64: CleanupLedger.Session] = [:]
@@ -31,7 +31,7 @@ enum LedgerRows {
         guard let number: UInt64 = row["number"], let started = DeviceStore.time(row, "started_at"),
             outcome == nil || outcome.flatMap(CleanupReport.Outcome.init) != nil, (outcome == nil) == (ended == nil)
         else { throw DeviceStore.nonsense("a session's row", path) }
-        // The clock may have been set since: a round has waited for no less than nothing.
+        // The clock may have been set back since: the age of a round is never negative.
         let age = ended.map { Duration.seconds(max(0, now.wall.timeIntervalSince($0))) }
         let session = CleanupLedger.Session(
             account: DeviceStore.account(row),
@@ -59,7 +59,8 @@ enum LedgerRows {
             finishedAt: DeviceStore.time(row, "finished_at"),
             detail: row["detail"],
             connections: Set(connections.split(separator: " ").map(String.init)),
-            // A receipt from before this start does not count: a process that asked after the last write, and ended since, is not known any more.
+            // A receipt from before this start does not count: its process may have asked after the last write and
+            // ended since.
             mark: again == 0 ? 0 : CleanupLedger.newMark()
         )
         return (number, Participant(app: app, user: user), part)
@@ -82,7 +83,7 @@ enum LedgerRows {
         return Dictionary(rows) { $1 }
     }
 
-    /// Writes what of the ledger is in the batch.
+    /// Writes the batch's part of the ledger.
     static func save(_ batch: Batch, to db: SQLiteConnection) throws {
         for (number, session) in batch.sessions { try save(number, session, to: db) }
         for (number, participants) in batch.parts {
@@ -96,7 +97,7 @@ enum LedgerRows {
             try db.run("DELETE FROM part WHERE session = ?", number)
             return try db.run("DELETE FROM session WHERE number = ?", number)
         }
-        // The name is written once: a command that removes the user removes it from here, too.
+        // The name is written only once: after an administrator removes the user, an update does not restore the name.
         try db.run(
             """
             INSERT INTO session (number, started_at, ended_at, outcome,

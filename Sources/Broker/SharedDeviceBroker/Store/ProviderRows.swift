@@ -4,14 +4,14 @@ import Identity
 import SQLite
 import SharedDevice
 
-/// What the disk has of the organisation's provider: the open session's record, and the ends that the provider does not know of. Records are
-/// sealed; without a key for that, none is on the disk.
+/// The stored data of the organisation's provider: the open session's record, and the ends of sessions that the
+/// provider does not know of yet. Records are sealed; without a key, none is stored.
 struct ProviderRows: Sendable {
     let sealer: (any RecordSealer)?
 
     // MARK: Reading
 
-    /// - Parameter content: has the device's row already. A record of another session is not opened.
+    /// - Parameter content: Already contains the device's row. The record of another session is not opened.
     func read(_ db: SQLiteConnection, at now: Moment, into content: inout DeviceStore.Content) throws {
         let epoch = content.device.epoch
         if let account = content.device.account {
@@ -94,7 +94,7 @@ struct ProviderRows: Sendable {
 
     // MARK: Writing
 
-    /// Makes the rows as the batch has them.
+    /// Writes the batch's part.
     func save(_ batch: Batch, to db: SQLiteConnection) throws {
         if let session = batch.provider { try save(session, batch.providerOwner, to: db) }
         if let word = batch.compliance {
@@ -120,7 +120,7 @@ struct ProviderRows: Sendable {
     }
 
     private func save(_ session: ProviderSession?, _ owner: DeviceState?, to db: SQLiteConnection) throws {
-        // Any other session's, too: there is one at a time.
+        // Deletes the record of any other session, too: there is one at a time.
         try db.run("DELETE FROM provider_session")
         guard let session, let owner, let account = owner.account else { return }
         let use = RecordUse.session(epoch: owner.epoch, issuer: session.issuer, account: account.identifier)
