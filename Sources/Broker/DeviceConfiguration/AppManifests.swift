@@ -4,16 +4,17 @@ import Glibc
 import StrictJSON
 import Synchronization
 
-/// The manifests of a directory, as they are in force.
+/// The manifests of a directory that are in force.
 package struct AppManifests: Sendable, Equatable {
-    /// The enrolled apps, in the order of their files' names; no two have one identifier.
+    /// The enrolled apps, in the order of their files' names. Their identifiers are unique.
     package let manifests: [AppManifest]
-    /// What is wrong with files, or with the directory. A file's problem does not touch the others.
+    /// The problems of files or of the directory. A problem of one file does not affect the others.
     package let problems: [ManagedConfigurationError]
-    /// The contents of the files that are in force, by the files' names. The next start hands them to
+    /// The contents of the files in force, by file name. The next start passes them to
     /// ``AppManifestDirectory/updates(kept:quietPeriod:)``.
     package let contents: [String: Data]
-    /// Paths of files, or of the directory, that are bad, and of which no valid content is known: nobody knows which apps they are about.
+    /// The paths of invalid files, or of the directory, without known valid content. It is unknown which apps they are
+    /// about.
     package let unknown: [String]
 
     package init(
@@ -28,13 +29,14 @@ package struct AppManifests: Sendable, Equatable {
         self.unknown = unknown
     }
 
-    /// What its adapter has to tell of an app: what is wrong with its manifest and with the directory, and nothing of other apps.
+    /// The problems that an app's adapter has to report: those of the app's manifest and of the directory, but not
+    /// those of other apps.
     ///
-    /// - Returns: the problems, and whether the app's manifest is among them.
+    /// - Returns: The problems, and whether the app's manifest is among them.
     package func problems(of app: String) -> (told: [ManagedConfigurationError], isRefused: Bool) {
         func isFile(_ problem: ManagedConfigurationError) -> Bool { problem.file.hasSuffix(".json") }
         let own = problems.filter { $0.app.map { $0 == app } ?? $0.file.hasSuffix("/\(app).json") }
-        // Where the app has no manifest, a file whose app nobody can tell may be meant for it.
+        // If the app has no manifest, a file that names no app may be meant for it.
         let isKnown = !own.isEmpty || manifests.contains { $0.identifier == app }
         let others = problems.filter { $0.app == nil && !own.contains($0) && !(isKnown && isFile($0)) }
         return (others + own, !own.isEmpty)
@@ -43,17 +45,15 @@ package struct AppManifests: Sendable, Equatable {
 
 /// Decides which manifests are in force after each reading of the directory. Pure.
 ///
-/// A file that has become bad keeps its last valid manifest in force, as the configuration does: an app that somebody has
-/// just made a mistake about still holds data.
+/// A file that becomes invalid keeps its last valid manifest in force, as the configuration does, because the app still
+/// holds data.
 struct AppManifestMonitor: Sendable {
-    /// A file's name in the directory, and what it says.
     struct Reading: Sendable {
         let name: String
         let path: String
         let manifest: Result<Valid, ManagedConfigurationError>
     }
 
-    /// A manifest, and what its file says.
     struct Valid: Sendable {
         let manifest: AppManifest
         let content: Data
@@ -61,22 +61,24 @@ struct AppManifestMonitor: Sendable {
 
     private var valid: [String: Valid] = [:]
     private var latest: AppManifests?
-    /// What the disk has: it stays there for as long as the directory cannot be read.
+    /// The stored contents, which stay stored while the directory cannot be read.
     private let kept: [String: Data]
-    /// The files that every reading so far has found: one that was gone in between is a new file.
+    /// The files that every reading so far has found. A file that was absent in between counts as new.
     private var lasting: Set<String>?
 
     init(kept: [String: Data] = [:]) { self.kept = kept }
 
-    /// Whether something is wrong. It may be over without a change in the directory: the system did not know a user for a moment.
+    /// Whether there are problems. A problem may disappear without a change in the directory, such as a user that the
+    /// system did not know for a moment.
     var hasProblems: Bool { latest?.problems.isEmpty == false }
 
-    /// The manifests in force after this reading; `nil` where that is no news.
+    /// The manifests in force after this reading; `nil` if nothing has changed.
     ///
     /// - Parameters:
-    ///   - readings: Of each file in the directory; the error where the directory cannot be used.
-    ///   - last: What was valid before this program's start, by the names of the files. Only where something is bad now.
-    ///   - watchProblem: Why later changes may go unseen.
+    ///   - readings: The result for each file in the directory; the error if the directory cannot be used.
+    ///   - last: The manifests that were valid before this program started, by file name. Only needed if something is
+    ///     invalid now.
+    ///   - watchProblem: Why later changes may go unnoticed.
     mutating func directoryWasRead(
         _ readings: Result<[Reading], ManagedConfigurationError>,
         last: [String: Valid] = [:],
@@ -87,7 +89,7 @@ struct AppManifestMonitor: Sendable {
         case .success(let readings):
             next = merge(readings, last, watchProblem)
         case .failure(let problem):
-            // As if the files said what they said last; what this reading has found out of them is nothing.
+            // Use the last known contents, and keep the state as it was before this reading.
             var before = self
             let former = last.map { Reading(name: $0, path: $0, manifest: .success($1)) }
             next = AppManifests(
@@ -113,7 +115,7 @@ struct AppManifestMonitor: Sendable {
         var problems = watchProblem.map { [$0] } ?? []
         var kept: [String: Valid] = [:]
         var unknown: [String] = []
-        // What the disk goes on having: perhaps the system did not know a user for a moment.
+        // Contents that stay stored, because the system may not know a user for a moment.
         var unread: [String: Data] = [:]
         var owners: [String: String] = [:]
         var manifests: [AppManifest] = []
@@ -169,42 +171,43 @@ extension ManagedConfigurationError {
     }
 }
 
-/// The directory that the apps' manifests are in: its files whose names end in `.json` and begin with no dot.
+/// The directory of the apps' manifests: its files whose names end in `.json` and do not begin with a dot.
 ///
-/// Where the directory is missing, no app is enrolled. That is no error.
+/// If the directory is missing, no app is enrolled. That is not an error.
 package struct AppManifestDirectory: Sendable {
-    /// Where the manifests are on a device, unless told otherwise.
+    /// The default path of the manifests on a device.
     package static let defaultPath = ManagedConfigurationFile().appManifestDirectory
 
-    /// The directory's path.
     package let path: String
 
     private let mustBeRoots: Bool
 
-    /// - Parameter mustBeRoots: whether the directory and the files have to be root's own, because root acts on what they say.
+    /// - Parameter mustBeRoots: Whether the directory and the files have to belong to root, because root acts on their
+    ///   content.
     package init(path: String = Self.defaultPath, mustBeRoots: Bool = false) {
         self.path = path
         self.mustBeRoots = mustBeRoots
     }
 
-    /// Reads all manifests. A bad one is among the problems, and does not hide the others. Blocks its thread for the file
-    /// system.
+    /// Reads all manifests. An invalid one becomes a problem, and does not hide the others. Blocks its thread for the
+    /// file system.
     package func load() -> AppManifests {
         var monitor = AppManifestMonitor()
         return monitor.directoryWasRead(readings()) ?? AppManifests()
     }
 
-    /// The manifests in force, and then each time that others are, or something else is wrong.
+    /// The manifests in force, followed by an update at each change of the manifests or of the problems.
     ///
-    /// The first update is the directory as it is at the call; from then on no change is missed. A file that becomes bad keeps
-    /// its last valid manifest in force until it is good again, or removed. What follows one another quickly is one change. A
-    /// reader that is late gets the latest update only, which says everything.
+    /// The first update is the directory at the time of the call; from then on no change is missed. A file that becomes
+    /// invalid keeps its last valid manifest in force until it is valid again or removed. Changes in quick succession
+    /// are merged into one. A slow reader only receives the latest update, which is complete.
     ///
-    /// The watch ends when the task that iterates is cancelled, or the sequence goes. One task may iterate.
+    /// The watch ends when the iterating task is cancelled or the sequence is released. Only one task may iterate.
     ///
     /// - Parameters:
-    ///   - kept: The ``AppManifests/contents`` of an earlier run. Where a file has become bad since, its content from there counts.
-    ///   - quietPeriod: How long nothing must have happened in the directory before it is read.
+    ///   - kept: The ``AppManifests/contents`` of an earlier run. It replaces the content of files that have become
+    ///     invalid since.
+    ///   - quietPeriod: How long the directory has to be unchanged before it is read.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
     package func updates(
         kept: [String: Data] = [:],
@@ -233,7 +236,7 @@ package struct AppManifestDirectory: Sendable {
         return readings.allSatisfy { if case .success = $0.manifest { true } else { false } }
     }
 
-    /// Read anew each time: the system may not have known a user before.
+    /// Parsed again each time, because the system may not have known a user before.
     private func valid(_ kept: [String: Data]) -> [String: AppManifestMonitor.Valid] {
         kept.compactMapValues { content in
             let manifest = try? AppManifest(json: content, file: path)
@@ -245,7 +248,7 @@ package struct AppManifestDirectory: Sendable {
         Result { () throws(ManagedConfigurationError) in
             var readings: [AppManifestMonitor.Reading] = []
             for name in try names() {
-                // A file that went away since is no manifest.
+                // A file that has been removed since is skipped.
                 if let reading = reading(name) { readings.append(reading) }
             }
             return readings
@@ -274,7 +277,7 @@ package struct AppManifestDirectory: Sendable {
         }
     }
 
-    /// The app that a manifest is of which something is wrong, as far as it says so.
+    /// The app of an invalid manifest, if the manifest names it.
     private static func identifier(in json: Data) -> String? {
         (try? JSONValue(parsing: [UInt8](json), limits: JSONLimits(size: json.count)))?["id"]?.string
     }
@@ -292,7 +295,7 @@ package struct AppManifestDirectory: Sendable {
             return try FileManager.default.contentsOfDirectory(atPath: path)
                 .filter { $0.hasSuffix(".json") && !$0.hasPrefix(".") }
         } catch {
-            // It may have gone since.
+            // The directory may have been removed since.
             guard access(path, F_OK) == 0 else { return [] }
             throw unreadable(systemReason(error))
         }

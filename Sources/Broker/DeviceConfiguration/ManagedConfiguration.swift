@@ -1,21 +1,22 @@
 package import FoundationEssentials
 
-/// What the administrator, or a management system for them, has set for this device: the properties are the keys of the file.
+/// The settings of this device by the administrator or a management system. The properties are the keys of the file.
 ///
-/// The keys in capitals are those of Microsoft's SSO plug-in, with the names and types that they have on iOS. A profile for iOS is converted by
-/// `shared-device configuration convert`.
+/// The keys that begin with a capital are those of Microsoft's SSO plug-in, with the names and types that they have on
+/// iOS. `shared-device configuration convert` converts a profile for iOS.
 package struct ManagedConfiguration: Sendable, Equatable {
-    /// Whether the device is shared; absent means that it is not.
+    /// Whether the device is shared; an absent key means that it is not.
     package var sharedDeviceMode: Bool?
-    /// Whose device it is, for display.
+    /// The owner of the device, for display.
     package var organization: String?
     /// The tenant whose users may sign in; `nil` means any tenant.
     package var tenantIdentifier: String?
-    /// Who says who people are.
+    /// The source of identities.
     package var identity = IdentitySource.embedded
-    /// The organisation's provider; there where ``identity`` is `oidc`, and only there.
+    /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
     package var organisation: OrganisationSettings?
-    /// Whether apps may hand over passwords that people have typed in there; `nil`: they may. Only the device's own directory has any.
+    /// Whether apps may submit passwords that people typed into them; `nil` means yes. Only the device's own directory
+    /// has passwords.
     package var passwordSignIn: Bool?
     /// Whether Microsoft's clients on Linux find the device's account.
     package var microsoftBroker = false
@@ -23,14 +24,14 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var endsLoginSession = false
     package var cleanupPolicy = CleanupPolicy.Kind.advisory
     package var cleanupTimeout: Seconds?
-    /// Whether only apps with a manifest take part; `nil` means: where sign-ins wait for cleanups, because nobody waits for an app that
-    /// nobody knows, and where more than one user reaches the broker's bus.
+    /// Whether only apps with a manifest take part. `nil` means yes in two cases: if sign-ins wait for cleanups, which
+    /// unknown apps must not delay, and if more than one user reaches the broker's bus.
     package var requiresEnrolment: Bool?
-    /// Whether the device must have been joined to the organization before anybody may sign in.
+    /// Whether the device must have joined the organization before users may sign in.
     package var requiresJoin = false
     /// How long the device may be unused; more than zero.
     package var inactivityTimeout: Seconds?
-    /// The device signs its user out at these local times each day.
+    /// The local times at which the device signs its user out each day.
     package var shiftEnds: [TimeOfDay] = []
     package var signOutOnScreenLock = false
     package var signOutOnLogout = false
@@ -40,20 +41,20 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var appAllowList: AppList?
     package var appBlockList: AppList?
     package var appPrefixAllowList: AppList?
-    /// Who may see the device and sign out, beside its administrators.
+    /// The users, besides administrators, who may see the device and sign out.
     package var operators = Operators()
 
-    /// Keys in the file that mean nothing to this version, in alphabetical order.
+    /// Keys in the file that this version does not know, in alphabetical order.
     package var unknownKeys: [String] = []
     /// Keys in the file about a provider that the device does not have, in alphabetical order.
     package var idleKeys: [String] = []
 
     package init() {}
 
-    /// The names of all keys, in the order in which people are shown them.
+    /// The names of all keys, in display order.
     package static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
 
-    /// The mode that the device is to be in.
+    /// The configured mode.
     package var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
     package var cleanup: CleanupPolicy {
         CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)
@@ -67,7 +68,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
         )
     }
 
-    /// What is probably a mistake, a line each. The configuration is valid.
+    /// Probable mistakes, one per line. The configuration is valid.
     package var warnings: [KeyWarning] {
         var warnings = KeyWarning.unknown(unknownKeys, among: Self.keyNames)
         if sharedDeviceMode == nil {
@@ -103,7 +104,7 @@ package struct ManagedConfiguration: Sendable, Equatable {
 }
 
 extension ManagedConfiguration: Codable {
-    /// The keys as they are written, in the order in which people are shown them.
+    /// The keys as they are written, in display order.
     package enum Key: String, CodingKey, CaseIterable {
         case sharedDeviceMode, organization, identity, passwordSignIn, microsoftBroker, endsLoginSession
         case tenantIdentifier, cleanupPolicy, cleanupTimeout, requiresEnrolment, requiresJoin
@@ -161,7 +162,7 @@ extension ManagedConfiguration: Codable {
         }
     }
 
-    /// Everybody on the device may read the file.
+    /// Refuses secrets, because everyone on the device may read the file.
     private static func refuseSecrets(_ keys: [String]) throws {
         guard let key = keys.first(where: { $0.lowercased().hasSuffix("secret") }) else { return }
         throw DecodingError.invalid(
@@ -199,7 +200,7 @@ extension ManagedConfiguration: Codable {
 
     /// Reads a file's content.
     ///
-    /// - Parameter file: where it comes from, for the error.
+    /// - Parameter file: The path, for the error.
     /// - Throws: ``ManagedConfigurationError``: `invalidJSON`, `contradiction`, `profile`, `wrongType`, `invalidValue`.
     package init(json: Data, file: String) throws(ManagedConfigurationError) {
         if Self.isProfile(json) {
@@ -211,7 +212,7 @@ extension ManagedConfiguration: Codable {
             file: file,
             example: #"{"sharedDeviceMode": true} in a configuration"#
         )
-        // The device would be personal although one of them says otherwise.
+        // Otherwise the device would be personal although a nested key may say otherwise.
         for key in unknownKeys where key == "ExtensionData" || key == "PayloadContent" {
             throw .profile(file, key: key, "keys are not read inside it", remedy: "write them beside the other keys")
         }
@@ -219,7 +220,7 @@ extension ManagedConfiguration: Codable {
 
     private static let converter = "shared-device configuration convert"
 
-    /// Whether it looks like a property list in XML or binary form, or like a signature around one (CMS).
+    /// Whether the content looks like a property list in XML or binary form, or like a signature around one (CMS).
     private static func isProfile(_ content: Data) -> Bool {
         var bytes = content[...]
         if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { bytes = bytes.dropFirst(3) }
@@ -229,31 +230,31 @@ extension ManagedConfiguration: Codable {
     }
 }
 
-/// How this device is managed, by its configuration. The broker always knows; a client may also find it unknown.
+/// How the configuration manages this device. The broker always knows the mode; for a client it may be unknown.
 package enum ManagedMode: String, Sendable, Codable {
     /// Many people, one at a time: at most one account is signed in, for every app.
     case shared
-    /// One person's device: the broker signs nobody in.
+    /// One person's device: the broker signs no user in.
     case personal
 }
 
-/// What the next sign-in waits for after somebody has signed out.
+/// The condition for the next sign-in after a sign-out.
 package struct CleanupPolicy: Sendable, Equatable {
     /// The names in the file.
     package enum Kind: String, Sendable, Codable, CaseIterable {
-        /// Nobody waits; the ledger records what apps owe.
+        /// The next sign-in does not wait; the ledger records the pending cleanups.
         case advisory
-        /// The next sign-in waits until the apps have deleted the data of those before.
+        /// The next sign-in waits until the apps have deleted the data of earlier sessions.
         case strict
-        /// The same; and an app that has not given its receipt by the deadline is stopped, and its data deleted.
+        /// As `strict`. In addition, an app without a receipt at the deadline is stopped, and its data deleted.
         case enforced
     }
 
     package var kind: Kind
-    /// `cleanupTimeout`, if that is set.
+    /// `cleanupTimeout`, if it is set.
     package var timeout: Duration?
 
-    /// How long apps have under an enforced policy that sets no time.
+    /// The deadline of an enforced policy without a timeout.
     package static let usualDeadline = Duration.seconds(60)
 
     package init(_ kind: Kind = .advisory, timeout: Duration? = nil) {
@@ -261,9 +262,9 @@ package struct CleanupPolicy: Sendable, Equatable {
         self.timeout = timeout
     }
 
-    /// Whether an app that owes a cleanup gets neither account nor token.
+    /// Whether an app that owes a cleanup receives neither account nor token.
     package var isStrict: Bool { kind != .advisory }
-    /// How long the next sign-in waits at most; `nil` means until the data is gone.
+    /// The longest wait of the next sign-in; `nil` means until the data is deleted.
     package var longestWait: Duration? {
         switch kind {
         case .advisory: timeout ?? .zero
@@ -271,9 +272,10 @@ package struct CleanupPolicy: Sendable, Equatable {
         case .enforced: nil
         }
     }
-    /// How long after a session its round expires, and holds up nobody any more; `nil` means never.
+    /// How long after a session its round expires and no longer delays a sign-in; `nil` means never.
     package var expiry: Duration? { kind == .enforced ? nil : timeout }
-    /// How long after a session an app has to have given its receipt, before it is stopped and its data deleted; `nil` where nobody does that.
+    /// How long after a session an app without a receipt is stopped and its data deleted; `nil` if that is not
+    /// enforced.
     package var deadline: Duration? { kind == .enforced ? timeout ?? Self.usualDeadline : nil }
 
     package static let advisory = CleanupPolicy()
@@ -282,13 +284,13 @@ package struct CleanupPolicy: Sendable, Equatable {
 
 /// The SSO plug-in's lists of apps that take part although they were not made for shared device mode.
 ///
-/// Identifiers are compared byte by byte. ``AppEligibility`` says what the lists mean together.
+/// Identifiers are compared byte by byte. ``AppEligibility`` defines how the lists work together.
 package struct AppLists: Sendable, Equatable {
-    /// Exact identifiers that take part: `AppAllowList`. `nil` where the key is absent.
+    /// Exact identifiers that take part: `AppAllowList`. `nil` if the key is absent.
     package var allowed: [String]?
-    /// Exact identifiers that do not: `AppBlockList`.
+    /// Exact identifiers that do not take part: `AppBlockList`.
     package var blocked: [String]
-    /// Beginnings of identifiers that take part: `AppPrefixAllowList`. `nil` where the key is absent.
+    /// Prefixes of identifiers that take part: `AppPrefixAllowList`. `nil` if the key is absent.
     package var allowedPrefixes: [String]?
     /// Whether all enrolled apps take part: `Enable_SSO_On_All_ManagedApps`.
     package var allowsAllManagedApps: Bool
@@ -305,6 +307,6 @@ package struct AppLists: Sendable, Equatable {
         self.allowsAllManagedApps = allowsAllManagedApps
     }
 
-    /// Whether there is a list of those that take part, so that the others do not.
+    /// Whether a list of admitted apps excludes all other apps.
     package var isExclusive: Bool { allowed != nil || allowedPrefixes != nil }
 }

@@ -1,14 +1,16 @@
 import FoundationEssentials
 package import SharedDevice
 
-/// A device as metrics. Pure. No metric names a person, and no app: their names come from other processes, and would be labels without bound.
+/// The metrics of a device. Pure. No metric names a person or an app: names come from other processes and would be
+/// labels without a bound.
 package struct DeviceMetrics {
     private var metrics = MetricsText("shared_device")
 
     /// - Parameters:
-    ///   - device: `nil` where the broker does not answer. Then nothing is said of who is signed in: unknown is not nobody.
-    ///   - round: the newest one.
-    /// - Returns: the whole exposition.
+    ///   - device: `nil` if the broker does not respond. Then there is no metric of the session: unknown is not “nobody
+    ///     signed in”.
+    ///   - round: The latest round.
+    /// - Returns: The whole exposition.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {
         var view = DeviceMetrics()
         view.metrics.add("up", "Whether the broker answers.", device == nil ? 0 : 1)
@@ -73,18 +75,17 @@ package struct DeviceMetrics {
     }
 }
 
-/// Metrics in the text form of OpenMetrics 1.0.
+/// Metrics in the text format of OpenMetrics 1.0.
 ///
-/// Every metric is a gauge: node_exporter reads files by the older text form of Prometheus, to which the form of gauges is the same and types such as
-/// `info` are an error.
+/// Every metric is a gauge: node_exporter reads files in the older text format of Prometheus. Gauges are the same in
+/// both formats, while types such as `info` are an error in the older one.
 package struct MetricsText {
     private let prefix: String
     private var text = ""
 
-    /// - Parameter prefix: what all names begin with.
+    /// - Parameter prefix: The prefix of all names.
     package init(_ prefix: String) { self.prefix = prefix }
 
-    /// The whole exposition.
     package var whole: String { text + "# EOF\n" }
 
     package mutating func add(_ name: String, _ help: String, _ value: Double) { add(name, help, [([], value)]) }

@@ -4,15 +4,15 @@ import SharedDevice
 
 /// The console as lines of a terminal. Pure.
 package struct DeviceScreen {
-    /// What stands at the bottom.
+    /// The content of the bottom line.
     package enum Footer: Sendable, Equatable {
-        /// Nothing: nobody types here.
+        /// Nothing, for output without a keyboard.
         case none
-        /// What keys do.
+        /// The keys and their functions.
         case keys
-        /// Whether to end this session.
+        /// Asks whether to end this session.
         case question(UInt64)
-        /// What came of it.
+        /// The result of the last action.
         case message(String)
     }
 
@@ -23,10 +23,10 @@ package struct DeviceScreen {
     let names: AppNames
 
     /// - Parameters:
-    ///   - now: by the device's clock.
-    ///   - columns: how wide the screen is. No line is wider.
-    ///   - rows: how many lines there may be; `nil` means any number.
-    ///   - clock: a time as people read it, by the local clock.
+    ///   - now: The time by the device's clock.
+    ///   - columns: The width of the screen, which no line exceeds.
+    ///   - rows: The maximum of lines; `nil` means no limit.
+    ///   - clock: Formats a time by the local clock.
     package static func lines(
         _ view: DeviceView,
         at now: Date,
@@ -50,20 +50,20 @@ package struct DeviceScreen {
         let head = head()
         guard view.device != nil else { return head }
         let known = [round(), apps(), log()].filter { !$0.isEmpty }
-        // What is below may be out of date.
+        // The known data may be out of date.
         let sections = view.link == .answers ? known : known.map { $0.map { $0.dimmed() } }
         guard let rows else { return head + sections.flatMap { [ScreenLine()] + $0 } }
         var lines = head
         for (index, section) in sections.enumerated() {
             let left = rows - lines.count - 1
-            // Of what is left, each section leaves half to those after it, and takes what they do not need.
+            // Each section leaves half of the remaining rows to the later ones, and takes those that they do not need.
             let others = sections[(index + 1)...].reduce(0) { $0 + $1.count + 1 }
             lines += Self.shortened(section, to: min(left, max(left / 2, left - others)))
         }
         return lines
     }
 
-    /// The section below an empty line; a line at its end says how much is missing.
+    /// The section below an empty line. If it is cut, its last line says how many lines are missing.
     private static func shortened(_ section: [ScreenLine], to rows: Int) -> [ScreenLine] {
         guard rows >= 2 else { return [] }
         guard section.count > rows else { return [ScreenLine()] + section }
@@ -128,7 +128,7 @@ package struct DeviceScreen {
 
     private func round() -> [ScreenLine] {
         guard let round = view.round else { return [] }
-        // Without an answer, nobody knows what became of those who owe.
+        // Without a response, the state of pending cleanups is unknown, so time stops.
         let time = view.link == .answers ? now : view.device?.time ?? now
         let waterfall = Waterfall(round, at: time) { names[$0] }
         let summary = Waterfall.summary(of: round, at: time)
@@ -185,7 +185,7 @@ package struct DeviceScreen {
         return [ScreenLine("APPS", .strong)] + rows
     }
 
-    /// Newest first: what does not fit is what is longest ago.
+    /// Newest first, so that the oldest entries are cut.
     private func log() -> [ScreenLine] {
         guard !view.entries.isEmpty else { return [] }
         let width = min(12, view.entries.map { ScreenLine.columns($0.event) }.max() ?? 0)

@@ -1,32 +1,32 @@
 import FoundationEssentials
 package import SharedDevice
 
-/// What an observer of a device knows of it at one moment. Pure.
+/// A snapshot of a device as an observer knows it. Pure.
 package struct DeviceView: Sendable, Equatable {
-    /// What became of the last question to the broker.
+    /// The result of the last request to the broker.
     package enum Link: String, Sendable, Encodable {
         case asking
         case answers
-        /// It does not answer: who is signed in is unknown, and never nobody (CO-4).
+        /// The broker does not respond. The session is then unknown, which differs from “nobody signed in” (CO-4).
         case gone
-        /// The observer may not see the device.
+        /// The observer lacks the right to see the device.
         case denied
     }
 
-    /// As many entries of the log as are kept; the oldest go first.
+    /// The maximum of log entries; the oldest are removed first.
     package static let mostEntries = 200
 
     package private(set) var link = Link.asking
-    /// As of the last answer.
+    /// As of the last response.
     package private(set) var device: ObservedDevice?
-    /// The newest one.
+    /// The latest round of cleanups.
     package private(set) var round: CleanupReport?
     /// Oldest first.
     package private(set) var entries: [ObservedEntry] = []
 
     package init() {}
 
-    /// The session that somebody may end; `nil` where nobody is signed in, or nobody knows.
+    /// The session that a user could end now; `nil` if there is none, or if it is unknown.
     package var openSession: UInt64? {
         guard link == .answers, let device, device.account != nil else { return nil }
         return device.epoch
@@ -36,7 +36,7 @@ package struct DeviceView: Sendable, Equatable {
         (self.device, self.round, link) = (device, round, .answers)
     }
 
-    /// No answer came. What somebody saw while they had the right is not theirs to see now.
+    /// The request failed. If the observer lost the right to see the device, the known data is cleared, too.
     package mutating func lose(_ link: Link) {
         if link == .denied { self = DeviceView() }
         self.link = link

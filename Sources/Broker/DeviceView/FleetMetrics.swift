@@ -1,13 +1,13 @@
-/// A fleet as metrics, by what its controller knows. Pure. No metric names a device: there may be 100,000.
+/// The metrics of a fleet, from its controller. Pure. No metric names a device, because there may be 100,000.
 package struct FleetMetrics {
-    /// How far the devices of the last order are.
+    /// The progress of the last order.
     package struct Order {
         package let number: UInt64
         /// Seconds since 1970.
         package let at: Double?
-        /// How many devices there are in each state, by its word.
+        /// The number of devices in each state.
         package let counts: [String: UInt64]
-        /// Apps that administrators have let off, and apps whose data the devices have deleted in their place.
+        /// The number of apps that administrators have waived, and of apps whose data the devices have deleted.
         package let waived: UInt64
         package let enforced: UInt64
 
@@ -20,26 +20,27 @@ package struct FleetMetrics {
         }
     }
 
-    /// Whether the controller reaches the MQTT server.
+    /// Whether the controller is connected to the MQTT server.
     package var isConnected = false
     package var (listed, unlisted): (UInt64, UInt64) = (0, 0)
-    /// Messages that meant nothing, and reports that were older than what was known.
+    /// The numbers of invalid messages, and of reports that were older than the known ones.
     package var (foreign, old): (UInt64, UInt64) = (0, 0)
-    /// Whether the disk does not take reports.
+    /// Whether the disk does not accept reports.
     package var hasStoreProblem = false
-    /// When the controller's certificate ends, and the first end to come of the listed devices', in seconds since 1970.
+    /// When the controller's certificate ends, and the earliest end of a listed device's certificate, in seconds since
+    /// 1970.
     package var (certificateEnd, devicesCertificateEnd): (Double?, Double?) = (nil, nil)
-    /// How many certificates of listed devices end within 30 days or have ended.
+    /// The number of listed devices' certificates that end within 30 days or have ended.
     package var certificatesEnding: UInt64 = 0
-    /// `nil` before the first one.
+    /// `nil` before the first order.
     package var order: Order?
 
     package init() {}
 
     /// - Parameters:
-    ///   - fleet: `nil` where the controller does not answer. Then nothing is said of devices: unknown is not done.
-    ///   - states: the words for all states, so that one without a device is there, too.
-    /// - Returns: the whole exposition.
+    ///   - fleet: `nil` if the controller does not respond. Then there are no metrics of devices: unknown is not done.
+    ///   - states: All states, so that those without a device are listed, too.
+    /// - Returns: The whole exposition.
     package static func text(_ fleet: FleetMetrics?, states: [String]) -> String {
         var metrics = MetricsText("shared_device_fleet")
         metrics.add("up", "Whether the controller answers.", fleet == nil ? 0 : 1)

@@ -2,44 +2,44 @@ import DBusTransport
 package import FoundationEssentials
 package import SharedDevice
 
-/// The broker's answer to `GetStatus`. It comes from another process: a field that lacks or has another type becomes a default, and never an error.
+/// The broker's response to `GetStatus`. It comes from another process: a field that is missing or has another type
+/// becomes a default, never an error.
 ///
 /// The properties' names are the keys of JSON that programs rely on.
 package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// An app that has a manifest, runs, holds data or owes a cleanup.
     package struct App: Sendable, Equatable, Encodable {
-        /// The broker's key of it.
+        /// The broker's key of the app.
         package let identifier: String
-        /// The user that runs it; `nil` for one that was never seen.
+        /// The user that runs the app; `nil` if it was never seen.
         package let user: UInt32?
         package let isRunning: Bool
         package let holdsData: Bool
-        /// The sessions whose cleanup it owes, oldest first.
+        /// The sessions whose cleanup the app owes, oldest first.
         package let owes: [UInt64]
-        /// Why the bus does not start it; `nil` if that is in order.
+        /// Why the bus cannot start the app; `nil` if it can.
         package let startProblem: String?
     }
 
-    /// Something that is wrong.
     package struct Problem: Sendable, Equatable, Encodable {
         package enum Kind: String, Sendable, CaseIterable, Encodable {
             case configuration, store, key, enforcement, login, manifest
         }
 
         package let kind: Kind
-        /// A sentence, for people.
+        /// A sentence for people.
         package let text: String
     }
 
-    /// Grows with each change. The next question names it.
+    /// Grows with each change. The next request contains it.
     package let revision: UInt64
-    /// The device's clock at the answer.
+    /// The device's clock at the time of the response.
     package let time: Date
     package let brokerVersion: String
     package let mode: String
     package let epoch: UInt64
     package let organization: String?
-    /// The name of whoever is signed in; `nil` means nobody.
+    /// The name of the signed-in account; `nil` if no account is signed in.
     package let account: String?
     package let signedInAt: Date?
     package let cleanupPolicy: String
@@ -80,7 +80,7 @@ package struct ObservedDevice: Sendable, Equatable, Encodable {
 }
 
 extension ObservedDevice.App {
-    /// - Returns: `nil` for an app without a name.
+    /// - Returns: `nil` for an app without an identifier.
     init?(_ fields: BrokerProtocol.Fields) {
         guard let identifier = fields["identifier"]?.stringValue else { return nil }
         self.identifier = identifier
@@ -92,7 +92,7 @@ extension ObservedDevice.App {
     }
 }
 
-/// An entry of the log, by the broker's answer to `GetLog`. It names no person.
+/// A log entry in the broker's response to `GetLog`. It names no person.
 package struct ObservedEntry: Sendable, Equatable {
     package let sequence: UInt64
     package let at: Date
@@ -101,7 +101,8 @@ package struct ObservedEntry: Sendable, Equatable {
     package let app: String?
     package let detail: String?
 
-    /// The entries of an answer, oldest first. One without a number is left out: the next question could not name it.
+    /// The entries of a response, oldest first. An entry without a number is skipped, because the next request could
+    /// not refer to it.
     package static func all(_ answer: BrokerProtocol.Fields) -> [ObservedEntry] {
         (answer["entries"]?.elementsValue ?? []).compactMap(\.fieldsValue).compactMap { fields in
             guard let sequence = fields["sequence"]?.unsignedValue else { return nil }
@@ -123,7 +124,7 @@ extension DBusValue {
         if case .double(let value) = self, value.isFinite { value } else { nil }
     }
 
-    /// A time that a clock can show.
+    /// A time that a clock can show: up to the year 9999.
     fileprivate var date: Date? {
         seconds.flatMap { (0...253_402_300_799).contains($0) ? Date(timeIntervalSince1970: $0) : nil }
     }

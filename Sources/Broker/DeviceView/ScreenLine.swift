@@ -1,5 +1,5 @@
-/// A line of a terminal's screen: texts, each with a style. A text of another process goes in without anything that a terminal would act on, so that
-/// no name moves the cursor or changes colours.
+/// A line of a terminal's screen: texts with styles. Text from other processes is escaped, so that no name moves the
+/// cursor or changes colours.
 package struct ScreenLine: Sendable, Equatable {
     package enum Style: Sendable, Equatable {
         case plain, strong, dim, good, waits, bad
@@ -31,23 +31,22 @@ package struct ScreenLine: Sendable, Equatable {
         pieces.append(Piece(text: Self.printable(text), style: style))
     }
 
-    /// Adds blanks up to this column.
     mutating func pad(to column: Int) {
         let width = width
         if width < column { add(String(repeating: " ", count: column - width)) }
     }
 
-    /// The line without its own styles, for what may be out of date.
+    /// The line with every style dimmed, for content that may be out of date.
     func dimmed() -> ScreenLine {
         var line = self
         for index in line.pieces.indices { line.pieces[index].style = .dim }
         return line
     }
 
-    /// How many columns of the screen it takes.
+    /// The number of columns on the screen.
     var width: Int { pieces.reduce(0) { $0 + Self.columns($1.text) } }
 
-    /// What fits into so many columns; an ellipsis says that something is missing.
+    /// The line cut to a number of columns, with an ellipsis if something is missing.
     func clipped(to columns: Int) -> ScreenLine {
         guard width > columns else { return self }
         var line = ScreenLine()
@@ -62,7 +61,7 @@ package struct ScreenLine: Sendable, Equatable {
         return line
     }
 
-    /// As it is written. Blanks at the end are left out.
+    /// The line as it is written, without blanks at the end.
     package func text(isColoured: Bool) -> String {
         var text = ""
         for piece in pieces {
@@ -77,7 +76,7 @@ package struct ScreenLine: Sendable, Equatable {
 
     // MARK: Texts
 
-    /// The text without anything that a terminal would act on.
+    /// Escapes all characters that a terminal would act on.
     package static func printable(_ text: String) -> String {
         text.unicodeScalars.map { scalar in
             switch scalar.properties.generalCategory {
@@ -88,7 +87,7 @@ package struct ScreenLine: Sendable, Equatable {
         }.joined()
     }
 
-    /// How many columns a terminal gives the text, as far as that can be known: terminals differ.
+    /// An estimate of the text's columns; terminals differ.
     static func columns(_ text: String) -> Int { text.reduce(0) { $0 + columns($1) } }
 
     private static func columns(_ character: Character) -> Int {
@@ -97,7 +96,7 @@ package struct ScreenLine: Sendable, Equatable {
         case .nonspacingMark, .enclosingMark: return 0
         default: break
         }
-        // Wide characters by Unicode's annex 11: Hangul, CJK, full-width forms, and what is shown as a picture.
+        // Wide characters by Unicode's annex 11: Hangul, CJK, full-width forms, and emoji.
         let wide: [ClosedRange<UInt32>] = [
             0x1100...0x115F, 0x2E80...0xA4CF, 0xA960...0xA97F, 0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F,
             0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x20000...0x3FFFD,
@@ -116,7 +115,7 @@ package struct ScreenLine: Sendable, Equatable {
         )
     }
 
-    /// The text in lines of at most so many columns, parted at blanks where there are some.
+    /// Splits the text into lines of at most `limit` columns, at blanks if possible.
     static func wrapped(_ text: String, columns limit: Int) -> [String] {
         var lines: [String] = []
         for word in printable(text).split(separator: " ") {

@@ -1,28 +1,28 @@
 import FoundationEssentials
 import SharedDevice
 
-/// A round of cleanup as rows on one time axis, from the sign-out to the last report, or to now where somebody still owes. The signs are those of the
-/// console. Pure.
+/// A round of cleanups as rows on one time axis, from the sign-out to the last report, or until now while an app still
+/// owes its cleanup. It uses the console's signs. Pure.
 struct Waterfall {
     struct Row {
         let name: String
-        /// How far it is, with its sign.
+        /// The progress of the app, with its sign.
         let state: String
         let style: ScreenLine.Style
         let app: CleanupReport.App
     }
 
     let rows: [Row]
-    /// How many seconds the axis has.
+    /// The length of the axis in seconds.
     let length: Double
 
     /// - Parameters:
-    ///   - name: what is shown for an app.
-    ///   - now: by the device's clock.
+    ///   - now: The time by the device's clock.
+    ///   - name: Returns the displayed name of an app.
     init(_ round: CleanupReport, at now: Date, name: (String) -> String) {
         let elapsed = max(0, now.timeIntervalSince(round.endedAt))
         let named = round.apps.map { (name: name($0.identifier), app: $0) }
-        // Who owes comes first.
+        // Apps that owe a cleanup come first.
         let sorted = named.sorted {
             let (one, other) = ($0.app.progress.isSettled, $1.app.progress.isSettled)
             return one != other ? other : $0.name < $1.name
@@ -54,10 +54,11 @@ struct Waterfall {
         }
     }
 
-    /// The way of an app in so many columns: `·` until it heard of the sign-out, `╌` until it began, `━` until it ended, and a letter at each of these.
+    /// Draws the progress of an app: `·` until it heard of the sign-out, `╌` until it began, `━` until it ended, and a
+    /// letter at each of these events.
     func bar(of row: Row, columns: Int) -> String {
         let app = row.app
-        // Bounded before it becomes a number of columns: a stranger's times may be of any size.
+        // Clamped before the conversion, because times from another process may be of any size.
         let column = { (time: Double) in
             length > 0 ? min(columns - 1, Int(min(1, max(0, time / length)) * Double(columns))) : 0
         }
@@ -71,7 +72,7 @@ struct Waterfall {
         if let told = app.toldAfter { marks.append(("T", told)) }
         if let begun = app.begunAfter { marks.append(("B", begun)) }
         if let ended = app.finishedAfter, let letter = Self.letter(app.progress) { marks.append((letter, ended)) }
-        // Letters of the same column stand beside each other, in their order.
+        // Letters for the same column are placed next to each other, in order.
         var places = marks.map { column($0.time) }
         for index in places.indices.dropFirst() { places[index] = max(places[index], places[index - 1] + 1) }
         for index in places.indices.reversed() {

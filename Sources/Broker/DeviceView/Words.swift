@@ -1,8 +1,8 @@
 import DeviceConfiguration
 
-/// How people read values. Pure.
+/// Values as people read them. Pure.
 package enum Words {
-    /// A time span, from seconds: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
+    /// A time span in seconds: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
     package static func span(_ seconds: Double) -> String {
         guard seconds < 1e12 else { return "long" }
         guard seconds >= 0.9995 else { return "\(Int((max(0, seconds) * 1000).rounded())) ms" }
@@ -35,7 +35,7 @@ package enum Words {
         }
     }
 
-    /// What a sign-out brings about, for whoever is about to ask for it (CO-6).
+    /// The effect of a sign-out, shown before the user asks for it (CO-6).
     package static func consequence(of device: ObservedDevice) -> String {
         let holders = device.apps.count { $0.holdsData }
         return holders == 0

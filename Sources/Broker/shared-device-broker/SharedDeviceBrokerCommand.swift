@@ -101,7 +101,7 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
                 options,
                 database: database,
                 provider: provider,
-                // Asked only where the configuration names one.
+                // Used only if the configuration names a provider.
                 organisation: { RemoteProvider(connection: $0) },
                 sealer: vault(environment, keyTroubles, log),
                 keys: keyTroubles,
@@ -119,7 +119,8 @@ struct SharedDeviceBrokerCommand: AsyncParsableCommand {
         await following.value
     }
 
-    /// What seals records of the organisation's provider. A key that is no good is as none: records are then in memory only.
+    /// Seals records of the organisation's provider. An invalid key counts as a missing one: records are then kept in
+    /// memory only.
     private func vault(_ environment: [String: String], _ troubles: KeyTroubles, _ log: Logger) -> RecordVault? {
         do throws(RecordUnreadable) {
             return try RecordVault.ofService(environment: environment)

@@ -6,8 +6,8 @@ import IdentityService
 import OpenIDConnect
 import Synchronization
 
-/// `shared-device provider check`, as far as this process carries it out: with its own secret, authorities and right to the network, so that what works
-/// here works for a sign-in.
+/// The part of `shared-device provider check` in this process. It uses this process's secret, authorities and network
+/// access, so that what works here works for a sign-in.
 final class CheckMethod: Sendable {
     private let connection: DBusConnection
     private let current: CurrentProvider
@@ -55,7 +55,7 @@ final class CheckMethod: Sendable {
         }
     }
 
-    /// Root, and on a bus of one user's own that user.
+    /// Whether the sender is root, or this user, who is the only one on a private bus.
     private func isAdministrator(_ sender: String) async -> Bool {
         guard let user = try? await connection.credentials(of: sender).userID else { return false }
         return user == 0 || user == geteuid()
@@ -64,7 +64,7 @@ final class CheckMethod: Sendable {
     private func check() async throws(IdentityError) -> [ProviderCheckStep] {
         _ = try current.provider.get()
         guard let client = current.client, let settings = current.settings else { return [] }
-        // Any port is as good as another where none is named.
+        // Without configured ports, any port will do.
         let port = settings.loopbackPorts.ports.first ?? 49_152
         let steps = await client.check(redirect: "http://127.0.0.1:\(port)/callback", scopes: settings.scopes)
         let logouts = await logouts.state

@@ -8,7 +8,7 @@ import OrganisationIdentity
 import StrictJSON
 import Synchronization
 
-/// The provider that the managed configuration names, as the file is now.
+/// The provider in the current managed configuration.
 final class CurrentProvider: Sendable {
     private struct State {
         var settings: OrganisationSettings?
@@ -20,7 +20,7 @@ final class CurrentProvider: Sendable {
     private let log: Logger
     private let state = Locked(State())
 
-    /// - Parameter secret: the client's; `nil` for a public client.
+    /// - Parameter secret: The client's secret; `nil` for a public client.
     init(secret: Secret?, log: Logger) {
         self.secret = secret
         self.log = log
@@ -31,37 +31,38 @@ final class CurrentProvider: Sendable {
         "the managed configuration names no provider; write \"identity\": \"oidc\" with oidcIssuer and oidcClientID"
     )
 
-    /// Who answers now, or why nobody does.
+    /// The provider, or why there is none.
     var provider: Result<any OrganisationProvider, IdentityError> {
         state.withLock { state in state.provider.map { $0 as any OrganisationProvider } }
     }
 
-    /// The same as a client, for what is not asked by the broker; `nil` where nobody answers.
+    /// The provider's client, for requests that do not come from the broker; `nil` without a provider.
     var client: OpenIDConnectClient? { state.withLock { $0.client } }
 
-    /// What is configured; `nil` where no provider is.
+    /// The configured settings; `nil` if no provider is configured.
     var settings: OrganisationSettings? { state.withLock { $0.settings } }
 
-    /// Ends all sign-ins that are under way.
+    /// Cancels all sign-ins in flight.
     func cancelAll() { try? state.withLock { $0.provider }.get().cancelAll() }
 
-    /// The network is back: what has failed is asked for again as soon as somebody needs it.
+    /// The network is back: failed requests are repeated at the next need, without waiting.
     func forgetFailures() { client?.forgetFailures() }
 
-    /// The file has changed, or was read for the first time. A provider that stays the same goes on, with its sign-ins.
+    /// Applies the first or a changed file. If the provider stays the same, it continues, with its sign-ins.
     func use(_ update: ManagedConfigurationUpdate) {
         if let problem = update.problem { log.error("managed configuration", metadata: ["problem": "\(problem)"]) }
         let settings: OrganisationSettings?
         switch update.inForce {
         case .present(let configuration): settings = configuration.organisation
         case .missing: settings = nil
-        // What was valid last stays in force.
+        // The last valid settings stay in force.
         case nil: return
         }
         let before = self.settings
         guard settings != before else { return }
         if let settings, settings.signInPart == before?.signInPart {
-            // The client stays: it has the sign-ins that are under way, the provider's keys, and the names of the logout tokens that have counted.
+            // Keep the client: it holds the sign-ins in flight, the provider's keys, and the identifiers of used logout
+            // tokens.
             state.withLock { $0.settings = settings }
             return log.info("the configuration has changed, and the provider is the same")
         }

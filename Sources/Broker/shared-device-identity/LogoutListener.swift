@@ -8,24 +8,26 @@ import OpenIDConnect
 import OrganisationIdentity
 import Synchronization
 
-/// Listens for the provider's word that sessions have ended, at the address of the configuration or the socket that systemd passes, and tells the broker.
+/// Listens for the provider's logout tokens, at the configured address or on the socket that systemd passes, and tells
+/// the broker.
 actor LogoutListener {
-    /// Between two attempts to listen: an address may be another program's still, or not this machine's yet.
+    /// The pauses between two attempts to listen. Another program may still use the address, or this machine may not
+    /// have it yet.
     private static let (shortestPause, longestPause): (Duration, Duration) = (.seconds(1), .seconds(10))
 
     private let reports: ProviderReports
     private let log: Logger
-    /// From systemd, for as long as this process runs.
+    /// The socket from systemd, which lasts as long as this process.
     private let passed: CInt?
 
     private var logout: (client: OpenIDConnectClient, handler: BackChannelLogout)?
     private var wanted: ListeningAddress?
     private var open: (address: ListeningAddress, listener: HTTPListener)?
-    /// Whether the one is brought into line with the other just now, and has to be once more.
+    /// Whether ``open`` is being changed to match ``wanted``, and whether that has to be repeated.
     private var (isChanging, hasChanged) = (false, false)
     private var retry: Task<Void, Never>?
     private var pause = LogoutListener.shortestPause
-    /// Of the last failure: the same one is not said again.
+    /// The last failure, which is not logged again while it stays the same.
     private var problem: String?
 
     init(reports: ProviderReports, log: Logger) {
@@ -36,7 +38,7 @@ actor LogoutListener {
 
     deinit { retry?.cancel() }
 
-    /// The configuration has changed, or was read for the first time. Returns when the first attempt to listen is over.
+    /// Applies the first or a changed configuration. Returns after the first attempt to listen.
     func use(_ current: CurrentProvider) async {
         let client = current.client
         // It knows which tokens it has taken.
@@ -46,12 +48,12 @@ actor LogoutListener {
         await change()
     }
 
-    /// Where it is listened, and why it is not where it should be; `nil` where the configuration wants none of it.
+    /// The address, and why the service does not listen there; `nil` if the configuration has none.
     var state: (address: String, problem: String?)? {
         wanted.map { (place($0), open == nil ? problem ?? "nobody listens at \($0.text) yet; try again" : nil) }
     }
 
-    /// Where it is listened, where the configuration has this address: a socket that was passed may be elsewhere.
+    /// The actual address of the service. A passed socket may have another address than the configuration.
     private func place(_ address: ListeningAddress) -> String {
         guard let passed else { return address.text }
         let name = ListeningSocket.name(of: passed) ?? "a socket without a name"
@@ -71,7 +73,7 @@ actor LogoutListener {
             guard open?.address != wanted else { continue }
             if let old = open {
                 open = nil
-                // Before another one is opened, which may be at the same port.
+                // Before the next listener opens, which may use the same port.
                 await old.listener.close()
             }
             if let wanted, !hasChanged { listen(at: wanted) }
@@ -93,7 +95,7 @@ actor LogoutListener {
             log.info("listens for logouts of the provider's", metadata: ["address": "\(place(address))"])
         } catch {
             let reason = "\(error); \(remedy(address))"
-            // Sign-ins go on, and the provider is asked: only this way is closed.
+            // Sign-ins and requests to the provider continue without the listener.
             if reason != problem {
                 log.error(
                     "nobody hears of logouts at the provider; it is tried again",

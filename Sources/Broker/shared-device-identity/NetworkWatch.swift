@@ -4,19 +4,21 @@ import DeviceConfiguration
 import Dispatch
 import Glibc
 
-/// Hears from the kernel that the network has come back (rtnetlink(7)), once for each burst of what it tells.
+/// Notices through the kernel (rtnetlink(7)) that the network has come back. Calls its handler once for each burst of
+/// events.
 ///
-/// What counts is a new address of a link that works, or a new way to the rest of the world. An address that is renewed is none: routers say it every
-/// few minutes.
+/// The network is back when a working link has a new address, or when there is a new route to the outside. A renewed
+/// address does not count, because routers renew addresses every few minutes.
 ///
-/// Unchecked: after `init`, only code on `queue` touches what changes.
+/// Unchecked: after `init`, only code on `queue` touches the mutable state.
 final class NetworkWatch: @unchecked Sendable {
-    /// The kernel grants no such socket.
+    /// The kernel provides no such socket.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// How long nothing must have happened, and the shortest time between two calls: a link that comes and goes leads to no more.
+    /// How long the network has to be quiet, and the shortest time between two calls. It limits the calls for an
+    /// unstable link.
     static let (quiet, pause): (Duration, Duration) = (.seconds(1), .seconds(10))
 
     private let cameBack: @Sendable () -> Void
@@ -28,7 +30,7 @@ final class NetworkWatch: @unchecked Sendable {
     private var hasNewRoute = false
     private var last: ContinuousClock.Instant?
 
-    /// - Parameter cameBack: called on a queue of the watch's own.
+    /// - Parameter cameBack: Called on the watch's own queue.
     /// - Throws: ``Failure``.
     init(cameBack: @escaping @Sendable () -> Void) throws(Failure) {
         let descriptor = CLinux_openNetworkEvents()
@@ -39,7 +41,7 @@ final class NetworkWatch: @unchecked Sendable {
         }
         self.cameBack = cameBack
         source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
-        // Those of now are not new. What comes in between is heard.
+        // The current addresses are not new. Changes during this call are noticed, because the socket is open.
         addresses = Self.presentAddresses() ?? []
         source.setEventHandler { [weak self] in self?.hasEvents(descriptor) }
         source.setCancelHandler { close(descriptor) }
@@ -49,7 +51,7 @@ final class NetworkWatch: @unchecked Sendable {
     deinit { source.cancel() }
 
     private func hasEvents(_ descriptor: CInt) {
-        // A burst that the kernel has cut off counts as one in which anything may have happened: the addresses tell.
+        // The kernel may have truncated a burst. It counts as any event, and the comparison of addresses decides.
         let events = CLinux_readNetworkEvents(descriptor)
         guard events != 0 else { return }
         if events & CLINUX_NEW_ROUTE != 0 { hasNewRoute = true }
@@ -81,7 +83,7 @@ final class NetworkWatch: @unchecked Sendable {
         guard isBack else { return }
         if let last, ContinuousClock.now - last < Self.pause {
             hasNewRoute = true
-            // Once more at the end of the pause, for all that happens until then.
+            // Repeat at the end of the pause, for everything that happens until then.
             settling.eventOccurred(at: last + Self.pause - Self.quiet)
             return schedule()
         }
@@ -90,7 +92,7 @@ final class NetworkWatch: @unchecked Sendable {
         cameBack()
     }
 
-    /// The addresses by which others can be reached, of links that work; `nil` where the kernel does not say.
+    /// The non-local addresses of working links; `nil` if the kernel does not return them.
     private static func presentAddresses() -> Set<String>? {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&list) == 0 else { return nil }
@@ -112,7 +114,7 @@ final class NetworkWatch: @unchecked Sendable {
                 continue
             }
             let text = String(decoding: name.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-            // Each link has one of these, with or without a network behind it.
+            // Each link has a link-local address, with or without a network.
             if !text.hasPrefix("fe80:") { addresses.insert(text) }
         }
         return addresses

@@ -2,23 +2,23 @@ import FoundationEssentials
 import Glibc
 import Identity
 
-/// What this device proves itself with to the provider: systemd credentials (systemd.exec(5), “Credentials”), and nothing else. They are in no
-/// file that people read, no argument and no variable of the environment.
+/// The secrets with which this device authenticates to the provider. They are systemd credentials (systemd.exec(5),
+/// “Credentials”), so they are in no ordinary file, no argument and no environment variable.
 enum ServiceCredential: String {
-    /// The client's secret, by which the provider knows this device.
+    /// The client's secret, by which the provider recognises this device.
     case clientSecret = "oidc-client-secret"
-    /// The token for the stream of the provider's events, where an administrator has one.
+    /// The token for the provider's event stream, if an administrator has one.
     case signalsToken = "shared-signals-token"
 
-    /// Why there is none although there should be one.
+    /// Why a credential that exists cannot be used.
     struct Unusable: Error, CustomStringConvertible {
         let description: String
     }
 
     private static let longest = 4096
 
-    /// - Parameter environment: this process's: `CREDENTIALS_DIRECTORY` names the directory.
-    /// - Returns: `nil` where there is no such credential.
+    /// - Parameter environment: The environment of this process: `CREDENTIALS_DIRECTORY` names the directory.
+    /// - Returns: `nil` if there is no such credential.
     /// - Throws: ``Unusable``.
     func read(environment: [String: String]) throws(Unusable) -> Secret? {
         guard let directory = environment["CREDENTIALS_DIRECTORY"] else { return nil }
@@ -40,7 +40,7 @@ enum ServiceCredential: String {
             }
             count += max(0, more)
         }
-        // Whoever wrote it by `echo` has ended the line.
+        // A file written with `echo` ends with a line break.
         if count > 0, bytes[count - 1] == UInt8(ascii: "\n") { count -= 1 }
         guard (1...longest).contains(count), !bytes[..<count].contains(0) else {
             throw Unusable(description: "\(path) has to have 1 to \(longest) bytes, none of them zero")

@@ -43,7 +43,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
             let token = try ServiceCredential.signalsToken.read(environment: environment)
             current = CurrentProvider(secret: secret, log: log)
             updates = try ManagedConfigurationFile(path: service.configurationFile).updates()
-            // The first one is the present file. Nobody is answered before it is in force.
+            // The first update is the current file. No call is answered before it is in force.
             var first = updates.makeAsyncIterator()
             if let update = await first.next() { current.use(update) }
             let connection = try DBusConnection.open(service.bus)
@@ -80,18 +80,19 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         withExtendedLifetime((answers, logouts, network, starter)) {}
     }
 
-    /// Ends the process with the bus that has started it. Another starts one where it is needed, and nobody would end this one.
+    /// Ends the process with the bus that started it. A new bus starts another process when needed, and nothing would
+    /// end this one.
     private static func watchStarter(
         _ connection: DBusConnection,
         to bus: Bus,
         _ environment: [String: String],
         _ process: ServiceProcess
     ) throws(DBusError) -> Observation? {
-        // An address with the bus's number is that of the same socket.
+        // Two addresses that differ only in the bus's identifier name the same socket.
         func place(_ address: String) -> [Substring] {
             address.split(separator: ",").filter { !$0.hasPrefix("guid=") }
         }
-        // A terminal that a bus has started passes the variable on to what is started in it.
+        // Compare the addresses, because programs inherit the variable: a terminal started by one bus passes it on.
         guard let starter = environment["DBUS_STARTER_ADDRESS"], let address = try? bus.resolvedAddress(),
             place(starter) == place(address)
         else { return nil }
@@ -103,7 +104,7 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
         }
     }
 
-    /// Has the provider asked soon after the network has come back.
+    /// Reports the return of the network, so that the provider is asked soon.
     private static func watchNetwork(
         _ reports: ProviderReports,
         _ current: CurrentProvider,
@@ -112,15 +113,16 @@ struct SharedDeviceIdentityCommand: AsyncParsableCommand {
     ) -> NetworkWatch? {
         do {
             return try NetworkWatch {
-                // First: what asks next has another attempt.
+                // First, so that the requests below are not refused because of earlier failures.
                 current.forgetFailures()
                 signals.wake()
                 guard let issuer = current.settings?.issuer.text else { return }
-                // The broker decides; one that is not there has nobody signed in, or asks at its start.
+                // The broker decides whether to act. If it is not running, no account is signed in, or it asks at its
+                // start.
                 Task { try? await reports.tell(ProviderEvent(.networkUp, issuer: issuer)) }
             }
         } catch {
-            // The provider is asked all the same, at its time.
+            // The provider is still asked at the regular intervals.
             log.warning("nobody hears of the network's coming back", metadata: ["reason": "\(error)"])
             return nil
         }

@@ -9,10 +9,10 @@ import SharedDevice
 import StrictJSON
 import Synchronization
 
-/// Fetches the provider's events from the stream that the configuration names.
+/// Fetches the provider's events from the configured stream.
 final class SignalsReceiver: Sendable {
     private struct State {
-        /// The provider is another one where the client is.
+        /// A different client means a different provider.
         var client: OpenIDConnectClient?
         var settings: SignalStreamSettings?
         var signals: SharedSignals?
@@ -24,7 +24,7 @@ final class SignalsReceiver: Sendable {
     private let log: Logger
     private let state = Locked(State())
 
-    /// - Parameter token: for the stream; `nil`: the device gets one by its client ID and secret.
+    /// - Parameter token: The token for the stream. With `nil`, the device obtains one with its client ID and secret.
     init(reports: ProviderReports, token: Secret?, log: Logger) {
         self.reports = reports
         self.token = token
@@ -33,7 +33,8 @@ final class SignalsReceiver: Sendable {
 
     deinit { state.withLock { $0.task }?.cancel() }
 
-    /// The configuration has changed, or was read for the first time. A stream that stays the same goes on: it knows which tokens it has taken.
+    /// Applies the first or a changed configuration. An unchanged stream continues, because it knows which tokens it
+    /// has accepted.
     func use(_ current: CurrentProvider) {
         let (client, settings) = (current.client, current.settings?.sharedSignals)
         let isSame = state.withLock { $0.client === client && $0.settings == settings }
@@ -49,7 +50,7 @@ final class SignalsReceiver: Sendable {
         if let settings { log.info("events are fetched", metadata: ["endpoint": "\(settings.endpoint)"]) }
     }
 
-    /// Nobody asks any more.
+    /// Stops fetching events.
     func stop() {
         let task = state.withLock { state in
             defer { state = State() }
@@ -58,10 +59,10 @@ final class SignalsReceiver: Sendable {
         task?.cancel()
     }
 
-    /// The network is back.
+    /// The network is back: retries at once.
     func wake() { state.withLock { $0.signals }?.wake() }
 
-    /// Whether the stream answers; `nil` where the configuration names none.
+    /// Whether the stream responds; `nil` if the configuration names none.
     func check() async -> ProviderCheckStep? { await state.withLock { $0.signals }?.check() }
 
     private func make(
@@ -69,7 +70,7 @@ final class SignalsReceiver: Sendable {
         _ settings: SignalStreamSettings,
         _ clientIdentifier: String
     ) -> SharedSignals? {
-        // The configuration has checked it.
+        // The configuration has validated the address.
         guard let endpoint = HTTPAddress(settings.endpoint) else { return nil }
         let (log, reports) = (log, reports)
         return SharedSignals(
@@ -107,11 +108,11 @@ final class SignalsReceiver: Sendable {
     }
 }
 
-/// Tells the broker what was heard of the provider.
+/// Reports the provider's events to the broker.
 struct ProviderReports: Sendable {
     let connection: DBusConnection
 
-    /// - Throws: where the broker does not know of it then.
+    /// - Throws: An error if the broker did not receive the event.
     func tell(_ event: ProviderEvent) async throws {
         var fields: BrokerProtocol.Fields = ["kind": .string(event.kind.rawValue), "issuer": .string(event.issuer)]
         fields["subject"] = event.subject.map { .string($0) }

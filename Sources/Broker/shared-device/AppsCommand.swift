@@ -101,7 +101,7 @@ struct AppsWaiveCommand: ParsableCommand {
         }
     }
 
-    /// The names of the device's apps; `nil` where its database cannot be read, so that the broker decides by what was typed.
+    /// The names of the device's apps; `nil` if its database cannot be read. The broker then interprets the typed name.
     private func knownNames() -> AppNames? {
         guard let database = try? state.openDatabase(.existing), let content = try? DeviceStore.read(database) else {
             return nil
@@ -110,7 +110,7 @@ struct AppsWaiveCommand: ParsableCommand {
     }
 }
 
-/// What the ledger knows of an app. The properties' names are the JSON's keys, which programs rely on.
+/// The ledger's information about an app. The properties' names are the JSON's keys, which programs rely on.
 struct KnownApp: Encodable {
     struct Duty: Encodable {
         let session: UInt64
@@ -119,18 +119,18 @@ struct KnownApp: Encodable {
     }
 
     let identifier: String
-    /// The user that runs it; `nil` if it holds nothing and owes nothing.
+    /// The user that runs the app; `nil` if it holds no data and owes no cleanup.
     let user: UInt32?
-    /// `nil` if no broker answers.
+    /// `nil` if no broker responds.
     let running: Bool?
-    /// Whether it was given the account that is signed in.
+    /// Whether the app received the account that is signed in.
     let holdsCurrent: Bool
-    /// The sessions whose cleanup it owes, oldest first.
+    /// The sessions whose cleanup the app owes, oldest first.
     let owes: [Duty]
     let lastToldAt: Date?
     let lastCleanedAt: Date?
 
-    /// All apps that the ledger names or that run, in the order of their names, each for every user of it.
+    /// All apps that are in the ledger or running, by name, one entry for each of an app's users.
     static func all(in ledger: CleanupLedger, running: Set<String>?) -> [KnownApp] {
         let listed = ledger.parts.values.reduce(into: Set()) { $0.formUnion($1.keys) }
         let others = (running ?? []).subtracting(listed.map(\.app))
@@ -155,7 +155,7 @@ struct KnownApp: Encodable {
         lastCleanedAt = parts.compactMap { $0.1.progress == .finished ? $0.1.finishedAt : nil }.max()
     }
 
-    /// - Parameter name: what is shown for an app.
+    /// - Parameter name: Returns the displayed name of an app.
     static func table(_ apps: [KnownApp], _ name: (String) -> String) -> Table {
         var table = Table("APP", "USER", "RUNNING", "HOLDS", "OWES", "LAST TOLD", "LAST CLEANED")
         for app in apps {

@@ -47,7 +47,7 @@ struct BusPolicyCommand: ParsableCommand {
                 if let problem { throw problem }
                 return
             }
-            // What changes meanwhile starts no second run of the service.
+            // A change during the run leads to a repetition, because it starts no second run of the service.
             for repetition in 1...Self.mostRepetitions {
                 let former = try? String(contentsOfFile: output, encoding: .utf8)
                 let written =
@@ -68,7 +68,7 @@ struct BusPolicyCommand: ParsableCommand {
 
     private static let mostRepetitions = 5
 
-    /// - Returns: the policy of the manifests that can be used, and what is wrong with another one.
+    /// - Returns: The policy of the valid manifests, and the first problem of the others.
     private func policy() throws -> (BusPolicy, ManagedConfigurationError?) {
         let source = ManagedConfigurationFile(path: file)
         let content = try source.load()

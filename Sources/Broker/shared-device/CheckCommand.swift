@@ -49,7 +49,7 @@ struct CheckCommand: ParsableCommand {
             let progress = ProgressLine("shared-device")
             let runner = CheckRunner(plan, directory: directory) { progress.show($0) }
             defer { progress.clear() }
-            // What an app has started may outlive it, for instance the program of an adapter.
+            // Processes started by an app may outlive it, such as the program of an adapter.
             defer { Interruption.endDescendants() }
             let result = try Self.run(runner)
             progress.clear()
@@ -127,7 +127,7 @@ struct CheckCommand: ParsableCommand {
         ].compactMap(\.self)
     }
 
-    /// Runs the plan, and waits for it.
+    /// Runs the plan to its end.
     private static func run(_ runner: CheckRunner) throws -> CheckResult {
         do {
             return try OtherThreads.run { try await runner.run() }
@@ -138,19 +138,18 @@ struct CheckCommand: ParsableCommand {
     }
 }
 
-/// A report and the file that it goes to.
 private struct ReportFile {
     let path: String
     let content: (CheckResult) throws -> String
 
-    /// Looks whether the file can be written: the check may take minutes, which must not be in vain.
+    /// Verifies early that the file can be written, because the check may take minutes.
     func checkPlace() throws(CommandFailure) {
         let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
         var isDirectory = false
         if FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory), isDirectory {
             throw failure("it is a folder; name a file in it")
         }
-        // The file is written beside its place first, and then takes it.
+        // The file is replaced by a rename, so its folder has to be writable.
         guard access(folder, W_OK | X_OK) == 0 else {
             throw failure(
                 "\(folder): \(String(cString: strerror(errno))); name a file in a folder that you may write to"

@@ -56,7 +56,7 @@ struct ConfigurationCheckCommand: ParsableCommand {
         }
     }
 
-    /// Errors go to standard output too where programs read that.
+    /// Loads the configuration. With `--json`, errors also go to standard output.
     private func configuration(
         _ source: ManagedConfigurationFile,
         _ directory: AppManifestDirectory
@@ -106,9 +106,9 @@ struct ConfigurationConvertCommand: ParsableCommand {
     }
 }
 
-/// Tells all mistakes of a file but one.
+/// Warns of all mistakes in a file but the last.
 ///
-/// - Returns: the mistake that is left to be told.
+/// - Returns: The last mistake, for the caller to report.
 private func warnOfFurther(_ error: ManagedConfigurationError) -> ManagedConfigurationError {
     let errors = [error] + error.further
     for error in errors.dropLast() { warn("\(error)") }
@@ -121,7 +121,7 @@ extension CommandFailure {
     }
 }
 
-/// What a valid configuration means, together with the manifests.
+/// The effect of a valid configuration together with the manifests.
 struct ConfigurationReport {
     private let configuration: ManagedConfiguration
     private let manifests: AppManifests
@@ -133,10 +133,9 @@ struct ConfigurationReport {
         self.directory = directory
     }
 
-    /// What is wrong with manifests.
     var problems: [ManagedConfigurationError] { manifests.problems }
 
-    /// Whether something is probably not meant.
+    /// Whether the configuration probably contains a mistake.
     var hasWarnings: Bool { !warnings.isEmpty }
 
     private var warnings: [ReportedWarning] {
@@ -154,7 +153,8 @@ struct ConfigurationReport {
             + ofScopes + ofLists.map { ReportedWarning(key: nil, message: $0) }
     }
 
-    /// An app gets the provider's ID token only if its manifest has each scope about the person that the sign-in was granted.
+    /// Warnings about ID tokens: an app receives the provider's ID token only if its manifest contains each scope about
+    /// the person that the sign-in was granted.
     private var ofScopes: [ReportedWarning] {
         guard let organisation = configuration.organisation else { return [] }
         let aboutPerson = IdentityToken.scopesOfPersons.intersection(organisation.scopes)
@@ -170,13 +170,14 @@ struct ConfigurationReport {
         }
     }
 
-    /// Every key with its value; `null` where it is absent and has no default, and where the device has no provider that it is about.
+    /// Every key with its value. It is `null` if the key is absent and has no default, or if the key is about a
+    /// provider and the device has none.
     private func settings() throws -> [String: Setting] {
         let settings = try JSONDecoder().decode([String: Setting].self, from: JSONEncoder().encode(configuration))
         return Dictionary(uniqueKeysWithValues: ManagedConfiguration.keyNames.map { ($0, settings[$0] ?? .null) })
     }
 
-    /// For people: the warnings, every key with its value and its meaning, and the apps.
+    /// The report for people: warnings, every key with its value and meaning, and the apps.
     func text() throws -> String {
         var lines = ["The device is \(configuration.mode.rawValue). The file is valid."]
         lines += warnings.map { "warning: \($0.key.map { "\"\($0)\" " } ?? "")\($0.message)" } + [""]
@@ -198,14 +199,14 @@ struct ConfigurationReport {
         return lines.joined(separator: "\n")
     }
 
-    /// A misspelt path is one at which there is nothing. What this user may not see is not told.
+    /// Marks a path where there is nothing, which may be misspelt. A path that this user may not read is not marked.
     private static func deletion(of path: String) -> String {
         var status = stat()
         let isMissing = lstat(path, &status) != 0 && errno == ENOENT
         return "    deletes \(Terminal.printable(path))\(isMissing ? " (nothing is there yet)" : "")"
     }
 
-    /// For programs. The properties' names are the keys, which programs rely on.
+    /// The report for programs. The properties' names are the keys, which programs rely on.
     func json() throws -> String {
         try Form.json(
             Content(
@@ -229,7 +230,6 @@ struct ConfigurationReport {
     }
 }
 
-/// The value of a key.
 private enum Setting: Codable {
     case boolean(Bool)
     case number(Double)
@@ -269,7 +269,7 @@ private enum Setting: Codable {
         }
     }
 
-    /// The value as a person reads it.
+    /// The value for people.
     var text: String {
         switch self {
         case .boolean(let value): "\(value)"
@@ -286,7 +286,7 @@ private enum Setting: Codable {
     private static func list(_ texts: [String]) -> String { texts.isEmpty ? "-" : texts.joined(separator: ", ") }
 }
 
-/// What is wrong with a configuration, for programs, in the shape of a report.
+/// The problems of an invalid configuration, for programs, in the format of a report.
 struct InvalidConfiguration: Encodable {
     private let valid = false
     private let problems: [ReportedProblem]

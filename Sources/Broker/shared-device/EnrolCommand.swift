@@ -65,7 +65,7 @@ struct AppsEnrolCommand: ParsableCommand {
             let content = try Form.json(
                 Manifest(id: identifier, executable: executable, user: user, busName: busName)
             )
-            // The same eyes as the broker's.
+            // The same validation as the broker's.
             _ = try AppManifest(json: Data(content.utf8), file: file)
             try checkIsFree(identifier, file, directory)
             try write(content + "\n", to: file)
@@ -98,8 +98,8 @@ struct AppsEnrolCommand: ParsableCommand {
         )
     }
 
-    /// What the device's ledger calls this program; `nil` if it does not know it, or by several identifiers. Root reads only a database of its
-    /// own: for another one it would give up the rights that it needs to write the manifest.
+    /// The identifier of this program in the device's ledger; `nil` if there is none, or more than one. Root reads only
+    /// its own database: to open another user's, it would drop the rights that it needs to write the manifest.
     private func knownIdentifier(of executable: String) -> String? {
         var information = stat()
         guard stat(state.path, &information) == 0, information.st_uid == geteuid(),
@@ -112,7 +112,7 @@ struct AppsEnrolCommand: ParsableCommand {
 
     // MARK: Files
 
-    /// The program's absolute path without symbolic links, as the kernel tells it of a process.
+    /// The program's absolute path without symbolic links, as the kernel reports it for a process.
     private func executable() throws(CommandFailure) -> String {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
         let candidates = program.contains("/") ? [program] : folders.map { "\($0)/\(program)" }

@@ -42,7 +42,7 @@ struct LeaveCommand: ParsableCommand {
     }
 }
 
-/// Who vouches for a command, by name and password.
+/// The administrator who authorises a command, with name and password.
 struct AdministratorOptions: ParsableArguments {
     @Argument(help: "The administrator's name, as for signing in.")
     var name: String

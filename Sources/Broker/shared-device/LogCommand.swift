@@ -62,11 +62,11 @@ struct LogCommand: ParsableCommand {
             let database = try state.openDatabase(.existing)
             let log = AuditLog(database: database)
             let ledger = try DeviceStore.read(database).ledger
-            // Apps of which the ledger knows nothing any more are in the log only.
+            // Apps that have left the ledger are still in the log.
             var apps = Set(app == nil ? [] : try log.lines().compactMap(\.entry.app))
             let wanted = try app.map { try AppNames(ledger, and: apps).key(for: $0) ?? $0 }
             var filter = AuditLog.Filter(since: since?.date, session: session, app: wanted, event: event, last: last)
-            // Asked first, so that no entry is missed that is added between the two questions.
+            // Read first, so that an entry that is added between the two reads is not missed.
             var newest = try log.lines(AuditLog.Filter(last: 1)).last?.sequence ?? 0
             var lines = try log.lines(filter)
             filter.last = nil
@@ -109,7 +109,7 @@ private struct LoggedEntry: Encodable {
 
     func json() throws -> String { try Form.json(self, pretty: false) }
 
-    /// - Parameter name: what is shown for an app.
+    /// - Parameter name: Returns the displayed name of an app.
     func text(_ name: (String) -> String) -> String {
         let width = 12
         let padded = event + String(repeating: " ", count: max(0, width - event.count))
@@ -131,7 +131,7 @@ private struct LoggedEntry: Encodable {
     }
 }
 
-/// A time as a command line has it: ISO 8601, a day, or how long ago.
+/// A time on a command line: ISO 8601, a day, or how long ago.
 struct PointInTime: ExpressibleByArgument {
     let date: Date
 
@@ -150,7 +150,7 @@ struct PointInTime: ExpressibleByArgument {
     private static func calendar(_ text: String) -> Date? {
         let instants = [Date.ISO8601FormatStyle(), Date.ISO8601FormatStyle(includingFractionalSeconds: true)]
         if let date = instants.lazy.compactMap({ try? $0.parse(text) }).first { return date }
-        // A day begins at midnight here.
+        // A day begins at local midnight.
         let midnight = try? Date.ISO8601FormatStyle().year().month().day().parse(text)
         return midnight.map { LocalTime.device.instant(ofClock: $0) }
     }

@@ -23,7 +23,7 @@ struct MetricsCommand: ParsableCommand {
 
     func run() throws { try reportingFailure { try output.write(try metrics()) } }
 
-    /// - Throws: ``SharedDeviceError`` where the broker refuses to answer; one that is not there is a metric.
+    /// - Throws: ``SharedDeviceError`` if the broker refuses to answer. A missing broker is a metric, not an error.
     private func metrics() throws(SharedDeviceError) -> String {
         do throws(SharedDeviceError) {
             let broker = try bus.connect()
@@ -39,7 +39,7 @@ struct MetricsCommand: ParsableCommand {
     }
 }
 
-/// Where metrics go.
+/// The destination of metrics.
 struct MetricsOutput: ParsableArguments {
     @Option(
         name: .customLong("output"),

@@ -9,7 +9,7 @@ import NotifyCenter
 import SharedDevice
 import SharedDeviceBroker
 
-/// Which device's state a command is about.
+/// The device whose state a command uses.
 struct StateOptions: ParsableArguments {
     @Option(
         name: .customLong("state"),
@@ -35,10 +35,10 @@ struct StateOptions: ParsableArguments {
         if directory?.isEmpty == true { throw ValidationError("--state needs the name of a directory") }
     }
 
-    /// Opens the database as its owner: root gives up its rights for good, so that every file that SQLite makes belongs to the broker's user,
-    /// and that user cannot lead root to another file by a link.
+    /// Opens the database as its owner. Root drops its rights permanently, so that every file that SQLite creates
+    /// belongs to the broker's user, and that user cannot redirect root to another file by a link.
     func openDatabase(_ opening: DeviceDatabase.Opening) throws(StoreError) -> DeviceDatabase {
-        // Root's own: another user's is elsewhere.
+        // Root's own path: the one of another user would be elsewhere.
         let path = path
         var information = stat()
         if geteuid() == 0, stat(path, &information) == 0, information.st_uid != 0 {
@@ -55,7 +55,7 @@ struct StateOptions: ParsableArguments {
     }
 }
 
-/// Says of `--state`, which other commands take, why this one does not.
+/// Explains why this command does not accept the option `--state` of other commands.
 struct NoStateOption: ParsableArguments {
     @Option(name: .customLong("state"), help: .hidden)
     var directory: String?
@@ -67,7 +67,6 @@ struct NoStateOption: ParsableArguments {
     }
 }
 
-/// How a command shows apps.
 struct NameOptions: ParsableArguments {
     @Flag(
         name: .customLong("long"),
@@ -75,20 +74,20 @@ struct NameOptions: ParsableArguments {
     )
     var isLong = false
 
-    /// What is shown for an app.
+    /// The displayed name of an app.
     func name(_ key: String, _ names: AppNames) -> String { isLong ? key : names[key] }
 }
 
 extension AppNames {
-    /// All apps of a device, so that each command shows the same names.
+    /// Includes all apps of a device, so that each command shows the same names.
     init(_ ledger: CleanupLedger, and others: some Sequence<String> = []) {
         let listed = ledger.parts.values.flatMap { $0.keys.map(\.app) }
         self.init(listed + others)
     }
 
-    /// The key of the app that somebody means by what a table shows, its identifier or its key; `nil` if none is called so.
+    /// The key of the app with this displayed name, identifier or key; `nil` if there is none.
     ///
-    /// - Throws: ``CommandFailure`` with the candidates where there are several.
+    /// - Throws: ``CommandFailure`` with the candidates if there are several.
     func key(for text: String) throws(CommandFailure) -> String? {
         let keys = keys(for: text)
         guard keys.count > 1 else { return keys.first }
@@ -100,7 +99,7 @@ extension AppNames {
     }
 }
 
-/// Which broker a command asks.
+/// The broker that a command calls.
 struct BusOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -117,18 +116,18 @@ struct BusOptions: ParsableArguments {
     func connect() throws(SharedDeviceError) -> BrokerAdministration { try BrokerAdministration(bus: bus) }
 }
 
-/// What the broker knows beyond the database. Each part may be missing.
+/// The broker's information beyond the database. Each part may be missing.
 struct BrokerView {
     private(set) var information: BrokerProtocol.Fields?
     /// The apps that have a process on the bus.
     private(set) var running: Set<String>?
-    /// Which apps that owe a cleanup the bus does not start, and why.
+    /// The apps that owe a cleanup and that the bus cannot start, with the reasons.
     private(set) var startProblems: [String]?
-    /// What keeps the cleanup of apps that are late from being enforced.
+    /// Why overdue cleanups cannot be enforced.
     private(set) var enforcementProblems: [String]?
-    /// Which manifests of apps are refused, and why.
+    /// The refused manifests of apps, with the reasons.
     private(set) var manifestProblems: [String]?
-    /// Why the broker gave no answer.
+    /// Why the broker did not respond.
     private(set) var problem: String?
 
     init(_ bus: BusOptions) {
@@ -159,12 +158,12 @@ struct SignOutOptions: ParsableArguments {
 
     private static let patienceWithDisk = Duration.seconds(10)
 
-    /// Signs the user out through the broker, where that is wanted and the user is signed in. Somebody may sign in again before the command
-    /// has done its own part.
+    /// Signs the user out through the broker, if the option is given and the user is signed in. A user may sign in
+    /// again before the command has finished its own work.
     ///
-    /// - Parameter reason: for the audit log.
+    /// - Parameter reason: The reason for the audit log.
     func signOut(_ user: DirectoryUser, of database: DeviceDatabase, reason: String) throws {
-        // The broker is asked also where the disk has nobody: it may be about to write that the user is signed in.
+        // Ask the broker even if no account is signed in on the disk: the write of a sign-in may be in flight.
         guard isWanted else { return }
         let identifier = user.account.identifier
         let unstored: UInt64?
@@ -175,10 +174,10 @@ struct SignOutOptions: ParsableArguments {
                 ["accountIdentifier": .string(identifier), "reason": .string(reason)],
                 attempted: "sign \(user.account.username) out"
             )
-            // It answers where the disk is slow before the disk has it. The command goes by what the disk has.
+            // If the disk is slow, the response arrives before the write. The command works from the disk.
             unstored = answer["stored"]?.booleanValue == false ? answer["epoch"]?.unsignedValue : nil
         } catch {
-            // The user has signed out meanwhile, or the broker on this bus serves another device.
+            // The user has signed out in between, or the broker on this bus serves another device.
             guard try isSignedIn(user, database) else { return }
             guard [.noCurrentAccount, .currentAccountMismatch].contains(error.code) else { throw error }
             throw CommandFailure(

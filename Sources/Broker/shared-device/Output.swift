@@ -10,7 +10,7 @@ import SharedDevice
 import SharedDeviceBroker
 import SharedDeviceTestKit
 
-/// Writes a line to standard output without a buffer, so that a reader has it at once.
+/// Writes a line to standard output without a buffer, so that a reader receives it at once.
 func emit(_ line: String) throws(CommandFailure) {
     let bytes = Array("\(line)\n".utf8)
     var written = 0
@@ -27,7 +27,7 @@ func emit(_ line: String) throws(CommandFailure) {
     }
 }
 
-/// What a terminal may show: colours, and the texts of other processes without control characters.
+/// Text for a terminal: colours, and texts of other processes without control characters.
 enum Terminal {
     enum Colour: Int {
         case red = 31
@@ -45,7 +45,7 @@ enum Terminal {
         return "\u{1B}[\(colour.rawValue)m\(text)\u{1B}[0m"
     }
 
-    /// How many rows of a window a line takes, of this command's own: its colours take no column.
+    /// The number of rows that a line takes in a window, not counting this command's colour sequences.
     static func rows(of line: String, columns: Int) -> Int {
         var isColour = false
         let width = line.unicodeScalars.reduce(0) { count, scalar in
@@ -56,15 +56,14 @@ enum Terminal {
         return max(1, (width - 1) / max(1, columns) + 1)
     }
 
-    /// The text without anything that a terminal would act on.
+    /// Escapes all characters that a terminal would act on.
     static func printable(_ text: String) -> String { ScreenLine.printable(text) }
 }
 
-/// Rows below a headline, in columns as wide as their widest cell.
+/// Rows below a header, in columns as wide as their widest cell.
 struct Table {
     var head: [String]
     var rows: [[String]] = []
-    /// The colour of a row.
     var colours: [Terminal.Colour?] = []
 
     init(_ head: String...) { self.head = head }
@@ -85,7 +84,7 @@ struct Table {
     }
 }
 
-/// How commands write times and JSON.
+/// The formats of times and JSON.
 enum Form {
     /// For people: local time, to the second.
     static func time(_ date: Date) -> String {
@@ -125,7 +124,8 @@ struct CommandFailure: Error, CustomStringConvertible {
     let description: String
 }
 
-/// Runs a command; an error goes to standard error in one line, and its kind becomes the exit status, of `<sysexits.h>`.
+/// Runs a command. An error is written to standard error in one line, and its kind becomes the exit status
+/// (`<sysexits.h>`).
 func reportingFailure(_ body: () throws -> Void) throws {
     do {
         try body()
@@ -147,10 +147,11 @@ func writeAll(_ text: String, to descriptor: CInt) throws(POSIXError) {
     }
 }
 
-/// Writes a file that others read and nobody else may write: beside its place, and then moved there, so that nobody reads a part of it.
+/// Replaces a file that only its owner may write and everyone may read. The content is written to a draft and then
+/// renamed, so that no reader finds an incomplete file.
 func replaceFile(_ path: String, by content: String) throws(POSIXError) {
     let failure = { POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-    // Under a name that cannot be a link: the directory may belong to somebody else.
+    // O_EXCL and O_NOFOLLOW refuse a link at this name: the directory may belong to another user.
     let draft = "\(path).\(getpid())"
     let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else { throw failure() }
@@ -162,7 +163,6 @@ func replaceFile(_ path: String, by content: String) throws(POSIXError) {
     guard fsync(descriptor) == 0, fchmod(descriptor, 0o644) == 0, rename(draft, path) == 0 else { throw failure() }
 }
 
-/// Writes one line to standard error.
 func warn(_ message: String) {
     let line = Array("shared-device: \(message)\n".utf8)
     // If standard error is closed, the line is lost.

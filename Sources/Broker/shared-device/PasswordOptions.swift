@@ -6,7 +6,7 @@ import Glibc
 import Identity
 import SharedDeviceBroker
 
-/// Where a new password comes from.
+/// The source of a new password.
 struct PasswordOptions: ParsableArguments {
     @Flag(name: .customLong("password-stdin"), help: "Read the password from the first line of standard input.")
     var fromStandardInput = false
@@ -24,12 +24,12 @@ struct PasswordOptions: ParsableArguments {
     }
 }
 
-/// A place that a new password can be read from, once.
+/// A source that a new password can be read from, once.
 enum PasswordInput: ~Copyable {
     case standardInput
     case terminal(TerminalPrompt)
 
-    /// Asks once: a wrong one does no harm.
+    /// Asks once: a wrong password does no harm.
     consuming func readPassword(of name: String) throws -> Secret {
         switch consume self {
         case .standardInput: try Self.fromStandardInput()
@@ -43,7 +43,7 @@ enum PasswordInput: ~Copyable {
             return try Self.fromStandardInput()
         case .terminal(let prompt):
             let password = try prompt.ask("Password for \(name): ")
-            // The directory refuses it too, but only after it was typed twice.
+            // The directory refuses it, too, but only after it was typed twice.
             let least = UserDirectory.minimumPasswordLength
             guard password.codePointCount >= least else {
                 throw CommandFailure(
@@ -70,11 +70,11 @@ enum PasswordInput: ~Copyable {
     }
 }
 
-/// Asks at the terminal for what must not be seen on it.
+/// Asks at the terminal for a secret, without echo.
 ///
-/// Whatever ends the program meanwhile, the terminal echoes again: the signals that would end it are blocked, and looked
-/// for while the answer is waited for. That holds for signals to this thread and those started after it, so a prompt is
-/// made before anything else starts threads.
+/// The terminal echoes again even if a signal ends the program: those signals are blocked, and polled while waiting for
+/// the response. The block applies to this thread and to threads started later, so create a prompt before anything
+/// starts threads.
 final class TerminalPrompt {
     private let terminal: QuietTerminal
     private var caught = sigset_t()
@@ -83,7 +83,7 @@ final class TerminalPrompt {
     init() throws {
         terminal = try Self.reported { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
         sigemptyset(&caught)
-        // Not to be stopped either (TSTP): the shell's own prompt would not echo.
+        // SIGTSTP, too: in a stopped program's place, the shell's prompt would not echo.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP] { sigaddset(&caught, signal) }
         pthread_sigmask(SIG_BLOCK, &caught, &blockedBefore)
     }
@@ -92,7 +92,7 @@ final class TerminalPrompt {
         pthread_sigmask(SIG_SETMASK, &blockedBefore, nil)
     }
 
-    /// Writes `question` to standard error and reads the answer, which is not echoed.
+    /// Writes `question` to standard error and reads the response without echo.
     func ask(_ question: String) throws -> Secret {
         defer { terminal.restore() }
         try Self.reported { () throws(TerminalFailure) in
@@ -105,11 +105,11 @@ final class TerminalPrompt {
         return answer
     }
 
-    /// Waits for the terminal; a signal that comes first ends the program as it would have without us.
+    /// Waits for the terminal. A signal that arrives first ends the program as it would have without the prompt.
     private func waitForInput() throws -> Bool {
         while true {
             var input = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
-            // No descriptor for signals can be had in Swift, so they are looked for, in less time than a person notices.
+            // Swift has no descriptor for signals, so they are polled at an interval that a person does not notice.
             let ready = poll(&input, 1, 50)
             guard ready >= 0 || errno == EINTR else {
                 return try Self.reported { () throws(TerminalFailure) in throw TerminalFailure("wait for a password") }

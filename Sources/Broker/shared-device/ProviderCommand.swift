@@ -28,7 +28,7 @@ struct ProviderCheckCommand: ParsableCommand {
 
     @OptionGroup var bus: BusOptions
 
-    /// A provider that hangs in the middle takes ten seconds a step.
+    /// A provider that hangs takes ten seconds for each step.
     private static let patience: Duration = .seconds(120)
 
     func run() throws {

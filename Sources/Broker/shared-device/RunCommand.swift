@@ -66,7 +66,7 @@ struct RunCommand: ParsableCommand {
             case .taken(let taken): lock = taken
             case .other(let process): return try emit(Self.runsAlready(identifier, process))
             }
-            // Before the program can leave anything there: after a crash the directory is known as the app's.
+            // Before the program can store data: after a crash the directory is known to be the app's.
             try plan.directories.add(plan.data)
         } catch {
             throw reported(error)
@@ -125,7 +125,7 @@ struct RunCommand: ParsableCommand {
         return ExitCode((error as? CommandFailure)?.status ?? EX_USAGE)
     }
 
-    /// - Parameter process: the one that was asked; `nil` where none could be.
+    /// - Parameter process: The process that was asked; `nil` if none could be asked.
     private static func runsAlready(_ app: String, _ process: Int32?) -> String {
         guard let process else {
             return "\(app) runs already, in a process that cannot be asked to start its program again"
@@ -134,7 +134,8 @@ struct RunCommand: ParsableCommand {
             + "other arguments count after process \(process) has ended"
     }
 
-    /// A program that ends at once has often not been able to start, and shows why by its status.
+    /// The message for the program's end. A program that ends at once often failed to start, so the message has its
+    /// status.
     private static func hasEnded(_ name: String, _ status: Int32, after time: Duration) -> String {
         let tenths = Int(time / .milliseconds(100))
         let runs = time < .seconds(10) ? " after \(tenths / 10).\(tenths % 10) s" : ""
@@ -145,7 +146,7 @@ struct RunCommand: ParsableCommand {
     static func say(_ line: String) { warn("run: \(line)") }
 }
 
-/// Decides when the command is over: its program has ended by itself, and nobody's data is left.
+/// Decides when the command is over: its program has ended by itself, and all data of users is deleted.
 private final class RunProgress: Sendable {
     private struct State {
         var status: Int32?
@@ -157,7 +158,7 @@ private final class RunProgress: Sendable {
 
     init(over: @escaping @Sendable (Int32) -> Void) { self.over = over }
 
-    /// - Returns: whether the command is over.
+    /// - Returns: Whether the command is over.
     func ended(_ status: Int32) -> Bool { change { $0.status = status } }
 
     func shown(_ account: AccountState) { _ = change { $0.isClean = account == .nobody } }

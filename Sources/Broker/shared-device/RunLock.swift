@@ -3,11 +3,11 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// Keeps a second adapter of the same app away, and hands its wish to start the program to the first.
+/// Prevents a second adapter of the same app, and forwards its request to start the program to the first.
 final class RunLock {
     enum Taken {
         case taken(RunLock)
-        /// Another process has it, and was asked to start the program; `nil` where it is not known which.
+        /// Another process holds the lock and was asked to start the program; `nil` if its process id is unknown.
         case other(pid_t?)
     }
 
@@ -15,7 +15,7 @@ final class RunLock {
 
     private init(_ descriptor: CInt) { self.descriptor = descriptor }
 
-    /// - Parameter directory: that of the app's record.
+    /// - Parameter directory: The directory of the app's record.
     static func take(in directory: String) throws(CommandFailure) -> Taken {
         try? FileManager.default.createDirectory(
             atPath: directory,
@@ -30,7 +30,7 @@ final class RunLock {
                 description: "cannot open \(path): \(String(cString: strerror(errno))); give the directory to this user"
             )
         }
-        // Before the lock: the signal would end a process that has the lock and does not handle it yet.
+        // Before the lock is taken: the signal would end a process that holds the lock and does not handle it yet.
         signal(SIGUSR1, SIG_IGN)
         var lock = flock(l_type: Int16(F_WRLCK), l_whence: Int16(SEEK_SET), l_start: 0, l_len: 0, l_pid: 0)
         guard fcntl(descriptor, F_SETLK, &lock) != 0 else { return .taken(RunLock(descriptor)) }
@@ -40,7 +40,7 @@ final class RunLock {
             let reason = String(cString: strerror(code))
             throw CommandFailure(status: EX_OSERR, description: "cannot lock \(path): \(reason)")
         }
-        // The kernel names no process of another namespace.
+        // The kernel does not name a process of another namespace.
         guard fcntl(descriptor, F_GETLK, &lock) == 0, lock.l_pid > 0, kill(lock.l_pid, SIGUSR1) == 0 else {
             return .other(nil)
         }
@@ -49,7 +49,7 @@ final class RunLock {
 
     deinit { close(descriptor) }
 
-    /// Calls `body` when another process wants the program to start.
+    /// Calls `body` when another process asks for a start of the program.
     func onRequest(_ body: @escaping @Sendable () -> Void) -> any DispatchSourceSignal {
         let source = DispatchSource.makeSignalSource(signal: SIGUSR1, queue: .global())
         source.setEventHandler(handler: body)
@@ -58,23 +58,24 @@ final class RunLock {
     }
 }
 
-/// The directories that `run` has been given for an app: what is in them is the app's. Kept beside the app's record, which no deletion reaches.
+/// The directories that `run` was given for an app, whose content belongs to the app. They are stored next to the app's
+/// record, where no deletion reaches.
 struct RunDirectories {
     private let file: AtomicFile
 
-    /// - Parameter state: the directory of the app's record.
+    /// - Parameter state: The directory of the app's record.
     init(state: String) { file = AtomicFile(path: "\(state)/run-directories.json") }
 
-    /// A file that cannot be read names none: then the person is asked, and nothing is deleted.
+    /// Empty if the file cannot be read: then the person is asked, and nothing is deleted.
     private var known: [String] {
         guard let content = FileManager.default.contents(atPath: file.path) else { return [] }
         return (try? JSONDecoder().decode([String].self, from: content)) ?? []
     }
 
-    /// - Parameter path: without symbolic links.
+    /// - Parameter path: A path without symbolic links.
     func contains(_ path: String) -> Bool { known.contains(path) }
 
-    /// From here on the directory is the app's. On return that is on the disk.
+    /// Records that the directory belongs to the app. On return the record is on the disk.
     func add(_ path: String) throws(CommandFailure) {
         let known = known
         guard !known.contains(path) else { return }

@@ -4,22 +4,22 @@ import FoundationEssentials
 import Glibc
 
 extension AdapterPreset {
-    /// Those that `run` takes: a Flatpak's place is its own.
+    /// The presets that `run` accepts. A Flatpak has its own place for data.
     static var names: String {
         allCases.filter { $0 != .flatpak }.map(\.rawValue).joined(separator: ", ")
     }
 }
 
-/// What the command line means. It is checked before anything is started or deleted.
+/// The meaning of the command line, checked before anything is started or deleted.
 struct RunPlan {
     let name: String
     let data: String
     let start: AppCleanup.Start
     let settings: OwnedCommand.Settings
-    /// The directories that are known to be the app's.
+    /// The directories that are known to belong to the app.
     let directories: RunDirectories
 
-    /// - Parameter state: the directory of the app's record, which has to outlast the deletion.
+    /// - Parameter state: The directory of the app's record, which must survive the deletion.
     init(_ options: RunCommand, keeping state: String) throws(CommandFailure) {
         func refuse(_ text: String) -> CommandFailure { CommandFailure(status: EX_USAGE, description: text) }
         guard AppIdentifier.isReverseDNS(options.app) else {
@@ -52,13 +52,13 @@ struct RunPlan {
             throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
         }
         do {
-            // By text before it is made, and by what it leads to before anything is deleted.
+            // Checked as text before it is created, and with its links resolved before anything is deleted.
             try CleanupPath.refusePattern(in: options.data)
             let written = try CleanupPath.checked(path, home: home, keeping: [state])
             try Self.refuseWorkingDirectory(written, options)
             try Self.make(written)
             data = try CleanupPath.checked(pathWithoutLinks(path), home: home, keeping: [pathWithoutLinks(state)])
-            // Once more, for a link that leads there.
+            // Again, because a link may lead there.
             try Self.refuseWorkingDirectory(data, options)
             try preset?.check(data: data)
         } catch let error as CommandFailure {
@@ -79,7 +79,7 @@ struct RunPlan {
         self.settings = settings
     }
 
-    /// Whatever else is done there would be deleted with the program's data.
+    /// Refuses the working directory: the data of other programs there would be deleted, too.
     private static func refuseWorkingDirectory(_ path: String, _ options: RunCommand) throws(CommandFailure) {
         guard CleanupPath.isSame(FileManager.default.currentDirectoryPath, orBelow: path) else { return }
         throw CommandFailure(
@@ -97,7 +97,7 @@ struct RunPlan {
         }
     }
 
-    /// Somebody may have named a directory of documents by mistake.
+    /// Refuses a directory with files that may have been named by mistake.
     private static func refuseUnknown(_ data: String, _ options: RunCommand) throws(CommandFailure) {
         let names: [String]
         do {
@@ -118,9 +118,10 @@ struct RunPlan {
         )
     }
 
-    /// Looks for the program as its start does. What is not there now would be tried again and again.
+    /// Looks for the program in the same way as its start does. Without this check, a missing program would be retried
+    /// endlessly.
     ///
-    /// - Throws: `CommandFailure` with the status of shells.
+    /// - Throws: `CommandFailure` with the status that shells use.
     private static func find(_ program: String) throws(CommandFailure) {
         let places = ProcessInfo.processInfo.environment["PATH"] ?? "/bin:/usr/bin"
         let paths =

@@ -48,14 +48,13 @@ struct SessionTracesCommand: ParsableCommand {
     }
 
     func run() throws {
-        // Before any thread is started.
+        // Before any thread starts.
         signal(SIGPIPE, SIG_IGN)
         try OtherThreads.run { [self] in
             try await dryRun || now ? once() : follow()
         }
     }
 
-    /// The steps that are carried out.
     private func traces() throws -> [SessionTrace] {
         let names = without.split { ", ".contains($0) }.map(String.init)
         let left = try names.map { name in
@@ -111,7 +110,7 @@ struct SessionTracesCommand: ParsableCommand {
                     throw error
                 }
             }
-            // What cannot be done at the sign-out is better known at the sign-in.
+            // Report at the sign-in which steps would fail at the sign-out.
             do throws(AdapterFailure) {
                 if case .absent(let reason) = try await session.look(for: trace) {
                     Self.say("\(name): not there: \(reason)")

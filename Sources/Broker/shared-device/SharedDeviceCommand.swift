@@ -25,10 +25,10 @@ struct SharedDeviceCommand: ParsableCommand {
     )
 }
 
-/// Work that waits, for a command whose `run` does not: the command as a whole has one thread while it asks for a password, because signals have to
-/// reach that thread.
+/// Runs asynchronous work for a command with a synchronous `run`. While a command asks for a password it has a single
+/// thread, because signals have to reach that thread.
 enum OtherThreads {
-    /// Runs `body` on other threads, and blocks this one until its end.
+    /// Runs `body` on other threads, and blocks this one until it ends.
     static func run<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
         let outcome = Outcome<Value>()
         let done = DispatchSemaphore(value: 0)

@@ -30,7 +30,7 @@ struct SignOutCommand: ParsableCommand {
     @OptionGroup var bus: BusOptions
 
     func validate() throws {
-        // Beyond a day it is a mistake, and far beyond it no Duration.
+        // More than a day is a mistake, and much more would overflow a Duration.
         if let wait, !(0...86400).contains(wait) { throw ValidationError("--wait needs a number from 0 to 86400") }
     }
 
@@ -52,7 +52,7 @@ struct SignOutCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // Opened first: a round that cannot be watched is not begun.
+            // Opened first, so that a sign-out whose round cannot be followed does not start.
             let rounds = try wait.map { _ in try RoundWatch(database: state.openDatabase(.existing)) }
             let attempted = "sign out"
             let answer = try signOut(attempted)
@@ -88,14 +88,14 @@ struct SignOutCommand: ParsableCommand {
     }
 }
 
-/// Follows a round of cleanup in the database.
+/// Follows a round of cleanups in the database.
 struct RoundWatch {
     let database: DeviceDatabase
 
     /// Waits until the round is complete, or for `duration`.
     ///
-    /// - Parameter progress: hears of each step of an app.
-    /// - Returns: the round as it is then; `nil` where the database has none of that session.
+    /// - Parameter progress: Receives each step of an app.
+    /// - Returns: The round at the end of the wait; `nil` if the database has no round of that session.
     func follow(
         _ session: UInt64,
         within duration: Duration,

@@ -34,35 +34,35 @@ struct StatusCommand: ParsableCommand {
     }
 }
 
-/// What is known of the device: from its database, and from the broker where one answers. The properties' names are the JSON's keys, which
-/// programs rely on.
+/// The device's state from its database, and from the broker if it responds. The properties' names are the JSON's keys,
+/// which programs rely on.
 struct DeviceStatus: Encodable {
     struct Broker: Encodable {
         let answers: Bool
         let version: String?
-        /// Why there is no answer, or why the configuration as it is now is not in force.
+        /// Why there is no response, or why the current configuration is not in force.
         let problem: String?
     }
 
-    /// If no broker answers, the mode that the database has.
+    /// The mode; without a response of the broker, the one in the database.
     let mode: String
-    /// Whether the device has joined its organisation; `nil` if no broker answers.
+    /// Whether the device has joined its organisation; `nil` if no broker responds.
     let joined: Bool?
     let epoch: UInt64
     let organization: String?
-    /// Who is signed in.
+    /// The signed-in user.
     let account: String?
     let signedInAt: Date?
     let broker: Broker
-    /// The apps whose cleanup the next sign-in waits for; `nil` if no broker answers.
+    /// The apps whose cleanup the next sign-in waits for; `nil` if no broker responds.
     let signInHeldFor: [String]?
-    /// Which apps that owe a cleanup the bus does not start, and why; `nil` if no broker answers.
+    /// The apps that owe a cleanup and that the bus cannot start, with the reasons; `nil` if no broker responds.
     let startProblems: [String]?
-    /// What keeps the cleanup of apps that are late from being enforced; `nil` if no broker answers.
+    /// Why overdue cleanups cannot be enforced; `nil` if no broker responds.
     let enforcementProblems: [String]?
-    /// Which manifests of apps are refused, and why; `nil` if no broker answers.
+    /// The refused manifests of apps, with the reasons; `nil` if no broker responds.
     let manifestProblems: [String]?
-    /// The round that is open, else the last one.
+    /// The open round, or else the last one.
     let round: Round?
 
     init(database: DeviceDatabase, broker: BrokerView) throws {
@@ -94,7 +94,7 @@ struct DeviceStatus: Encodable {
 
     /// For people.
     ///
-    /// - Parameter name: what is shown for an app.
+    /// - Parameter name: Returns the displayed name of an app.
     func text(_ name: (String) -> String) -> String {
         var facts = [("mode", broker.answers ? mode : "unknown (last known: \(mode))")]
         if let organization { facts.append(("organization", organization)) }
@@ -115,7 +115,8 @@ struct DeviceStatus: Encodable {
         }
         for problem in manifestProblems ?? [] { facts.append(("manifest", problem)) }
         for problem in startProblems ?? [] {
-            // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers have no blank.
+            // An identifier and a sentence about it. Only apps with a manifest are started, and their identifiers
+            // contain no blank.
             let words = problem.split(separator: " ", maxSplits: 1).map(String.init)
             facts.append(("not started", ([name(words.first ?? "")] + words.dropFirst()).joined(separator: " ")))
         }
@@ -132,8 +133,8 @@ struct DeviceStatus: Encodable {
     }
 }
 
-/// A round of cleanup as commands show it. The properties' names are the JSON's keys, which programs rely on; times are in seconds since the
-/// session ended.
+/// A round of cleanups as commands show it. The properties' names are the JSON's keys, which programs rely on. Times
+/// are in seconds since the session ended.
 struct Round: Encodable {
     struct App: Encodable {
         let identifier: String
@@ -143,7 +144,7 @@ struct Round: Encodable {
         let begunAfter: Double?
         let finishedAfter: Double?
         let detail: String?
-        /// `nil` if no broker answers.
+        /// `nil` if no broker responds.
         let running: Bool?
     }
 
@@ -152,7 +153,7 @@ struct Round: Encodable {
     let outcome: CleanupReport.Outcome
     let apps: [App]
 
-    /// - Parameter isRunning: whether the app has a process on the bus; `nil` if no broker says it.
+    /// - Parameter isRunning: Returns whether the app has a process on the bus; `nil` if no broker responds.
     init(_ report: CleanupReport, isRunning: (CleanupReport.App) -> Bool?) {
         session = report.session
         endedAt = report.endedAt
@@ -176,7 +177,7 @@ struct Round: Encodable {
         return "cleanup after session \(session), which ended \(Form.time(endedAt)): \(outcome)"
     }
 
-    /// - Parameter name: what is shown for an app.
+    /// - Parameter name: Returns the displayed name of an app.
     func table(_ name: (String) -> String) -> Table {
         var table = Table("APP", "PROGRESS", "TOLD", "BEGUN", "FINISHED", "RUNNING", "DETAIL")
         for app in apps {

@@ -139,7 +139,7 @@ struct UserRemoveCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // Before root's rights are given up: the usual place depends on the user.
+            // Before root drops its rights, because the default path depends on the user.
             let path = state.path
             let database = try state.openDatabase(.existing)
             let directory = UserDirectory(database: database)
@@ -151,7 +151,7 @@ struct UserRemoveCommand: ParsableCommand {
         }
     }
 
-    /// Has a broker that runs forget the name: it tells apps from its memory whose data they still have to delete.
+    /// Makes a running broker forget the name: it tells apps from its memory whose data they still have to delete.
     private func tellBroker(of user: DirectoryUser, stateDirectory: String) {
         guard ServiceLock.isHeld(in: stateDirectory) else { return }
         do throws(SharedDeviceError) {
@@ -208,7 +208,7 @@ struct UserDisableCommand: ParsableCommand {
             let user = try directory.existingUser(named: name)
             try signOut.signOut(user, of: database, reason: "the user's being disabled")
             try directory.setDisabled(true, forUserNamed: name)
-            // A user who signed in again in between is signed out here. A disabled user cannot sign in once more.
+            // Signs out a user who signed in again in between. A disabled user cannot sign in after this.
             try signOut.signOut(user, of: database, reason: "the user's being disabled")
             print("disabled \(user.account.username)")
             if try DeviceStore.device(of: database).account?.hasIdentifier(user.account.identifier) == true {

@@ -4,30 +4,31 @@ import Dispatch
 package import Glibc
 import Synchronization
 
-/// What is known of a program that calls the broker, by the word of bus and kernel.
+/// Identifies a program that calls the broker, according to the bus and the kernel.
 ///
-/// What each of it is worth against another process of the same user: ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
-/// change its own. ``executable`` and ``flatpak`` are **hints**: a process can run the app's program and make it do something else, with a
-/// debugger or a library loaded into it, or make a namespace with the file that names a Flatpak. Hints keep apps apart that mean well.
+/// Against another process of the same user, ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
+/// change its own. ``executable`` and ``flatpak`` are **hints**: a process can run the app's program and subvert it
+/// with a debugger or a preloaded library, or create a namespace with the file that names a Flatpak. Hints only keep
+/// well-behaved apps apart.
 package struct AppCredentials: Sendable, Equatable {
-    /// Whether a process is in a Flatpak's sandbox.
     package enum Sandbox: Sendable, Equatable {
         case absent
-        /// In that of the Flatpak with this id.
+        /// The process is in the sandbox of the Flatpak with this id.
         case flatpak(String)
-        /// In one that does not say of which Flatpak it is, and why. Such a process is no app that is known: its program is a file of the sandbox's own.
+        /// The process is in a sandbox that does not name its Flatpak, for this reason. It matches no known app,
+        /// because its program is a file of the sandbox.
         case unreadable(String)
     }
 
-    /// The user that its process runs as, as the bus says it.
+    /// The user of the process, according to the bus.
     package let user: uid_t
-    /// The program that its process runs: absolute, without symbolic links, and the same file in the broker's own view of the file system.
+    /// The program of the process: an absolute path without symbolic links, to the same file as in the broker's view of
+    /// the file system.
     package let executable: String
-    /// The unit of the system's service manager that its process is in; `nil` for a user's own units and for none.
+    /// The system unit of the process; `nil` for a unit of a user's service manager, and for none.
     package let unit: String?
-    /// The label of its security module, as the bus says it: for AppArmor `PROFILE (enforce)`.
+    /// The label of the security module, according to the bus. For AppArmor: `PROFILE (enforce)`.
     package let label: String?
-    /// The sandbox that its process is in.
     package let sandbox: Sandbox
 
     package init(
@@ -44,25 +45,26 @@ package struct AppCredentials: Sendable, Equatable {
         self.sandbox = sandbox
     }
 
-    /// The id of the Flatpak that its process is in.
+    /// The id of the process's Flatpak.
     package var flatpak: String? { if case .flatpak(let id) = sandbox { id } else { nil } }
 
-    /// The AppArmor profile, where it is enforced: one that only complains confines nobody.
+    /// The AppArmor profile, if it is enforced. A profile in complain mode confines nothing.
     package var enforcedProfile: String? {
         guard let label, label.hasSuffix(" (enforce)") else { return nil }
         return String(label.dropLast(" (enforce)".count))
     }
 }
 
-/// Looks at a process. It may take as long as the process likes: `/proc` leads into the file systems that the process has, and one of them may be its
-/// own, or on a server that does not answer. ``ProcessLooks`` does it aside.
+/// Inspects a process. This may block indefinitely: `/proc` leads into the process's own file systems, and one of them
+/// may be implemented by the process, or be on a server that does not respond. ``ProcessLooks`` therefore runs it on
+/// separate threads.
 package enum ProcessView {
     package static let unseen = "a program that cannot be seen"
 
-    /// What the kernel says of the process that the bus names. Nothing, where the process is not of the user that the bus names: then its
-    /// number has passed to another.
+    /// The kernel's information about the process that the bus names. It is unseen if the process does not belong to
+    /// the user that the bus names: then its process id has been reused.
     ///
-    /// - Parameter label: the security label that the bus gave.
+    /// - Parameter label: The security label, according to the bus.
     package static func credentials(ofProcess process: UInt32?, user: uid_t, label: String?) -> AppCredentials {
         guard let process, users(of: process).contains(user) else {
             return AppCredentials(user: user, executable: unseen, label: label)
@@ -76,18 +78,19 @@ package enum ProcessView {
         )
     }
 
-    /// The real, effective, saved and file system's user of a process; empty where there is none.
+    /// The real, effective, saved and file-system user of a process; empty if there is no such process.
     private static func users(of process: UInt32) -> [uid_t] {
         let lines = read("/proc/\(process)/status", limit: 65_536)?.split(separator: "\n") ?? []
         let line = lines.first { $0.hasPrefix("Uid:") }
         return line?.split(separator: "\t").dropFirst().compactMap { uid_t($0) } ?? []
     }
 
-    /// The path of the process's program; `nil` where it may not be seen, or is another file than the path leads to here: with a mount
-    /// namespace of its own, a process can have any path for its program.
+    /// The path of the process's program. It is `nil` if the program cannot be seen, or if the path leads to another
+    /// file here: with its own mount namespace, a process can have any path for its program.
     ///
-    /// An update removes the file of a program that runs. It then counts if the file was root's, so that no one else can have made it. A file that still
-    /// has a name was not removed: its name ends like that of a removed one.
+    /// An update removes the file of a running program. The path then counts if the file belonged to root, so that no
+    /// other user can have made it. A file that still has a link was not removed; its name merely ends like that of a
+    /// removed one.
     static func executable(of process: UInt32) -> String? {
         let link = "/proc/\(process)/exe"
         guard let target = destination(of: link) else { return nil }
@@ -101,7 +104,8 @@ package enum ProcessView {
         return String(target.dropLast(mark.count))
     }
 
-    /// The system's unit in a line of `/proc/PID/cgroup`; `nil` below a user's own service manager, where any process makes units.
+    /// The system unit in the text of `/proc/PID/cgroup`; `nil` below a user's service manager, where any process can
+    /// create units.
     static func unit(inControlGroups text: String) -> String? {
         for line in text.split(separator: "\n") where line.hasPrefix("0::/") {
             let parts = line.dropFirst(4).split(separator: "/")
@@ -118,7 +122,6 @@ package enum ProcessView {
         read("/proc/\(process)/cgroup", limit: 8192).flatMap(unit(inControlGroups:))
     }
 
-    /// The application's name in a `.flatpak-info` file.
     static func flatpak(inInformation text: String) -> String? {
         var isApplication = false
         for line in text.split(separator: "\n") {
@@ -132,13 +135,13 @@ package enum ProcessView {
     }
 
     private static func sandbox(of process: UInt32) -> AppCredentials.Sandbox {
-        // What the process has for its root directory. Where the kernel does not show it, it does not show the program either.
+        // The root directory of the process. If the kernel does not show it, it does not show the program either.
         let root = "/proc/\(process)/root"
         return destination(of: root) == nil ? .absent : sandbox(atRoot: root)
     }
 
-    /// By the file that Flatpak puts at the root of each of its sandboxes. Whatever else is there in its place says that this is a sandbox, too: a
-    /// process that could be a Flatpak's must not pass for a program of the machine.
+    /// Reads the file that Flatpak puts at the root of each sandbox. Anything else at that path also counts as a
+    /// sandbox: a process that could be in a Flatpak must not pass for a program of the machine.
     static func sandbox(atRoot root: String) -> AppCredentials.Sandbox {
         do throws(Unreadable) {
             guard let text = try text(of: "\(root)/.flatpak-info", limit: 65_536) else { return .absent }
@@ -163,9 +166,10 @@ package enum ProcessView {
 
     private struct Unreadable: Error { let reason: String }
 
-    /// A regular file's text, which has fewer bytes than the limit. It is another program's: it may be a pipe or a link.
+    /// Reads a regular file that has fewer bytes than the limit. Another program controls the path, so it may be a pipe
+    /// or a link.
     ///
-    /// - Returns: `nil` where there is no such file, or its process has ended.
+    /// - Returns: `nil` if there is no such file, or if its process has ended.
     private static func text(of path: String, limit: Int) throws(Unreadable) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -194,7 +198,7 @@ package enum ProcessView {
     }
 }
 
-/// Looks at processes on threads of its own, so that nobody but the process's own user waits for one whose file systems do not answer.
+/// Inspects processes on its own threads, so that an unresponsive file system only delays the process's own user.
 final class ProcessLooks: Sendable {
     fileprivate final class Look: Sendable {
         let body: @Sendable () -> AppCredentials
@@ -207,31 +211,31 @@ final class ProcessLooks: Sendable {
 
         var isOver: Bool { seen.withLock { $0 == nil } }
 
-        /// The first call counts.
+        /// Only the first call has an effect.
         func end(_ credentials: AppCredentials?) { seen.withLock { $0.take() }?(credentials) }
     }
 
     fileprivate struct State {
-        /// What waits of each user for a thread.
+        /// The queued looks of each user.
         var waiting: [uid_t: [Look]] = [:]
-        /// How many threads look for each user.
+        /// The number of threads that work for each user.
         var threads: [uid_t: Int] = [:]
         var threadCount = 0
     }
 
     private let state = Locked(State())
     private let patience: Duration
-    /// How many threads look for one user, so that a stuck process keeps none of the user's other processes waiting; and how many look for all users
-    /// together.
+    /// The maximum of threads for one user, so that a stuck process does not delay the user's other processes; and the
+    /// maximum for all users.
     fileprivate static let (threadsOfUser, mostThreads) = (4, 64)
-    /// How many looks of one user wait; beyond that the oldest is given up.
+    /// The maximum of queued looks of one user. Beyond it, the oldest is abandoned.
     private static let mostWaiting = 256
 
     init(patience: Duration = .seconds(5)) { self.patience = patience }
 
-    /// Looks, or gives up when the time is over: a look that is stuck keeps its thread.
+    /// Inspects a process, or gives up after the timeout. A stuck look keeps its thread.
     ///
-    /// - Parameter seen: called once, on another thread: with what was seen, or with `nil` where the time is over.
+    /// - Parameter seen: Called once, on another thread, with the credentials, or with `nil` after a timeout.
     func look(
         of user: uid_t,
         _ body: @escaping @Sendable () -> AppCredentials,
@@ -241,10 +245,10 @@ final class ProcessLooks: Sendable {
         let (isNew, dropped) = state.withLock { state -> (Bool, Look?) in
             state.waiting[user, default: []].removeAll(where: \.isOver)
             state.waiting[user, default: []].append(look)
-            // Each holds a descriptor of its process, also where the connection is gone.
+            // Each look holds a descriptor of its process, even after the connection has ended.
             let isFull = state.waiting[user]?.count ?? 0 > Self.mostWaiting
             let dropped = isFull ? state.waiting[user]?.removeFirst() : nil
-            // Administrators wait for no other user.
+            // Administrators do not wait for other users.
             let hasRoom = state.threadCount < Self.mostThreads || Callers.isAdministrator(user)
             guard state.threads[user] ?? 0 < Self.threadsOfUser, hasRoom else {
                 return (false, dropped)
@@ -266,14 +270,14 @@ final class ProcessLooks: Sendable {
             while let look = state.withLock({ $0.next(of: current) }) {
                 if !look.isOver { look.end(look.body()) }
             }
-            // Others have come while there were as many threads as there may be.
+            // Serves users whose looks arrived while the maximum of threads was running.
             user = state.withLock { $0.takeOver() }
         }
     }
 }
 
 extension ProcessLooks.State {
-    /// The next look of the user's; where there is none, the thread ends.
+    /// The next look of the user; without one, the thread ends.
     fileprivate mutating func next(of user: uid_t) -> ProcessLooks.Look? {
         guard let first = waiting[user]?.first else {
             endThread(of: user)
@@ -283,9 +287,9 @@ extension ProcessLooks.State {
         return first
     }
 
-    /// A user whose looks no thread takes.
+    /// Picks a user with queued looks and no thread.
     fileprivate mutating func takeOver() -> uid_t? {
-        // The thread of an administrator may be one of more.
+        // An administrator's thread may exceed the maximum.
         guard threadCount < ProcessLooks.mostThreads,
             let user = waiting.first(where: { threads[$0.key] == nil && !$0.value.isEmpty })?.key
         else { return nil }
@@ -304,16 +308,15 @@ extension ProcessLooks.State {
 
 /// An app that takes part.
 package struct AppIdentity: Sendable, Equatable {
-    /// What the broker keeps the app's entries under. A manifest's identifier; without a manifest a text that also has the
-    /// program and the user, so that no such app can be mistaken for an enrolled one.
+    /// The key of the app's entries. For an enrolled app it is the manifest's identifier. Otherwise it also contains
+    /// the program and the user, so that it never equals an enrolled app's.
     package let identifier: String
     /// The app's manifest, if it is enrolled.
     package var manifest: AppManifest?
 
-    /// Whether the app has a manifest.
     package var isEnrolled: Bool { manifest != nil }
 
-    /// The app as this caller runs it. An adapter stands for the user whose data it deletes, also where root runs it.
+    /// The app as this caller runs it. An adapter stands for the user whose data it deletes, even if root runs it.
     func participant(of caller: uid_t) -> Participant {
         Participant(app: identifier, user: manifest?.cleanup?.user.number ?? caller)
     }

@@ -1,28 +1,30 @@
 package import DeviceConfiguration
 import SharedDevice
 
-/// Decides which apps take part in shared device mode. Pure: built from the configuration and the manifests, it asks nobody.
+/// Decides which apps take part in shared device mode. Pure: it uses only the configuration and the manifests.
 ///
 /// The rules, in this order:
 ///
-/// 1. Who claims an identifier that has a manifest must be the manifest's program, run by the manifest's user if that names
-///    one. Who claims none, and is the program of exactly one manifest, is that app.
-/// 2. An enrolled app that was made for shared device mode takes part. No list touches it, as none touches an MSAL app on iOS.
-/// 3. Of the others, the block list keeps out those whose identifiers it has.
-/// 4. Where enrolment is required, apps without a manifest are kept out.
-/// 5. Those that the allow list has, or whose identifiers begin with one of its prefixes, take part.
-/// 6. `Enable_SSO_On_All_ManagedApps` lets all enrolled apps in.
-/// 7. The rest takes part unless enrolment is required, or there is an allow list or a prefix list.
+/// 1. A caller that claims an identifier with a manifest must be the manifest's program, run by the manifest's user if
+/// it names one. A caller that claims no identifier, and is the program of exactly one manifest, is that app.
+/// 2. An enrolled app that was made for shared device mode takes part. No list affects it, as on iOS no list affects an
+/// MSAL app.
+/// 3. Of the other apps, those on the block list do not take part.
+/// 4. If enrolment is required, apps without a manifest do not take part.
+/// 5. Apps take part if they are on the allow list, or if their identifiers begin with one of its prefixes.
+/// 6. With `Enable_SSO_On_All_ManagedApps`, all enrolled apps take part.
+/// 7. The remaining apps take part, unless enrolment is required, or there is an allow list or a prefix list.
 ///
-/// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: of others nobody could say what to stop and to delete. The
-/// prompt that comes with the broker needs none, because it gets neither account nor token.
+/// Under an enforced cleanup policy, only apps whose manifest has `cleanup` take part: for other apps the enforcer
+/// would not know what to stop and delete. The prompt that comes with the broker needs no `cleanup`, because it
+/// receives neither account nor token.
 ///
-/// A process in a sandbox that does not say of which Flatpak it is takes no part: nobody knows whose program it is.
+/// A process in a sandbox that does not name its Flatpak does not take part, because its app is unknown.
 ///
-/// Where more than one user reaches the bus, a manifest counts only if it names what another user cannot forge: a user, a unit or an AppArmor
-/// profile.
+/// If more than one user reaches the bus, a manifest counts only if it names something that another user cannot forge:
+/// a user, a unit or an AppArmor profile.
 package struct AppEligibility: Sendable {
-    /// Whom a caller is, or why it does not take part.
+    /// The caller's app, or the reason why it does not take part.
     package typealias Decision = Result<AppIdentity, EligibilityRefusal>
 
     private let lists: AppLists
@@ -32,9 +34,9 @@ package struct AppEligibility: Sendable {
     private let requiresCleanup: Bool
 
     /// - Parameters:
-    ///   - manifests: with one identifier twice, the first counts.
-    ///   - requiresCleanup: whether only apps take part whose cleanup can be enforced.
-    ///   - requiresProof: whether more than one user reaches the bus.
+    ///   - manifests: If two have the same identifier, the first counts.
+    ///   - requiresProof: Whether more than one user reaches the bus.
+    ///   - requiresCleanup: Whether only apps with an enforceable cleanup take part.
     package init(
         lists: AppLists = AppLists(),
         requiresEnrolment: Bool = false,
@@ -49,7 +51,7 @@ package struct AppEligibility: Sendable {
         self.manifests = manifests
     }
 
-    /// What the lists and the manifests say together that is probably not meant, a line each.
+    /// Combinations of lists and manifests that are probably mistakes, one per line.
     package var warnings: [String] {
         Set(lists.blocked).sorted().filter { manifest(of: $0)?.supportsSharedDeviceMode == true }.map { identifier in
             "AppBlockList has \(identifier), which takes part all the same: it was made for shared device mode; "
@@ -62,9 +64,9 @@ package struct AppEligibility: Sendable {
             + "add \"cleanup\": {\"by\": \"app\", \"delete\": [\"/what/it/keeps\"]} and \"user\" to it"
     }
 
-    /// Whether this caller takes part, and as whom.
+    /// Decides whether this caller takes part, and as which app.
     ///
-    /// - Parameter claimed: which app it says it is, if it says so.
+    /// - Parameter claimed: The identifier that the caller claims, if any.
     package func decide(_ credentials: AppCredentials, claiming claimed: String?) -> Decision {
         Result { () throws(EligibilityRefusal) -> AppIdentity in
             let app = try identity(of: credentials, claiming: claimed)
@@ -77,7 +79,7 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The apps of adapters that take part, each with the user whose data it is.
+    /// The manifests of adapters that take part, each with the user whose data it deletes.
     package var adapters: [AppManifest] {
         manifests.filter { manifest in
             guard let user = manifest.adapter?.user.number, isTrusted(manifest) else { return false }
@@ -88,8 +90,8 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// Which app this caller is or was, whether or not it takes part; `nil` if that is unknown. A caller that claims another app's identifier
-    /// keeps the key from before that app had a manifest, which contains the caller's own program and user.
+    /// The app of this caller, whether or not it takes part; `nil` if it is unknown. A caller that claims another app's
+    /// identifier keeps its key from before that app had a manifest, which contains the caller's program and user.
     func identityOfRefused(_ credentials: AppCredentials, claiming claimed: String?) -> AppIdentity? {
         do throws(EligibilityRefusal) {
             return try identity(of: credentials, claiming: claimed)
@@ -98,7 +100,8 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The keys that an enrolled app may have had before its manifest, without those that another program may still have.
+    /// The keys that an enrolled app may have had before it got its manifest, except those that another program may
+    /// still have.
     func formerKeys(of app: AppIdentity, _ credentials: AppCredentials) -> [String] {
         guard app.isEnrolled else { return [] }
         return [app.identifier, nil]
@@ -108,7 +111,7 @@ package struct AppEligibility: Sendable {
 
     func manifest(of identifier: String) -> AppManifest? { manifests.first { $0.identifier == identifier } }
 
-    /// Whose program it is. Without a manifest it is an app of its own.
+    /// The app of a caller. Without a manifest, each program and user is a separate app.
     private func identity(
         of credentials: AppCredentials,
         claiming claimed: String?
@@ -123,7 +126,7 @@ package struct AppEligibility: Sendable {
         return AppIdentity(identifier: manifest?.identifier ?? Self.key(credentials, claimed), manifest: manifest)
     }
 
-    /// The manifest of this identifier, which has to fit the caller; `nil` if there is none.
+    /// The manifest of this identifier, which has to match the caller; `nil` if there is none.
     private func enrolled(
         _ identifier: String,
         _ credentials: AppCredentials
@@ -177,7 +180,7 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The manifest of an adapter need not have the key that does not fit.
+    /// A refusal for an adapter, whose manifest may lack the key that does not match.
     private static func notTheAdapter(_ manifest: AppManifest, _ credentials: AppCredentials) -> EligibilityRefusal {
         let unit = AppCleanup.unit(of: manifest.identifier)
         let isInUnit = credentials.unit == unit
@@ -202,7 +205,7 @@ package struct AppEligibility: Sendable {
     }
 
     private func checkCleanup(_ app: AppIdentity, _ claimed: String?) throws(EligibilityRefusal) {
-        // A prompt holds no data.
+        // The prompt holds no data.
         guard requiresCleanup, app.manifest?.cleanup == nil, app.manifest?.isPrompt != true else { return }
         let name = app.manifest?.identifier ?? claimed?.forLog(200) ?? "the app"
         throw EligibilityRefusal(
@@ -214,7 +217,7 @@ package struct AppEligibility: Sendable {
 
     private func isTrusted(_ manifest: AppManifest) -> Bool { !requiresProof || manifest.identity.isProof }
 
-    /// The rules for apps that were not made for shared device mode, or have no manifest.
+    /// The rules for apps without a manifest, or not made for shared device mode.
     private func checkLists(
         _ identifier: String?,
         _ identity: AppIdentity,
@@ -251,13 +254,14 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// How an app gets a manifest: the command, the file and its form.
+    /// Tells how to give an app a manifest: the command, the file and its content.
     private static func enrolment(_ identifier: String?, _ credentials: AppCredentials) -> String {
         let name = identifier ?? "ID"
         let program = credentials.flatpak ?? credentials.executable.forLog(500)
         let key = credentials.flatpak == nil ? AppManifest.Key.executable : .flatpak
         let file = "\(AppManifestDirectory.defaultPath)/\(name).json (or apps beside the broker's configuration)"
-        // Somebody pastes it into a shell. Path and name are the caller's, so they are plain, or there is no command.
+        // People paste the command into a shell. Path and name come from the caller, so they must be plain, or no
+        // command is shown.
         let isPlain = [program, name].allSatisfy { text in
             text.utf8.allSatisfy {
                 UInt8(ascii: "a")...UInt8(ascii: "z") ~= $0 | 0x20 || "0123456789/._+-".utf8.contains($0)
@@ -269,9 +273,9 @@ package struct AppEligibility: Sendable {
         return "\(command) \(file): {\"id\": \"\(name)\", \"\(key.rawValue)\": \"\(program)\"}"
     }
 
-    /// The key of a caller without a manifest. It contains a blank, so it is never a manifest's identifier.
+    /// The key of a caller without a manifest. It contains a blank, so it never equals a manifest's identifier.
     private static func key(_ credentials: AppCredentials, _ claimed: String?) -> String {
-        // A path may contain anything, line breaks among it.
+        // A path may contain anything, even line breaks.
         let program =
             switch credentials.sandbox {
             case .absent: credentials.executable.forLog(500)
@@ -282,31 +286,31 @@ package struct AppEligibility: Sendable {
     }
 }
 
-/// Why an app does not take part, and what an administrator can do about it.
+/// The reason why an app does not take part, with the administrator's remedy.
 package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: String, Sendable {
-        /// What the app says it is can be no identifier.
+        /// The claimed identifier is malformed.
         case malformedIdentifier
-        /// The app says that it is one whose manifest names another program.
+        /// The app claims an identifier whose manifest names another program.
         case notTheProgram
-        /// It is the manifest's program, run by another user than the manifest names.
+        /// The manifest's program is run by another user than the manifest names.
         case notTheUser
-        /// Its manifest names nothing that another user cannot forge.
+        /// The manifest names nothing that another user cannot forge.
         case noProof
-        /// Its process is in a sandbox that does not say of which Flatpak it is.
+        /// The process is in a sandbox that does not name its Flatpak.
         case unreadableSandbox
-        /// Nobody could enforce its cleanup, and the policy wants that.
+        /// The policy requires an enforceable cleanup, and the app has none.
         case notEnforceable
-        /// The block list has it.
+        /// The app is on the block list.
         case blocked
-        /// It has no manifest, and only apps with one take part.
+        /// The app has no manifest, and only enrolled apps take part.
         case notEnrolled
-        /// No list has it, and only apps on a list take part.
+        /// The app is on no list, and only listed apps take part.
         case notListed
     }
 
     package let code: Code
-    /// Which app, what is wrong, and what helps.
+    /// The app, the problem and the remedy.
     package let description: String
 
     init(_ code: Code, _ message: String, remedy: String) {
@@ -319,12 +323,12 @@ extension AppManifest {
     /// Whether it is the prompt that comes with the broker.
     var isPrompt: Bool { identifier == BrokerProtocol.promptIdentifier }
 
-    /// Whether the app is known by nothing else than the unit of its adapter.
+    /// Whether the app is known only by the unit of its adapter.
     fileprivate var isKnownByAdapter: Bool { adapter != nil && identity.unit == AppCleanup.unit(of: identifier) }
 
-    /// What keeps these credentials from being the app's, as the key of the manifest that does not fit; `nil` if they are.
+    /// The key of the manifest that does not match these credentials; `nil` if they match.
     package func mismatch(_ credentials: AppCredentials) -> Key? {
-        // A Flatpak's processes run programs of the sandbox's own file system, whatever their paths.
+        // The paths of a Flatpak's programs refer to the file system of the sandbox.
         if case .unreadable = credentials.sandbox { return .flatpak }
         if identity.flatpak != credentials.flatpak { return .flatpak }
         if let executable = identity.executable, !executable.utf8.elementsEqual(credentials.executable.utf8) {
@@ -332,9 +336,10 @@ extension AppManifest {
         }
         if let unit = identity.unit, unit != credentials.unit { return .unit }
         if let profile = identity.appArmor, profile != credentials.enforcedProfile { return .appArmor }
-        // The unit of the adapter also has the app's command in it, which runs as the app's user and must not pass for the adapter.
+        // The adapter's unit also contains the app's command, which runs as the app's user and must not pass for the
+        // adapter.
         if isKnownByAdapter, credentials.user != 0 { return .unit }
-        // An adapter that stops units is root's; the app's own user runs the others.
+        // An adapter that stops units runs as root. Other adapters run as the app's own user.
         if let user = identity.user, user != credentials.user, adapter == nil || credentials.user != 0 { return .user }
         return nil
     }

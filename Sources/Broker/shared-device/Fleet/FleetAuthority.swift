@@ -6,26 +6,29 @@ import FoundationEssentials
 import Glibc
 import SharedDevice
 
-/// A fleet's own authority: a folder with its key, what it has certified, and what it has revoked. openssl(1) does the work: nobody writes it himself.
+/// A fleet's own certificate authority: a folder with its key, its certificates and its revocation list. openssl(1)
+/// does the work.
 struct FleetAuthority {
     enum Kind: String {
         case client
-        /// For the MQTT server, by the name that clients connect to.
+        /// The MQTT server, certified under the name that clients connect to.
         case server
     }
 
-    /// The most that a request or a certificate may have, in bytes.
+    /// The maximum size of a request or a certificate, in bytes.
     static let largest = 64 << 10
     private static let days = 397
-    /// The authority's own, and the revocation list's: a list that ends has the MQTT server refuse every device at once.
+    /// The lifetime of the authority's certificate and of the revocation list. With an expired list, the MQTT server
+    /// refuses every device at once.
     private static let authorityDays = 3650
 
     let folder: String
     private let lock: CInt
 
-    /// Opens the authority of this folder. Nobody else uses it until this process ends.
+    /// Opens the authority in this folder and locks it until this process ends.
     ///
-    /// - Throws: ``CommandFailure`` where there is none, or where others may read its key; `StoreError` where others may write into the folder.
+    /// - Throws: ``CommandFailure`` if there is none, or if others may read its key; `StoreError` if others may write
+    ///   into the folder.
     init(folder: String) throws {
         self.folder = try Self.absolute(folder)
         guard access(self.folder + "/authority.key", F_OK) == 0 else {
@@ -34,7 +37,7 @@ struct FleetAuthority {
                 description: "\(folder) has no authority; make one with “fleet authority \(folder)”"
             )
         }
-        // Others could put settings of theirs there, by which openssl signs, and runs.
+        // Others could put settings there that make openssl sign or run anything.
         try PrivateFiles.checkDirectory(self.folder)
         if let objection = FleetFiles.objection(toKey: self.folder + "/authority.key") {
             throw CommandFailure(status: EX_NOPERM, description: objection)
@@ -42,10 +45,10 @@ struct FleetAuthority {
         lock = try Self.lock(self.folder)
     }
 
-    /// Makes an authority in a folder that has none.
+    /// Creates an authority in a folder that has none.
     ///
-    /// - Throws: ``CommandFailure``; `StoreError` for a folder that cannot be made, or that others may write into: openssl would write the key to a
-    ///   file of theirs.
+    /// - Throws: ``CommandFailure``; `StoreError` if the folder cannot be created, or if others may write into it: they
+    ///   could make openssl write the key to their file.
     static func make(in folder: String) throws {
         try PrivateFiles.prepareDirectory(folder)
         let path = try absolute(folder)
@@ -71,7 +74,7 @@ struct FleetAuthority {
                 "-config", path + "/settings", "-extensions", "authority", "-out", path + "/authority.pem",
             ]
         )
-        // Last: without it there is no authority, and the next attempt begins anew.
+        // Last: until the key exists there is no authority, and another attempt starts over.
         try tool.move(key + ".new", to: key)
         try FleetAuthority(folder: path, lock: lock).writeRevoked()
     }
@@ -83,9 +86,9 @@ struct FleetAuthority {
 
     // MARK: Certificates
 
-    /// Certifies a name, for the key of a request, or else for a new key in this folder.
+    /// Certifies a name, for the key in a request, or without one for a new key in this folder.
     ///
-    /// - Returns: the certificate and the authority's own, in PEM.
+    /// - Returns: The certificate and the authority's own, in PEM.
     func certify(_ name: String, _ kind: Kind, request: String?) throws(CommandFailure) -> String {
         try check(name, kind)
         try makeIssued(beside: name)
@@ -105,7 +108,7 @@ struct FleetAuthority {
             try tool.makeKey(key)
             try tool.request(name, key: key, settings: "\(folder)/settings", to: file)
         }
-        // The name is what the administrator says, whatever the request calls itself.
+        // The administrator's name replaces the one in the request.
         try tool.run(
             [
                 "ca", "-batch", "-notext", "-config", "\(folder)/settings", "-extensions", kind.rawValue, "-subj",
@@ -116,9 +119,10 @@ struct FleetAuthority {
         return try text(certificate) + text(folder + "/authority.pem")
     }
 
-    /// Revokes each certificate of these names that is in force, and renews the list that the MQTT server reads.
+    /// Revokes all valid certificates of these names, and renews the list that the MQTT server reads.
     ///
-    /// - Throws: ``CommandFailure``, before anything is revoked, where a name has no certificate or a certificate is not there any more.
+    /// - Throws: ``CommandFailure``; before anything is revoked, if a name has no certificate or if a certificate's
+    ///   file is missing.
     func revoke(_ names: [String]) throws(CommandFailure) {
         var files: [String] = []
         for name in names {
@@ -134,7 +138,7 @@ struct FleetAuthority {
         let tool = OpenSSL(folder: folder)
         for file in files { try tool.run(["ca", "-config", "\(folder)/settings", "-revoke", file]) }
         try writeRevoked()
-        // By openssl's own list: whoever reads of success relies on it.
+        // Verify with openssl's own list, because administrators rely on a reported success.
         for name in names {
             let left = try serials(of: name)
             guard left.isEmpty else {
@@ -147,7 +151,7 @@ struct FleetAuthority {
         }
     }
 
-    /// In one step: a server that reads it meanwhile has the old list or the new one.
+    /// Replaces the list atomically, so that the server reads the old or the new one.
     private func writeRevoked() throws(CommandFailure) {
         let (tool, list) = (OpenSSL(folder: folder), folder + "/authority.crl")
         try tool.run(
@@ -159,7 +163,7 @@ struct FleetAuthority {
         try tool.move(list + ".new", to: list)
     }
 
-    /// A certificate, or the revocation list, and when it ends, in seconds since 1970.
+    /// The end of a certificate or of the revocation list, in seconds since 1970.
     struct Term {
         let name: String
         let end: Double
@@ -168,20 +172,21 @@ struct FleetAuthority {
         var isNear: Bool { CertificateTerm.isNear(end, now: Date().timeIntervalSince1970) }
     }
 
-    /// The names of the authority's own files in lists of terms. No other name has a blank.
+    /// The names of the authority's own files in lists of terms. No other name contains a blank.
     private static let (ownName, listName) = ("the authority", "the revocation list")
 
-    /// When the newest certificate of each name ends, and the authority's own, and its list; the first end first.
+    /// The terms of the newest certificate of each name, of the authority's certificate and of its list, by time of
+    /// expiry.
     func terms() throws(CommandFailure) -> [Term] {
         var ends: [String: Double] = [:]
         for line in try text(folder + "/index.txt").split(separator: "\n") {
             let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
-            // V: in force, or ended since; E: ended. R is revoked.
+            // V: valid, or expired since; E: expired; R: revoked.
             guard fields.count == 6, fields[0] != "R", fields[5].hasPrefix("/CN="),
                 let end = CertificateTerm.time(Array(fields[1].utf8))
             else { continue }
             let name = String(fields[5].dropFirst("/CN=".count))
-            // The last line is the newest.
+            // Later lines are newer.
             ends[name] = end
         }
         for (name, file) in [(Self.ownName, "authority.pem"), (Self.listName, "authority.crl")] {
@@ -190,7 +195,7 @@ struct FleetAuthority {
         return ends.map(Term.init).sorted { ($0.end, $0.name) < ($1.end, $1.name) }
     }
 
-    /// The numbers of the certificates of this name that were not revoked: a renewed one has several.
+    /// The serial numbers of this name's certificates that are not revoked. A renewed name has several.
     private func serials(of name: String) throws(CommandFailure) -> [String] {
         try text(folder + "/index.txt").split(separator: "\n").compactMap { line in
             let fields = line.split(separator: "\t", omittingEmptySubsequences: false)
@@ -199,13 +204,15 @@ struct FleetAuthority {
         }
     }
 
-    /// Where openssl keeps each certificate by its number. Not beside those that we keep by name: a name may be digits alone.
+    /// The folder where openssl stores each certificate by its number. It is separate from the files by name, because a
+    /// name may consist of digits.
     private var issued: String { folder + "/issued" }
 
-    /// Makes the folder of issued certificates, which authorities of older versions lack. They have them where the certificate of this name is about
-    /// to be: one whose number is the name is put aside.
+    /// Creates the folder of issued certificates, which authorities of older versions lack. Those versions stored
+    /// certificates by number where the certificate of `name` is about to be written. If that file is the certificate
+    /// with this number, it is moved away.
     private func makeIssued(beside name: String) throws(CommandFailure) {
-        // Whatever the umask says.
+        // Independent of the umask.
         guard mkdir(issued, 0o700) == 0 ? chmod(issued, 0o700) == 0 : errno == EEXIST else {
             throw CommandFailure(
                 status: EX_CANTCREAT,
@@ -217,8 +224,8 @@ struct FleetAuthority {
         try OpenSSL(folder: folder).move(old, to: new)
     }
 
-    /// Where the certificate of this number is. Authorities of older versions have it in the folder itself, where another name's may have taken its
-    /// place: what counts is the number in the certificate.
+    /// The file of the certificate with this number. Authorities of older versions stored it in the folder itself,
+    /// where the certificate of another name may have replaced it. The number in the certificate therefore decides.
     private func file(of serial: String, _ name: String) throws(CommandFailure) -> String {
         let places = ["\(issued)/\(serial).pem", "\(folder)/\(serial).pem", "\(folder)/\(name).pem"]
         if let file = places.first(where: { self.serial(in: $0) == serial }) { return file }
@@ -229,7 +236,7 @@ struct FleetAuthority {
         )
     }
 
-    /// The number in a certificate; `nil` where the file is none.
+    /// The number in a certificate; `nil` if the file is not a certificate.
     private func serial(in file: String) -> String? {
         guard access(file, F_OK) == 0,
             let text = try? OpenSSL(folder: folder).run(["x509", "-in", file, "-noout", "-serial"])
@@ -260,7 +267,7 @@ struct FleetAuthority {
         }
     }
 
-    /// By which names a server counts as this one.
+    /// The alternative names in a server's certificate.
     private static func names(_ host: String) -> String {
         let isAddress = host.utf8.allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ".") }
         return isAddress ? "IP:\(host)" : host == "localhost" ? "DNS:localhost,IP:127.0.0.1" : "DNS:\(host)"
@@ -282,7 +289,7 @@ struct FleetAuthority {
         } catch {
             throw CommandFailure(status: EX_CANTCREAT, description: "\(path) cannot be written: \(error)")
         }
-        // What a umask may have taken from its owner, too.
+        // A umask may also have removed rights of the owner.
         chmod(path, 0o600)
     }
 
@@ -297,7 +304,8 @@ struct FleetAuthority {
         return String(cString: path)
     }
 
-    /// Two that write the list of certificates at once would lose one of theirs.
+    /// Locks the folder. Without the lock, two processes that write the list of certificates at once would lose an
+    /// entry.
     private static func lock(_ folder: String) throws(CommandFailure) -> CInt {
         let descriptor = open(folder + "/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else {
@@ -342,21 +350,21 @@ struct FleetAuthority {
         """
 }
 
-/// openssl(1), which makes keys, requests and certificates.
+/// openssl(1), which creates keys, requests and certificates.
 struct OpenSSL {
     private let environment: [String: String]
 
     /// - Parameters:
-    ///   - folder: what the authority's settings call its folder.
-    ///   - names: the further names of a server's certificate.
+    ///   - folder: The folder in the authority's settings.
+    ///   - names: The alternative names of a server's certificate.
     init(folder: String = "", names: String? = nil) {
         environment = ["FLEET_FOLDER": folder, "FLEET_NAMES": names ?? "DNS:localhost"]
     }
 
-    /// Runs openssl under a umask of its own: it gives its files no other rights than those that the umask leaves, and a key must at no moment be
-    /// readable by others. This process keeps its umask, by which it makes folders that others have to enter.
+    /// Runs openssl under a strict umask: openssl does not set the rights of its files, and a key must never be
+    /// readable by others. This process keeps its own umask, because others have to enter the folders that it creates.
     ///
-    /// - Returns: what it wrote.
+    /// - Returns: The output.
     @discardableResult
     func run(_ words: [String]) throws(CommandFailure) -> String {
         var settings = HelperProcess.Settings()
@@ -375,7 +383,7 @@ struct OpenSSL {
             throw CommandFailure(status: EX_UNAVAILABLE, description: "\(error)")
         }
         let text = String(decoding: output, as: UTF8.self)
-        // As sh(1) ends where there is no such program.
+        // The status of sh(1) for a missing program.
         if end.status == 127 {
             throw CommandFailure(
                 status: EX_UNAVAILABLE,
@@ -392,12 +400,12 @@ struct OpenSSL {
         return text
     }
 
-    /// A key of the curve P-256, for this user alone.
+    /// Creates a key of the curve P-256 that only this user may read.
     func makeKey(_ path: String) throws(CommandFailure) {
         try run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path])
     }
 
-    /// A request to certify this name for the key.
+    /// Creates a request to certify this name for the key.
     func request(_ name: String, key: String, settings: String, to path: String) throws(CommandFailure) {
         try run(["req", "-new", "-key", key, "-subj", "/CN=\(name)", "-config", settings, "-out", path])
     }

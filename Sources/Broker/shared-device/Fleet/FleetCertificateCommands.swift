@@ -4,7 +4,7 @@ import Fleet
 import FoundationEssentials
 import Glibc
 
-// The side of a fleet that says who belongs to it.
+// The commands that decide which devices belong to a fleet.
 
 struct FleetAuthorityCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -69,11 +69,11 @@ struct FleetCertifyCommand: ParsableCommand {
 
     func run() throws {
         try reportingFailure {
-            // First the request: the authority is nobody else's meanwhile.
+            // Read the request first, because the authority is locked while it is open.
             let text = try request.map { try PEM.read("CERTIFICATE REQUEST", 1, from: $0)[0] }
             let authority = try FleetAuthority(folder: folder)
             let answer = try authority.certify(name, server ? .server : .client, request: text)
-            // First the list: who has the certificate may report at once.
+            // List the devices before the certificate is given out: its owner may report at once.
             if add { try controller.connect().list([name], groups: groups) }
             if request == nil {
                 warn("wrote \(folder)/\(name).key and \(folder)/\(name).pem")
@@ -86,10 +86,9 @@ struct FleetCertifyCommand: ParsableCommand {
 }
 
 extension FleetAuthority {
-    /// How many are named in a warning.
     private static let mostNamed = 5
 
-    /// Warns of certificates that end soon. The MQTT server's is among them, of which no device can warn.
+    /// Warns of certificates that expire soon, including the MQTT server's, of which no device can warn.
     fileprivate func warnOfEnds() throws(CommandFailure) {
         let near = try terms().filter(\.isNear)
         for term in near.prefix(Self.mostNamed) { warn(Terminal.printable("\(term.name): it \(term.words)")) }
@@ -177,9 +176,9 @@ struct FleetRevokeCommand: ParsableCommand {
     }
 }
 
-/// Texts between lines of hyphens, as keys and certificates travel.
+/// Keys and certificates as texts between lines of hyphens.
 enum PEM {
-    /// Reads so many of these from a file, or from standard input, where whoever writes need not close it.
+    /// Reads `count` of these from a file or from standard input, whose writer need not close it.
     static func read(_ kind: String, _ count: Int, from file: String) throws(CommandFailure) -> [String] {
         let descriptor = file == "-" ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {

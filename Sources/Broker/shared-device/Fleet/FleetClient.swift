@@ -4,7 +4,7 @@ import Fleet
 import FoundationEssentials
 import Glibc
 
-/// Which controller a command asks.
+/// The controller that a command calls.
 struct FleetOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -27,15 +27,15 @@ struct FleetOptions: ParsableArguments {
     }
 }
 
-/// The fleet's controller, as the command asks it.
+/// A connection to the fleet's controller.
 struct FleetClient {
     typealias Fields = [String: DBusValue]
 
     let connection: DBusConnection
 
-    /// Asks, and waits for the answer.
+    /// Calls the controller and waits for the response.
     ///
-    /// - Throws: ``CommandFailure`` with the exit status that says which kind of failure it is.
+    /// - Throws: ``CommandFailure`` whose exit status tells the kind of failure.
     func call(_ method: FleetProtocol.Method, _ request: Fields = [:]) throws(CommandFailure) -> Fields {
         do throws(DBusError) {
             let message = try DBusMessage.methodCall(
@@ -65,18 +65,18 @@ struct FleetClient {
     }
 }
 
-/// How far the devices of an order are. The properties' names are the JSON's keys, which programs rely on.
+/// The progress of an order. The properties' names are the JSON's keys, which programs rely on.
 struct OrderProgress: Encodable, Equatable {
     struct Device: Encodable, Equatable {
         let device: String
         /// `unknown`, `refused`, `unreachable`, `stuck` or `cleaning`.
         let state: String
-        /// How many apps owe, and some of them.
+        /// The number of apps that owe a cleanup, and some of them.
         let owes: UInt64?
         let owing: [String]?
-        /// The last report.
+        /// The time of the last report.
         let since: Date?
-        /// When the session of its last report ends by itself at the latest, if the device runs.
+        /// The latest time at which the reported session ends by itself, if the device runs.
         let signsOutBy: Date?
         let detail: String?
     }
@@ -85,24 +85,24 @@ struct OrderProgress: Encodable, Equatable {
     let at: Date?
     let reason: String
     let session: UInt64?
-    /// Whether the controller reaches the MQTT server.
+    /// Whether the controller is connected to the MQTT server.
     let connected: Bool
-    /// Why the server does not take the order.
+    /// Why the server does not accept the order.
     let refusal: String?
-    /// Which certificates of the fleet end soon.
+    /// The fleet's certificates that expire soon.
     let warning: String?
     let total: UInt64
-    /// How many devices there are in each state.
+    /// The number of devices in each state.
     let counts: [String: UInt64]
-    /// How many apps an administrator has let off.
+    /// The number of apps that an administrator has waived.
     let waived: UInt64
-    /// How many apps devices have stopped, with their data deleted in their place.
+    /// The number of apps that devices have stopped and whose data they deleted.
     let enforced: UInt64
     let undoneCount: UInt64
-    /// Those that are not done, the worst first; 1000 at the most.
+    /// Up to 1000 devices that are not done, the worst first.
     let undone: [Device]
 
-    /// - Parameter fields: an answer of `GetOrder`.
+    /// - Parameter fields: A response to `GetOrder`.
     init(_ fields: FleetClient.Fields) {
         order = fields["order"]?.unsignedValue ?? 0
         at = fields["at"].date
@@ -115,7 +115,7 @@ struct OrderProgress: Encodable, Equatable {
         counts = (fields["counts"]?.fieldsValue ?? [:]).compactMapValues(\.unsignedValue)
         waived = fields["waived"]?.unsignedValue ?? 0
         enforced = fields["enforced"]?.unsignedValue ?? 0
-        // Without the number nobody counts as done.
+        // Without the number, the order does not count as done.
         undoneCount = fields["undoneCount"]?.unsignedValue ?? .max
         undone = (fields["undone"]?.elementsValue ?? []).compactMap(\.fieldsValue).map { fields in
             Device(
@@ -132,7 +132,7 @@ struct OrderProgress: Encodable, Equatable {
 
     var isDone: Bool { undoneCount == 0 }
 
-    /// Why devices do not hear of the order; `nil` where nothing is known of that.
+    /// Why devices do not receive the order; `nil` if no reason is known.
     var obstacle: String? {
         guard connected else {
             return "order \(order) is recorded, but the MQTT server is out of reach; devices get it when it is back"
@@ -146,12 +146,12 @@ struct OrderProgress: Encodable, Equatable {
     var line: String {
         let parts = Standing.words.compactMap { word in counts[word].map { "\($0) \(word)" } }
         let apps = [(waived, "waived"), (enforced, "enforced")].filter { $0.0 > 0 }
-        // Not by a receipt: whoever looks at the line alone is to know it.
+        // Apps without a receipt are mentioned, for readers of this line alone.
         let without = apps.isEmpty ? "" : " (apps: \(apps.map { "\($0.0) \($0.1)" }.joined(separator: ", ")))"
         return parts.isEmpty ? "no device of the order is listed" : parts.joined(separator: ", ") + without
     }
 
-    /// Who is not done.
+    /// The devices that are not done.
     var table: [String] {
         var table = Table("DEVICE", "STATE", "DETAIL")
         for device in undone {
@@ -174,12 +174,12 @@ struct OrderProgress: Encodable, Equatable {
 }
 
 extension DBusValue? {
-    /// Seconds that a whole number can hold: the answer comes from another process.
+    /// Finite seconds within the range of a whole number, because the response comes from another process.
     var seconds: Double? {
         guard case .double(let seconds)? = self, seconds.isFinite, abs(seconds) < 1e12 else { return nil }
         return seconds
     }
 
-    /// Seconds since 1970.
+    /// A date, from seconds since 1970.
     var date: Date? { seconds.flatMap { abs($0) < 1e11 ? Date(timeIntervalSince1970: $0) : nil } }
 }

@@ -101,9 +101,9 @@ private func emit(_ text: String, unless isNothing: Bool) throws(CommandFailure)
 }
 
 extension FleetClient {
-    /// Follows an order until all devices are done, or for so many seconds.
+    /// Follows an order until all devices are done, or for a number of seconds.
     ///
-    /// - Parameter changed: gets the counts in a line, each time they are others.
+    /// - Parameter changed: Receives the line of counts, each time it has changed.
     fileprivate func follow(
         _ number: UInt64,
         within seconds: Double,
@@ -122,13 +122,13 @@ extension FleetClient {
         }
     }
 
-    /// How long devices have before they are counted first, in seconds. An agent reports once a second at most, and until its report comes a device
-    /// counts as unreachable.
+    /// How long devices have before they are first counted, in seconds. An agent reports at most once a second, and a
+    /// device counts as unreachable until its report arrives.
     private static var timeToAnswer: Double { 1.5 }
-    /// The least time between two questions, in seconds: a fleet that cleans up changes all the time.
+    /// The shortest pause between two requests, in seconds. A fleet that cleans up changes constantly.
     private static var rest: Double { 0.5 }
 
-    /// The same, each time that something may be another.
+    /// Calls `changed` with the whole progress after each response.
     fileprivate func followAll(
         _ number: UInt64?,
         within seconds: Double,
@@ -146,7 +146,7 @@ extension FleetClient {
             revision = fields["revision"]?.unsignedValue
             let progress = OrderProgress(fields)
             try changed(progress)
-            // Who watches the last order wants to see the next one, too.
+            // Without a number, the command also follows later orders.
             if number != nil && progress.isDone || left <= 0 { return progress }
             let rest = min(Self.rest, left) - asked.duration(to: .now) / .seconds(1)
             if rest > 0 { usleep(UInt32(rest * 1e6)) }
@@ -179,27 +179,27 @@ struct FleetStatusCommand: ParsableCommand {
 
     @OptionGroup var controller: FleetOptions
 
-    /// - Parameter size: of a window that has room for the counts and some devices, the worst; `nil` where all are shown.
+    /// - Parameter size: The window, which shows the counts and the worst devices that fit; `nil` shows all.
     private static func text(_ progress: OrderProgress, in size: TerminalScreen.Size? = nil) -> String {
         let time = progress.at.map { " of \(Form.time($0))" } ?? ""
         let reason = progress.reason.isEmpty ? "" : ": \(Terminal.printable(progress.reason))"
         let head = [Terminal.bold("order \(progress.order)\(time)\(reason)"), progress.line]
         let lines = head + progress.table
         let rows = { (line: String) in Terminal.rows(of: line, columns: size?.columns ?? .max) }
-        // The cursor stands below the last line.
+        // The cursor is below the last line.
         guard let size, lines.reduce(0, { $0 + rows($1) }) >= size.rows else { return lines.joined(separator: "\n") }
         var room = size.rows - 2
         let shown = lines.prefix { line in
             room -= rows(line)
             return room >= 0
         }
-        // Two lines above the devices, and the table's own head.
+        // Two lines above the devices, and the table's head.
         let devices = UInt64(max(0, shown.count - head.count - 1))
         let left = progress.undoneCount - min(progress.undoneCount, devices)
         return (shown + ["… and \(left) more"]).joined(separator: "\n")
     }
 
-    /// Shows each change, and returns the last.
+    /// Shows each change, and returns the last one.
     private func follow(_ client: FleetClient) throws -> OrderProgress {
         var shown: String?
         let isScreen = !json && isatty(STDOUT_FILENO) == 1

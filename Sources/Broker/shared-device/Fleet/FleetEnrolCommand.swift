@@ -72,7 +72,7 @@ struct FleetEnrolCommand: ParsableCommand {
                 "“authority” is no name of a device: its certificate would take the place of the authority's"
             )
         }
-        // The MQTT server lets whoever is called so order: a device's agent would have that right.
+        // The MQTT server lets the client “controller” give orders, so a device must not have that name.
         guard controller || name != "controller" else {
             throw ValidationError("“controller” is no name of a device: it may order everybody; add --controller")
         }
@@ -101,7 +101,7 @@ struct FleetEnrolCommand: ParsableCommand {
         }
     }
 
-    /// The configuration, read by the same eyes as the agent's.
+    /// The configuration, validated as the agent does.
     private func content() throws -> String {
         let content = try Form.json(
             Configuration(
@@ -126,7 +126,7 @@ struct FleetEnrolCommand: ParsableCommand {
 
     // MARK: The key
 
-    /// Who the unit runs as, where root enrols; else this user.
+    /// The user that the unit runs as, if root enrols; otherwise this user.
     private func owner() throws -> SystemUser {
         let own = try SystemUser(number: geteuid())
         guard own.number == 0 else { return own }
@@ -139,7 +139,8 @@ struct FleetEnrolCommand: ParsableCommand {
 
     private func makeFolder() throws(CommandFailure) {
         for path in [directory, folder] {
-            // Whatever root's umask says: agent and controller have to reach their keys. A folder that is there already is left as it is.
+            // Independent of root's umask: agent and controller have to reach their keys. An existing folder is left as
+            // it is.
             if mkdir(path, 0o755) == 0 ? chmod(path, 0o755) == 0 : errno == EEXIST { continue }
             throw CommandFailure(
                 status: errno == EACCES ? EX_NOPERM : EX_CANTCREAT,
@@ -152,7 +153,7 @@ struct FleetEnrolCommand: ParsableCommand {
     private func makeKey(for owner: SystemUser) throws(CommandFailure) {
         if access(key, F_OK) == 0 {
             guard let objection = FleetFiles.objection(toKey: key, owner: owner.number) else { return }
-            // Whoever has read it can be this device: mended rights do not take that back.
+            // A user who has read the key can impersonate this device; restricting the file now does not help.
             throw CommandFailure(status: EX_NOPERM, description: "\(objection), or remove it for a new key")
         }
         let tool = OpenSSL()
@@ -167,7 +168,7 @@ struct FleetEnrolCommand: ParsableCommand {
     }
 
     private func request() throws -> String {
-        // openssl asks for a file of settings, also where it needs none.
+        // openssl requires a file of settings, even an empty one.
         let (settings, file) = ("\(folder)/\(name).settings", "\(folder)/\(name).csr")
         defer {
             unlink(settings)
@@ -197,7 +198,7 @@ struct FleetEnrolCommand: ParsableCommand {
                 description: "it is from another authority than \(place2); remove that file if the fleet has a new one"
             )
         }
-        // Without the system's authorities, which vouch for nobody here.
+        // Without the system's authorities: only the fleet's own counts.
         try tool.run(
             ["verify", "-purpose", "sslclient", "-CAfile", new2, "-no-CApath", "-no-CAstore", new]
         )

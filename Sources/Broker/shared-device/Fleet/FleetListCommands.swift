@@ -18,7 +18,7 @@ struct FleetOrdersCommand: ParsableCommand {
         let order: UInt64
         let at: Date?
         let all: Bool
-        /// How many it was given to, and the first 1000 of those that it still names.
+        /// The number of recipients, and the first 1000 of those that the order still names.
         let count: UInt64?
         let devices: [String]?
         let session: UInt64?
@@ -63,15 +63,17 @@ struct FleetDevicesCommand: ParsableCommand {
 
     private struct Device: Encodable {
         let device: String
-        /// Whether an administrator has listed it. Others that report count for no order.
+        /// Whether an administrator has listed the device. Unlisted devices that report count for no order.
         let listed: Bool
         let groups: [String]
-        /// Whether the MQTT server says that it is connected; `nil` where the controller does not hear the server.
+        /// Whether the MQTT server says that the device is connected; `nil` if the controller is not connected to the
+        /// server.
         var online: Bool?
         let reportedAt: Date?
         let mode: String?
         let session: UInt64?
-        /// `nil` where the device's broker does not answer, too: its agent reports no app then, and nobody knows what they owe.
+        /// Also `nil` if the device's broker does not respond: its agent then reports no apps, and their cleanups are
+        /// unknown.
         let owes: UInt64?
         let clockOffset: Double?
         let certificateEnd: Date?
@@ -91,7 +93,7 @@ struct FleetDevicesCommand: ParsableCommand {
             problems = fields["problems"]?.stringsValue ?? []
         }
 
-        /// Who is signed in. Of a device that is not known to be online it was so when it last reported.
+        /// The session. For a device that is not known to be online, it is as of the last report.
         private var signedIn: String {
             guard let mode else { return "-" }
             if mode == DeviceReport.unknownMode { return "unknown" }
@@ -122,7 +124,7 @@ struct FleetDevicesCommand: ParsableCommand {
                 guard answer["more"]?.booleanValue == true, !some.isEmpty else {
                     if answer["isConnected"]?.booleanValue != true {
                         warn("the controller does not reach the MQTT server")
-                        // What the server said before may have changed.
+                        // The online states that the server sent before may be out of date.
                         for index in devices.indices { devices[index].online = nil }
                     }
                     for problem in ["problem", "refusal", "warning"].compactMap({ answer[$0]?.stringValue }) {

@@ -22,13 +22,13 @@ struct FleetMetricsCommand: ParsableCommand {
         try reportingFailure { try output.write(FleetMetrics.text(try fleet(), states: Standing.words)) }
     }
 
-    /// - Returns: `nil` where no controller answers.
+    /// - Returns: `nil` if no controller responds.
     private func fleet() throws -> FleetMetrics? {
         let client: FleetClient
         let (devices, order): (FleetClient.Fields, OrderProgress?)
         do {
             client = try controller.connect()
-            // No device of them, only how many there are.
+            // A limit of zero returns the counts only.
             devices = try client.call(.getDevices, ["limit": .uint64(0)])
             order = try lastOrder(client)
         } catch let error as CommandFailure where error.status == EX_UNAVAILABLE {
@@ -56,7 +56,7 @@ struct FleetMetricsCommand: ParsableCommand {
         return fleet
     }
 
-    /// - Returns: `nil` where no order was given yet.
+    /// - Returns: `nil` if there was no order yet.
     private func lastOrder(_ client: FleetClient) throws(CommandFailure) -> OrderProgress? {
         do throws(CommandFailure) {
             return OrderProgress(try client.call(.getOrder))

@@ -5,10 +5,10 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// The command that deletes a person's data: a line of the shell, run once for each person. It has a process group of its own, and a limit of
-/// time; what it leaves running in that group ends with it.
+/// The command that deletes a person's data: a shell command, run once for each person. It has its own process group
+/// and a timeout. Processes that it leaves running in that group end with it.
 struct CleanupProgram: Sendable {
-    /// Why the data may still be there.
+    /// Why the data may still exist.
     struct Failure: Error, CustomStringConvertible {
         let description: String
 
@@ -20,19 +20,20 @@ struct CleanupProgram: Sendable {
         }
     }
 
-    /// How long it may take to end after SIGTERM.
+    /// How long the command may take to end after SIGTERM.
     private static let grace = Duration.seconds(2)
 
     let command: String
     /// How long one run may take.
     let timeout: Duration
-    /// A file that each run keeps locked: a run that outlives a killed `shared-device follow` must not delete what was stored since.
+    /// A file that each run keeps locked. A run that survives a killed `shared-device follow` must not delete data that
+    /// was stored since.
     let lock: String
 
-    /// Deletes the data of these accounts, one after the other, without holding a thread of Swift's.
+    /// Deletes the data of these accounts, one at a time, without blocking a thread of Swift's pool.
     ///
-    /// - Returns: the last line that the command wrote for the last of them.
-    /// - Throws: ``Failure`` for the first that it fails for.
+    /// - Returns: The last line that the command wrote for the last account.
+    /// - Throws: ``Failure`` for the first account that it fails for.
     func run(for accounts: [Account]) async throws -> String? {
         try await withCheckedThrowingContinuation { continuation in
             DispatchQueue.global().async {
@@ -52,7 +53,7 @@ struct CleanupProgram: Sendable {
             throw Failure("the account's identifier is too long for the name of a folder")
         }
         let lock = try takeLock()
-        // Unlocked, not only closed: what the command has started may keep its descriptor 3.
+        // Unlocked explicitly, because processes that the command has started may have inherited the descriptor.
         defer {
             flock(lock, LOCK_UN)
             close(lock)
@@ -85,9 +86,9 @@ struct CleanupProgram: Sendable {
         return words.text
     }
 
-    /// Waits until no earlier run goes on, for as long as one may take.
+    /// Waits for an earlier run to end, up to the timeout of a run.
     private func takeLock() throws(Failure) -> CInt {
-        // The record's directory is there: the record names the session that is being cleaned up.
+        // The directory exists, because it contains the record of the session that is being cleaned up.
         let descriptor = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw Failure(attempting: "open \(lock)") }
         let deadline = ContinuousClock.now + timeout
@@ -104,7 +105,7 @@ struct CleanupProgram: Sendable {
     }
 }
 
-/// Keeps the beginning of the last line that a command writes, however much there is.
+/// Keeps the beginning of the last line of a command's output, in bounded memory.
 private struct LastLine {
     private static let longest = 200
     /// The last line that is not empty.

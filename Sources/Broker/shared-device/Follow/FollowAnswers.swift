@@ -5,14 +5,14 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// An answer on standard input: a step of a cleanup is done, or has failed.
+/// A response on standard input: a step of a cleanup is done, or has failed.
 struct FollowAnswer: Equatable {
     let number: Int
-    /// What was done, for people; or why it failed.
+    /// The result for people, or the reason for the failure.
     let words: String?
     let isDone: Bool
 
-    /// Why a line is no answer.
+    /// Why a line is no response.
     struct Flaw: Error, CustomStringConvertible {
         let description: String
     }
@@ -42,7 +42,7 @@ struct FollowAnswer: Equatable {
     }
 }
 
-/// Cuts what arrives into lines. A line that is too long is left out and counted as one, so that the next one is read all the same. Pure.
+/// Splits input into lines. A line that is too long is skipped but counted, so that the next line is read. Pure.
 struct BoundedLines {
     /// The longest line, in bytes.
     static let longest = 65_536
@@ -73,7 +73,7 @@ struct BoundedLines {
     }
 }
 
-/// Asks whoever reads the output to delete, and waits for the answers on standard input.
+/// Asks the reader of the output to delete data, and waits for its responses on standard input.
 final class FollowAnswers: Sendable {
     /// Why a step is not done.
     struct Failed: Error, CustomStringConvertible {
@@ -98,16 +98,16 @@ final class FollowAnswers: Sendable {
     private let onEnd: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - timeout: how long an answer may take.
-    ///   - onEnd: called when standard input ends, on the reading thread.
+    ///   - timeout: How long a response may take.
+    ///   - onEnd: Called on the reading thread when standard input ends.
     init(output: FollowOutput, timeout: Duration, onEnd: @escaping @Sendable () -> Void) {
         (self.output, self.timeout, self.onEnd) = (output, timeout, onEnd)
     }
 
-    /// Writes what is to be deleted, and waits for the answer.
+    /// Asks for a deletion, and waits for the response.
     ///
-    /// - Returns: the answer's detail.
-    /// - Throws: ``Failed`` if the answer says so, if none comes in time, and at the end of standard input.
+    /// - Returns: The response's detail.
+    /// - Throws: ``Failed`` if the response says so, if none arrives in time, or if standard input ends.
     func ask(_ step: String, _ accounts: [Account]) async throws(Failed) -> String? {
         let number = state.withLock { state in
             defer { state.next += 1 }
@@ -115,7 +115,7 @@ final class FollowAnswers: Sendable {
         }
         let late = Failed(description: "no answer to number \(number) within \(timeout)")
         return try await withCheckedContinuation { (continuation: Waiting) in
-            // Before the line is written: its answer may come at once.
+            // Before the line is written, because the response may come at once.
             let isOpen = state.withLock { state in
                 if !state.hasEnded { state.waiting[number] = continuation }
                 return !state.hasEnded
@@ -131,7 +131,8 @@ final class FollowAnswers: Sendable {
         }.get()
     }
 
-    /// Reads answers, on a thread of its own, until the descriptor ends. A line that is none is named on standard error, and costs nothing else.
+    /// Reads responses on its own thread until the descriptor ends. An invalid line is reported on standard error and
+    /// otherwise ignored.
     func read(_ descriptor: CInt) {
         let reader = QuietThread.start("follow-answers") { [self] in
             var (lines, count) = (BoundedLines(), 0)
@@ -152,7 +153,7 @@ final class FollowAnswers: Sendable {
         end()
     }
 
-    /// - Returns: what is wrong with the line; `nil` if it was an answer that was waited for.
+    /// - Returns: What is wrong with the line; `nil` if it was an expected response.
     private func take(_ line: [UInt8]?) -> String? {
         guard let line else { return "it has more than \(BoundedLines.longest) bytes, and is left out" }
         do throws(FollowAnswer.Flaw) {

@@ -7,7 +7,7 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// Has a program in any language take part: a shell script, or whatever reads lines.
+/// Lets a program in any language take part: a shell script, or any program that reads lines.
 struct FollowCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "follow",
@@ -65,7 +65,7 @@ struct FollowCommand: ParsableCommand {
     @OptionGroup var bus: BusOptions
 
     func validate() throws {
-        // It names a folder, too.
+        // The identifier is also used as the name of a folder.
         guard AppIdentifier.isPlausible(app), !app.contains("/"), !app.hasPrefix(".") else {
             throw ValidationError("--app needs an identifier such as org.example.notes")
         }
@@ -81,7 +81,7 @@ struct FollowCommand: ParsableCommand {
     }
 
     func run() throws {
-        // A reader that is gone is an error of the write.
+        // A closed pipe becomes an error of the write.
         signal(SIGPIPE, SIG_IGN)
         try reportingFailure {
             let ending = Ending()
@@ -121,7 +121,7 @@ struct FollowCommand: ParsableCommand {
     }
 }
 
-/// The end of the command: whoever wants it cancels the loop, which finishes a cleanup that is under way.
+/// The end of the command: cancels the loop, which first finishes a cleanup in progress.
 private final class Ending: Sendable {
     private struct State {
         var isWanted = false
@@ -130,7 +130,7 @@ private final class Ending: Sendable {
 
     private let state = Locked(State())
 
-    /// Ends the loop, or has it end as soon as it begins.
+    /// Ends the loop, or makes it end as soon as it begins.
     @Sendable func end() {
         let task = state.withLock { state in
             state.isWanted = true

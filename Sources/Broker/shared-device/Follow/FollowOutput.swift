@@ -5,7 +5,7 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// A line of what `shared-device follow` writes.
+/// A line in the output of `shared-device follow`.
 struct FollowLine: Encodable {
     /// An account, with the name of its folder.
     struct Person: Encodable {
@@ -23,12 +23,12 @@ struct FollowLine: Encodable {
     }
 
     let state: String
-    /// Why nothing may be shown, in one word.
+    /// Why no data may be shown, in one word.
     var reason: String?
-    /// The same for people.
+    /// The reason for people.
     var message: String?
     var account: Person?
-    /// Of a cleanup: what is to be answered.
+    /// The number of a cleanup, which the reader's response has to contain.
     var number: Int?
     var step: String?
     var accounts: [Person]?
@@ -68,32 +68,33 @@ extension AccountState.HiddenReason {
     }
 }
 
-/// Standard output, a JSON object on each line. Whoever reads is gone, or reads nothing for a while: then the command ends.
+/// Standard output, with a JSON object on each line. The command ends if the reader has gone, or reads nothing for a
+/// while.
 final class FollowOutput: Sendable {
-    /// The reader does not read, so that nobody knows what it shows.
+    /// The reader does not read, so it may show anything.
     struct Hanging: Error, CustomStringConvertible {
         let description: String
     }
 
     private enum Trouble: Sendable {
-        /// Nobody is there who could show anything.
+        /// The reader has gone.
         case gone
         case hanging(String)
     }
 
-    /// How long the reader may read nothing while its pipe is full.
+    /// How long the reader may read nothing while its pipe is full, in milliseconds.
     private static let patience: CInt = 10_000
-    /// A pipe that takes anything takes so much (PIPE_BUF), so that no write blocks.
+    /// A pipe that is ready accepts this many bytes (PIPE_BUF), so that no write blocks.
     private static let piece = 4096
 
     private let queue = DispatchQueue(label: "shared-device.follow.output")
     private let trouble = Locked<Trouble?>(nil)
     private let onFailure: @Sendable () -> Void
 
-    /// - Parameter onFailure: called when nobody reads any more, on any thread; may be called again.
+    /// - Parameter onFailure: Called on any thread, possibly several times, when the output is no longer read.
     init(onFailure: @escaping @Sendable () -> Void) { self.onFailure = onFailure }
 
-    /// Why the command has to end; `nil` if its output is read.
+    /// Why the command has to end; `nil` while its output is read.
     var failure: CommandFailure? {
         switch trouble.withLock({ $0 }) {
         case nil: nil
@@ -102,15 +103,15 @@ final class FollowOutput: Sendable {
         }
     }
 
-    /// Writes a state. A reader that is gone shows nothing: that is no failure of the state, and the command ends.
+    /// Writes a state. A reader that has gone shows nothing: the state is not at fault, and the command ends.
     ///
-    /// - Throws: ``Hanging`` if the reader may show something else than it is told.
+    /// - Throws: ``Hanging`` if the reader may show something other than this state.
     func show(_ state: AccountState) async throws {
         await write(FollowLine(state))
         if case .hanging(let reason) = trouble.withLock({ $0 }) { throw Hanging(description: reason) }
     }
 
-    /// Writes a line, and returns when the kernel has it, or when nobody reads.
+    /// Writes a line. Returns when the kernel has it, or when the output is not read.
     func write(_ line: FollowLine) async {
         await withCheckedContinuation { continuation in
             queue.async { [self] in
@@ -120,10 +121,11 @@ final class FollowOutput: Sendable {
         }
     }
 
-    /// Looks, on a thread of its own, whether the reader of the output goes, and the writer of `input`. A file and `/dev/null` have neither.
+    /// Watches, on its own thread, for the end of the output's reader and of `input`'s writer. A file and `/dev/null`
+    /// have neither.
     func watch(input: CInt?, onEnd: @escaping @Sendable () -> Void) {
         let watcher = QuietThread.start("follow-hangup") { [self] in
-            // With no events asked for, the kernel reports hang-ups and errors alone.
+            // With no events requested, the kernel reports only hang-ups and errors.
             var ends = [STDOUT_FILENO, input ?? -1].map { pollfd(fd: $0, events: 0, revents: 0) }
             while poll(&ends, nfds_t(ends.count), -1) >= 0 || errno == EINTR {
                 if ends[0].revents != 0 { return fail(.gone) }
@@ -138,7 +140,7 @@ final class FollowOutput: Sendable {
 
     private func writeHere(_ line: FollowLine) {
         guard trouble.withLock({ $0 == nil }) else { return }
-        // What the line has are texts and numbers, which JSON takes all.
+        // A line consists of texts and numbers, which JSON can always represent.
         guard let text = try? Form.json(line, pretty: false) else { return fail(.hanging("a state has no JSON")) }
         var rest = Array("\(text)\n".utf8)[...]
         while !rest.isEmpty {

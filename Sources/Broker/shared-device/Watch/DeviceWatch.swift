@@ -4,11 +4,13 @@ import FoundationEssentials
 import SharedDevice
 import Synchronization
 
-/// Follows the broker: each question waits for a change, so that an answer is there when there is something to show.
+/// Follows the broker with requests that wait for a change, so that a response arrives as soon as there is something to
+/// show.
 final class DeviceWatch: Sendable {
-    /// How long a question waits for a change. After a little more without an answer the broker counts as gone.
+    /// How long a request waits for a change, in seconds. Without a response shortly after that, the broker counts as
+    /// gone.
     private static let patience = 10.0
-    /// Between two questions to a broker that is there and does not answer, or does not want to.
+    /// The pause after a failed request to a running broker.
     private static let pause = Duration.seconds(1)
 
     private struct State {
@@ -21,7 +23,7 @@ final class DeviceWatch: Sendable {
     private let onChange: @Sendable () -> Void
     private let state = Locked(State())
 
-    /// - Parameter onChange: called on any thread after each answer.
+    /// - Parameter onChange: Called on any thread after each response.
     init(_ broker: BrokerAdministration, onChange: @escaping @Sendable () -> Void) {
         self.broker = broker
         presence = BrokerPresence(broker.connection)
@@ -29,13 +31,12 @@ final class DeviceWatch: Sendable {
     }
 
     var view: DeviceView { state.withLock { $0.view } }
-    /// Why the last sign-out was not done; `nil` if it was.
+    /// Why the last sign-out failed; `nil` if it succeeded.
     var message: String? { state.withLock { $0.message } }
 
-    /// Somebody has seen the message.
     func dismissMessage() { state.withLock { $0.message = nil } }
 
-    /// Asks from here on, until the program ends.
+    /// Starts to follow the broker until the program ends.
     func start(withLog: Bool) {
         Task {
             await presence.start()
@@ -58,7 +59,7 @@ final class DeviceWatch: Sendable {
                 question["wait"] = .double(Self.patience)
                 let device = ObservedDevice(try await ask(.getStatus, question))
                 let round = await round(device.rounds.last)
-                // A broker of another version may answer at once, whatever it was asked to wait for.
+                // A broker of another version may respond at once, despite `wait`.
                 if known == device.revision { try? await Task.sleep(for: Self.pause) }
                 known = device.revision
                 change { $0.view.take(device, round) }
@@ -78,7 +79,8 @@ final class DeviceWatch: Sendable {
         }
     }
 
-    /// - Returns: `nil` for a round that is kept no more, or one of a later version: the rest is shown all the same.
+    /// - Returns: `nil` if the broker no longer keeps the round, or if the round comes from a later version. The rest
+    ///   is shown anyway.
     private func round(_ session: UInt64?) async -> CleanupReport? {
         guard let session,
             let answer = try? await ask(.getRound, ["session": .uint64(session), "administration": .boolean(true)])
@@ -102,7 +104,7 @@ final class DeviceWatch: Sendable {
                 if !entries.isEmpty { change { $0.view.add(entries) } }
                 if !hasNews { try? await Task.sleep(for: Self.pause) }
             } catch {
-                // Whoever loses the right loses what was shown of it, and begins anew where it comes back.
+                // An observer who loses the right also loses the data. When the right returns, it starts over.
                 if error.code == .notPermitted { newest = nil }
                 await presence.wait(after: generation, otherwise: Self.pause)
             }
@@ -116,7 +118,7 @@ final class DeviceWatch: Sendable {
         try await broker.call(method, fields, timeout: .seconds(Self.patience + 5))
     }
 
-    /// Ends this session, and no other; what keeps it from being done is the ``message``.
+    /// Ends this session, and no other. A failure becomes the ``message``.
     func signOut(_ session: UInt64) {
         Task {
             do throws(SharedDeviceError) {
@@ -125,7 +127,7 @@ final class DeviceWatch: Sendable {
                 ]
                 _ = try await broker.call(.signOutAnyone, question, attempted: "sign out")
             } catch {
-                // Somebody else may have done it meanwhile, which the screen shows.
+                // The session was ended by another request, which the screen shows.
                 guard error.code != .noCurrentAccount, error.code != .currentAccountMismatch else { return }
                 change { $0.message = "not signed out: \(error.message)" }
             }
@@ -133,10 +135,11 @@ final class DeviceWatch: Sendable {
     }
 }
 
-/// Whether the broker's name has an owner. While it has none, whoever wants to ask waits here until the bus announces one, and asks nobody.
+/// Whether the broker's name has an owner. While it has none, callers wait here until the bus announces one, without
+/// sending requests.
 private final class BrokerPresence: Sendable {
     private struct State {
-        /// `nil` where the bus does not announce owners.
+        /// `nil` if the bus does not announce owners.
         var isThere: Bool?
         /// Grows with each announcement.
         var generation: UInt64 = 0
@@ -151,13 +154,13 @@ private final class BrokerPresence: Sendable {
 
     var generation: UInt64 { state.withLock { $0.generation } }
 
-    /// Begins to listen; where the bus does not let it, those who wait ask again after a pause.
+    /// Begins to listen. If the bus refuses, callers retry after a pause instead.
     func start() async {
         let owner = NameOwner(of: BrokerProtocol.busName, on: connection) { [weak self] in self?.set($0 != nil) }
         self.owner.withLock { $0 = owner }
         do throws(DBusError) {
             try await owner.start()
-            // Once more where an announcement has come in between, which is newer.
+            // Repeat if an announcement arrived in between, because it is newer.
             var isThere: Bool
             repeat {
                 isThere = owner.current != nil
@@ -178,12 +181,12 @@ private final class BrokerPresence: Sendable {
         for continuation in woken { continuation.resume() }
     }
 
-    /// After a question that failed.
+    /// Waits after a failed request.
     ///
     /// - Parameters:
-    ///   - generation: from before that question. If the owner has changed since, this returns at once: the next question may also start a broker
-    ///     that the bus can start.
-    ///   - pause: what is waited where there is an owner, or nobody knows.
+    ///   - generation: The generation before that request. If the owner has changed since, this returns at once. The
+    ///     next request may also start a broker that the bus can start.
+    ///   - pause: The wait if there is an owner, or if that is unknown.
     func wait(after generation: UInt64, otherwise pause: Duration) async {
         guard state.withLock({ $0.isThere == false }) else {
             try? await Task.sleep(for: pause)

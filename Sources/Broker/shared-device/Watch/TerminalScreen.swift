@@ -2,11 +2,11 @@ import DeviceView
 import Glibc
 import SharedDeviceTestKit
 
-/// A terminal whose whole screen a program writes on, and which is afterwards as it was.
+/// Takes over the whole screen of a terminal, and restores it afterwards.
 ///
-/// By ECMA-48 and four sequences that every terminal of these days knows. Of Swift's libraries for terminals, SwiftTUI 0.1 and TUIkit are frameworks in
-/// SwiftUI's manner, with Foundation and a model of views, and the wrappers of curses are not kept any more; this needs neither views nor input beyond
-/// a few keys.
+/// Uses ECMA-48 and four sequences that every current terminal knows. A library would not help: SwiftTUI 0.1 and TUIkit
+/// are frameworks in SwiftUI's style, with Foundation and a model of views, and the wrappers of curses are no longer
+/// maintained. This needs neither views nor input beyond a few keys.
 struct TerminalScreen {
     struct Size: Equatable {
         let columns: Int
@@ -21,34 +21,34 @@ struct TerminalScreen {
     /// Whether keys can be read.
     var hasKeys: Bool { attributes != nil }
 
-    /// - Returns: `nil` where standard output is no terminal that shows a cursor.
+    /// - Returns: `nil` if standard output is not a terminal that shows a cursor.
     init?() {
         guard TerminalOutput.showsCursor(STDOUT_FILENO) else { return nil }
         var attributes = termios()
         self.attributes = tcgetattr(STDIN_FILENO, &attributes) == 0 ? attributes : nil
     }
 
-    /// Takes the screen over. What was on it comes back with ``leave()``.
+    /// Takes over the screen. ``leave()`` restores its content.
     mutating func enter() {
         (shown, size) = ([], nil)
         if var silent = attributes {
-            // Ctrl-S would stop the program in the middle of a write, where it hears no signal.
+            // Ctrl-S would stop the program in the middle of a write, where it does not notice signals.
             silent.c_iflag &= ~tcflag_t(IXON)
             silent.c_lflag &= ~tcflag_t(ICANON | ECHO)
             tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent)
         }
-        // The other screen, no cursor, no wrap at the end of a line.
+        // The alternate screen, no cursor, no wrap at the end of a line.
         try? writeAll("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l", to: STDOUT_FILENO)
     }
 
-    /// Leaves the terminal as it was before.
+    /// Restores the terminal.
     func leave() {
         try? writeAll("\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l", to: STDOUT_FILENO)
         guard var before = attributes else { return }
         tcsetattr(STDIN_FILENO, TCSAFLUSH, &before)
     }
 
-    /// The size now; 80 by 24 where the terminal does not know it.
+    /// The current size; 80 by 24 if the terminal does not know it.
     static func currentSize() -> Size {
         var window = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
@@ -59,7 +59,7 @@ struct TerminalScreen {
 
     /// Writes the lines that differ from those on the screen.
     ///
-    /// - Throws: `POSIXError` where nobody reads any more.
+    /// - Throws: `POSIXError` if the terminal is gone.
     mutating func draw(_ lines: [ScreenLine], size: Size) throws {
         var output = ""
         if size != self.size {
@@ -70,7 +70,7 @@ struct TerminalScreen {
         for row in 0..<max(texts.count, shown.count) {
             let text = row < texts.count ? texts[row] : ""
             guard row >= shown.count || text != shown[row] else { continue }
-            // Emptied before it is written: at the end of a full line the cursor stands on the last character.
+            // Erase before writing: after a full line the cursor stays on the last character.
             output += "\u{1B}[\(row + 1);1H\u{1B}[K\(text)"
         }
         shown = texts

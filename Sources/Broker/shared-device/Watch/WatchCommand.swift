@@ -28,7 +28,7 @@ struct WatchCommand: ParsableCommand {
     @OptionGroup var bus: BusOptions
 
     func run() throws {
-        // A reader that is gone is an error of the write.
+        // A closed pipe becomes an error of the write.
         signal(SIGPIPE, SIG_IGN)
         try reportingFailure {
             let screen = json ? nil : TerminalScreen()
@@ -43,7 +43,7 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    /// The time of day, with the date where that is not today's.
+    /// The time of day, with the date unless it is today.
     private static func clock(at now: Date) -> (Date) -> String {
         let today = Form.time(now).prefix(10)
         return { date in
@@ -65,7 +65,7 @@ struct WatchCommand: ParsableCommand {
         while true {
             _ = events.next(withKeys: false, patience: -1)
             let view = watch.view
-            // An answer after the longest wait has only another time.
+            // A response after the longest wait differs only in its time.
             guard
                 view.link != last.link || view.device?.revision != last.device?.revision || view.round != last.round
                     || !json && view.entries != last.entries
@@ -91,7 +91,7 @@ struct WatchCommand: ParsableCommand {
         while true {
             let size = TerminalScreen.currentSize()
             let now = Date()
-            // Whoever is signed in now is not whom the question was about.
+            // The session has changed since the question, so the question is withdrawn.
             if case .question(let session) = footer, watch.view.openSession != session { footer = .keys }
             let shown = footer == .keys ? watch.message.map { .message($0) } ?? footer : footer
             let lines = DeviceScreen.lines(
@@ -103,14 +103,14 @@ struct WatchCommand: ParsableCommand {
                 clock: Self.clock(at: now)
             )
             try screen.draw(lines, size: size)
-            // How long somebody is signed in, or an app owes, grows.
+            // Redraw each second, because the durations on the screen grow.
             switch events.next(withKeys: screen.hasKeys, patience: 1000) {
             case .changed, .time, .signal(SIGWINCH): break
             case .closed: return
             case .signal(let signal):
                 screen.leave()
                 WatchEvents.obey(signal)
-                // It was stopped, and goes on.
+                // The program was stopped and continues.
                 screen.enter()
             case .keys(let bytes):
                 watch.dismissMessage()
@@ -120,13 +120,14 @@ struct WatchCommand: ParsableCommand {
         }
     }
 
-    /// - Returns: what is at the bottom from here on; `nil` ends the command.
+    /// - Returns: The next footer; `nil` ends the command.
     private static func footer(
         after keys: [UInt8],
         _ footer: DeviceScreen.Footer,
         _ watch: DeviceWatch
     ) -> DeviceScreen.Footer? {
-        // What a key with a name of its own sends begins with ESC. Several at once were pasted, and answer no question.
+        // A function key sends several bytes, starting with ESC. Other groups of bytes were pasted and answer no
+        // question.
         guard keys.count == 1, let key = keys.first else { return .keys }
         switch (UnicodeScalar(key), footer) {
         case ("y", .question(let session)), ("Y", .question(let session)): watch.signOut(session)

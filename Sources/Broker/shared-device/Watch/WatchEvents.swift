@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// What the command waits for: keys, signals, and answers of the broker. Made before the first thread is started, because each of them has to block
-/// the signals.
+/// The events that the command waits for: keys, signals and responses of the broker. It is created before the first
+/// thread starts, because every thread has to block the signals.
 final class WatchEvents: Sendable {
     enum Event {
         case changed
@@ -10,23 +10,23 @@ final class WatchEvents: Sendable {
         /// Standard input has ended.
         case closed
         case signal(Int32)
-        /// The time is over.
+        /// The timeout has passed.
         case time
     }
 
     private let signals: CInt
     private let wakes: CInt
 
-    /// - Parameter hasScreen: whether a terminal is to be put in order before the program ends. Otherwise signals end it as they end any, also
-    ///   while nobody reads what it writes.
-    /// - Throws: ``CommandFailure`` where no descriptor is left.
+    /// - Parameter hasScreen: Whether a terminal has to be restored before the program ends. Otherwise signals have
+    ///   their usual effect, even while a write blocks.
+    /// - Throws: ``CommandFailure`` if the limit of descriptors is reached.
     init(hasScreen: Bool) throws {
         var caught = sigset_t()
         sigemptyset(&caught)
         let ends = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
         for signal in hasScreen ? ends + [SIGWINCH] : [] where !Self.isIgnored(signal) { sigaddset(&caught, signal) }
         pthread_sigmask(SIG_BLOCK, &caught, nil)
-        // Neither is closed: both are for as long as the program runs.
+        // Neither is closed: both last as long as the program.
         signals = signalfd(-1, &caught, CInt(SFD_CLOEXEC))
         wakes = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard signals >= 0, wakes >= 0 else {
@@ -38,7 +38,8 @@ final class WatchEvents: Sendable {
         }
     }
 
-    /// Whether whoever started the program made it ignore the signal, as nohup does. The kernel would queue a signal that is blocked all the same.
+    /// Whether the program was started with the signal ignored, as nohup does. The kernel would still queue a blocked
+    /// signal.
     private static func isIgnored(_ signal: Int32) -> Bool {
         var action = sigaction()
         guard sigaction(signal, nil, &action) == 0 else { return false }
@@ -46,12 +47,12 @@ final class WatchEvents: Sendable {
         return unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 
-    /// Something is to be shown. From any thread.
+    /// Requests a redraw, from any thread.
     @Sendable func wake() { eventfd_write(wakes, 1) }
 
     /// Waits on this thread.
     ///
-    /// - Parameter patience: in milliseconds; negative means without end.
+    /// - Parameter patience: The timeout in milliseconds; a negative number means no timeout.
     func next(withKeys: Bool, patience: Int32) -> Event {
         var watched = [signals, wakes, withKeys ? STDIN_FILENO : -1].map {
             pollfd(fd: $0, events: Int16(POLLIN), revents: 0)
@@ -73,9 +74,9 @@ final class WatchEvents: Sendable {
         return .changed
     }
 
-    /// Ends the program as the signal would have without this object, or stops it until it is told to go on.
+    /// Ends the program as the signal would without this object, or stops it until it is continued.
     static func obey(_ signal: Int32) {
-        // Swift's runtime takes SIGQUIT for a crash, and asks the terminal what to do about it.
+        // Swift's runtime treats SIGQUIT as a crash, and starts a dialogue on the terminal.
         Glibc.signal(signal, SIG_DFL)
         var one = sigset_t()
         sigemptyset(&one)
