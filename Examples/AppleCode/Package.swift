@@ -13,6 +13,6 @@ let package = Package(
             ]
         )
     ],
-    // The mode of most code for iOS.
+    // Most code for iOS uses this mode.
     swiftLanguageModes: [.v5]
 )

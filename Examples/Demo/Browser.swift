@@ -6,18 +6,18 @@ import Glibc
 import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// The demonstration's fourth listener: Chromium, which knows nothing of shared devices. `shared-device run` takes part in its place, and has it run
-/// while somebody is signed in.
+/// The demonstration's fourth listener: Chromium, which does not know shared devices. `shared-device run` takes part on
+/// its behalf, and runs it while a user is signed in.
 final class Browser {
     static let name = "chromium"
     static let adapter = "shared-device"
 
-    /// Below it is everything that Chromium keeps.
+    /// The directory of all of Chromium's data.
     let dataDirectory: String
     private let page: String
     private let process: ChildProcess
 
-    /// Why this machine cannot show it, in a few words; `nil` if it can.
+    /// Why this machine cannot show Chromium, in a few words; `nil` if it can.
     static func reasonToLeaveOut(in directory: String) -> String? {
         guard program != nil else { return "it is not installed (apt-get install chromium)" }
         do throws(CleanupFlaw) {
@@ -28,7 +28,7 @@ final class Browser {
         }
     }
 
-    /// Starts the adapter, with Chromium installed and a directory that it can use.
+    /// Starts the adapter. Chromium has to be installed, with a directory that it can use.
     init(bus: PrivateBus, directory: String) throws {
         dataDirectory = Self.data(in: directory)
         page = "\(directory)/page.html"
@@ -37,7 +37,8 @@ final class Browser {
             [
                 "run", "--app", ExampleApp.identifier(Self.name), "--bus", bus.address, "--data", dataDirectory,
                 "--preset", "chromium", "--start", "signed-in", "--", Self.program ?? Self.name, "--headless=new",
-                // The sandbox is refused to root, and in many containers; the only page is the demonstration's own.
+                // The sandbox does not work for root and in many containers. It only opens the demonstration's own
+                // page.
                 "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
                 "file://\(page)",
             ],
@@ -45,7 +46,7 @@ final class Browser {
         )
     }
 
-    /// A killed adapter would leave Chromium behind; it takes SIGTERM as the end of both.
+    /// Sends SIGTERM, which ends the adapter and Chromium. A killed adapter would leave Chromium running.
     deinit {
         process.send(SIGTERM)
         process.waitUntilExit()
@@ -56,7 +57,8 @@ final class Browser {
 
     private static func data(in directory: String) -> String { "\(directory)/\(name)" }
 
-    /// Writes the page that Chromium opens at the next sign-in, which stores what pages can store of this person.
+    /// Writes the page that Chromium opens at the next sign-in. It stores data of this person in every way that a page
+    /// can.
     func prepare(for person: Person) throws {
         let items = person.markers.map { "“\($0.text)”" }.joined(separator: ", ")
         let text = """
@@ -79,13 +81,13 @@ final class Browser {
         }
     }
 
-    /// Ends the adapter, and with it whatever of Chromium still runs.
+    /// Ends the adapter, and with it all processes of Chromium.
     func quit() throws {
         process.send(SIGTERM)
         let status = process.waitUntilExit()
         guard status == 0 else { throw DemoFailure("Chromium's adapter ended with status \(status): \(transcript)") }
     }
 
-    /// What adapter and Chromium have written.
+    /// The output of the adapter and of Chromium.
     var transcript: String { (process.lines + [process.errorText]).joined(separator: "\n") }
 }

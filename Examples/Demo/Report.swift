@@ -6,14 +6,14 @@ import SharedDevice
 import SharedDeviceTestKit
 import Synchronization
 
-/// What the demonstration prints at its end.
+/// The output of the demonstration at its end.
 struct Report: Sendable {
     let timelines: [Timeline]
     let receipts: [Receipts]
     let proof: Proof
     /// The step that failed; `nil` if none did.
     let failure: String?
-    /// What this machine cannot show, and why; `nil` for nothing.
+    /// The parts that this machine cannot show, and why; `nil` if it shows everything.
     let leftOut: String?
 
     private var isClean: Bool { failure == nil && proof.holds }
@@ -25,7 +25,7 @@ struct Report: Sendable {
             + "\n"
     }
 
-    /// In at most 12 lines, where nothing fails: who cleaned up when, what does not hold, and the verdict.
+    /// At most 12 lines if nothing fails: when each app cleaned up, the claims that do not hold, and the verdict.
     func summary(inColor: Bool) -> String {
         var lines = Receipts.summary(receipts)
         let failing = proof.claims.filter { !$0.holds }
@@ -89,7 +89,7 @@ struct Report: Sendable {
         }
 
         let timelines: [Part]
-        /// The broker's records, round by round.
+        /// The broker's record of each round.
         let receipts: [CleanupReport]
         let claims: [Proof.Claim]
         let isClean: Bool
@@ -98,7 +98,7 @@ struct Report: Sendable {
     }
 }
 
-/// What the demonstration itself did and observed, as rows of the timeline.
+/// The demonstration's own actions and observations, as rows of the timeline.
 final class Notes: Sendable {
     private let rows = Mutex<[Timeline.Row]>([])
     private let observation = Mutex<NotificationObservation?>(nil)

@@ -13,7 +13,7 @@ final class Scenario {
     private(set) var proof = Proof()
     private(set) var timelines: [Timeline] = []
     private(set) var receipts: [Receipts] = []
-    /// The application object with which the demonstration itself asks the broker.
+    /// The application object with which the demonstration itself calls the broker.
     private let application: SharedDeviceApplication
 
     init(_ stage: Stage, progress: @escaping (String) -> Void) {
@@ -127,7 +127,7 @@ final class Scenario {
                 holds: Self.isOrderly(events, for: ada)
             )
         }
-        // Its event is in a file; what it wrote to its screen comes by a pipe, and perhaps later.
+        // The event is in a file. The screen's text arrives through a pipe, possibly later.
         _ = try await shop.process.line { $0.contains("signed in: ") && $0.contains(grace.username) }
         let shown = shop.process.lines.joined(separator: "\n")
         proof.add(
@@ -138,7 +138,7 @@ final class Scenario {
         try addTimeline("Ada signs out while point-of-sale is dead and field-service is stopped", from: start)
     }
 
-    /// Waits for an app that owes a cleanup and does not run: the broker tells the bus to start it.
+    /// Waits for an app that owes a cleanup and is not running: the broker asks the bus to start it.
     private func cleanedByTheBus(_ app: AppProcess, of person: Person, after marks: [String: Int]) async throws {
         progress("the bus starts \(app.name), which cleans up and ends")
         let mark = try index(marks, app)
@@ -151,7 +151,7 @@ final class Scenario {
         proof.addAbsence("so that nothing of \(person.name) is left in it", in: try search(person.markers, in: [app]))
     }
 
-    /// Shows the strict policy: while one app has the last person's data, nobody else can sign in.
+    /// Shows the strict policy: while one app has the last person's data, the next person cannot sign in.
     private func heldBack(
         _ next: Person,
         by app: AppProcess,
@@ -218,7 +218,7 @@ final class Scenario {
         try forget(ada)
     }
 
-    /// The broker knows Ada as a user of the device, until the administrator removes her.
+    /// Checks that the broker knows Ada as a user of the device until the administrator removes her.
     private func forget(_ ada: Person) throws {
         stage.broker.send(SIGTERM)
         let status = stage.broker.waitUntilExit()
@@ -256,7 +256,8 @@ final class Scenario {
         return try ByteSearch([marker]).run(under: stage[app].dataDirectory).contains(marker)
     }
 
-    /// Whether an app, since the sign-out, stopped its work, deleted the data and reported that, and showed nobody's data meanwhile.
+    /// Whether an app did the following since the sign-out: it stopped its work, deleted the data, then reported that,
+    /// and showed no data until then.
     static func isOrderly(_ events: [Event], for person: Person) -> Bool {
         let isOfPerson: (Event) -> Bool = { $0.account == person.username }
         guard
@@ -267,7 +268,8 @@ final class Scenario {
             let cleaned = events.firstIndex(where: { $0.event == .cleaned })
         else { return false }
         let hasStopped = events.firstIndex { $0.event == .workStopped }.map { $0 < deleted } ?? true
-        // A process that ran at the sign-out shows the old screen until it hears of the change; one that started later has shown nothing.
+        // A process that ran at the sign-out shows the old screen until it hears of the change; a process that started
+        // later has shown nothing.
         let start = events.firstIndex { $0.event == .started } ?? changed
         let isHidden = !events[start..<cleaned].contains { $0.event == .screen && $0.detail == "open" }
         let isGone = !events[changed...].contains { $0.event == .screen && isOfPerson($0) }
@@ -295,7 +297,7 @@ final class Scenario {
         }
     }
 
-    /// Does three units of work in each app, and waits until the longer work has written something.
+    /// Does three units of work in each app, and waits until the longer work has written data.
     private func work(_ person: Person) async throws {
         let marks = try marks()
         for app in stage.apps { try app.tell("work", "work", "work") }

@@ -6,15 +6,15 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
 
-/// The demonstration's device: a bus, a broker, three apps, Chromium where it is there, and the directories that they write to.
+/// The demonstration's device: a bus, a broker, three apps, Chromium if it is installed, and their directories.
 final class Stage {
     let directory: String
     let bus: PrivateBus
     let broker: ChildProcess
     let apps: [AppProcess]
-    /// `nil` where Chromium cannot be shown: ``leftOut`` says why.
+    /// `nil` if Chromium cannot be shown; ``leftOut`` says why.
     let browser: Browser?
-    /// What the demonstration leaves out on this machine, and why.
+    /// The parts that the demonstration omits on this machine, and why.
     let leftOut: String?
     private let temporary: TemporaryDirectory?
 
@@ -22,9 +22,9 @@ final class Stage {
 
     static let organization = "Contoso"
 
-    /// Starts bus, broker and apps. On return the broker answers.
+    /// Starts bus, broker and apps. On return the broker responds.
     ///
-    /// - Parameter isKept: whether the directory stays when the demonstration ends.
+    /// - Parameter isKept: Whether the directory stays when the demonstration ends.
     init(isKept: Bool) async throws {
         if isKept {
             temporary = nil
@@ -43,7 +43,7 @@ final class Stage {
         let names = ["point-of-sale", "flight-briefing", "field-service"]
         for name in names + ["demo"] { try Self.enrol(name, in: directory) }
         try Self.enrol(Browser.name, as: Browser.adapter, in: directory)
-        // With these, the bus starts an app that owes a cleanup and does not run.
+        // With these services, the bus starts an app that owes a cleanup and is not running.
         let services = names.map { name in
             let command = "\(ChildProcess.built(name)) --clean-up --data \(directory)/data/\(name)"
             return (ExampleApp.identifier(name), "\(command) --events \(directory)/events/\(name).jsonl")
@@ -63,7 +63,7 @@ final class Stage {
         leftOut = reason.map { "left out: Chromium, because \($0)" }
     }
 
-    /// Writes the app's manifest, which tells the broker which program the app is and under which name the bus starts it.
+    /// Writes the app's manifest, which tells the broker the app's program and the name by which the bus starts it.
     private static func enrol(_ name: String, as program: String? = nil, in directory: String) throws {
         let identifier = ExampleApp.identifier(name)
         let executable = ChildProcess.built(program ?? name)
@@ -71,7 +71,6 @@ final class Stage {
         try Files.write(try JSONEncoder().encode(manifest), to: "\(directory)/apps/\(name).json")
     }
 
-    /// The form that the broker reads.
     private struct AppManifest: Encodable {
         let id: String
         let executable: String
@@ -114,7 +113,7 @@ final class Stage {
 
     // MARK: All of them
 
-    /// Runs `body` while every app is stopped where it stands, so that no file changes under a search.
+    /// Runs `body` while every app is suspended, so that no file changes during a search.
     func frozen<Value>(_ body: () throws -> Value) async throws -> Value {
         for app in apps { try await app.suspend() }
         defer { for app in apps { app.resume() } }
@@ -130,16 +129,16 @@ final class Stage {
     }
 }
 
-/// Somebody who works with the device.
+/// A user of the device.
 struct Person: Sendable {
     let account: Account
     let password: String
 
     var username: String { account.username }
-    /// The first name, as the timeline has it.
+    /// The first name, as the timeline shows it.
     var name: String { Person.name(of: account.username) }
 
-    /// The texts that their data contains.
+    /// The texts in the person's data.
     var markers: [Marker] {
         [
             Marker(kind: "user name", text: account.username),

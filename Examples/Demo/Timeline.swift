@@ -2,7 +2,7 @@ import DeviceConfiguration
 import ExampleSupport
 import SharedDeviceTestKit
 
-/// Who did what, and when, around one sign-out. Pure.
+/// The actions of all processes around one sign-out, with their times. Pure.
 struct Timeline: Sendable {
     struct Row: Sendable {
         let nanoseconds: UInt64
@@ -12,9 +12,9 @@ struct Timeline: Sendable {
     }
 
     let title: String
-    /// The instant of the sign-out call: the zero of the rows' times.
+    /// The time of the sign-out call: the zero of the rows' times.
     let origin: UInt64
-    /// In the order of time.
+    /// In order of time.
     let rows: [Row]
 
     init(title: String, origin: UInt64, rows: [Row]) {
@@ -23,10 +23,10 @@ struct Timeline: Sendable {
         self.rows = Self.explained(rows.sorted { $0.nanoseconds < $1.nanoseconds })
     }
 
-    /// The event of the broker's broadcast.
     static let broadcast = "broadcast"
 
-    /// The rows, in which each broadcast says why there is one: somebody signs in or out, or the apps of the last sign-out are reminded.
+    /// The rows, with a cause for each broadcast: a sign-in, a sign-out, or a reminder to the apps of the last
+    /// sign-out.
     private static func explained(_ rows: [Row]) -> [Row] {
         var cause: String?
         return rows.enumerated().map { index, row in
@@ -60,7 +60,6 @@ struct Timeline: Sendable {
 }
 
 extension Timeline.Row {
-    /// An app's event, in words.
     init(_ event: Event) {
         self.init(
             nanoseconds: event.nanoseconds,
@@ -95,7 +94,7 @@ extension Timeline.Row {
         }
     }
 
-    /// That nobody signs in before the data of the last person is gone is what the demonstration is about.
+    /// The text of a failure. A refused sign-in while the last person's data exists is the intended behaviour.
     private static func text(failure detail: String) -> String {
         guard let holders = detail.firstMatch(of: /not yet gone from (.*?);.*\[cleanup_pending\]/)?.1 else {
             return "FAILED: \(detail)"

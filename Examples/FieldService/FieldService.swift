@@ -91,7 +91,7 @@ actor FieldServiceWorkspace: UserWorkspace {
         "\(try store.erase(account.identifier)), photos and outbox included"
     }
 
-    /// A picture of stripes, which names the person who took it.
+    /// A striped picture that names the person who took it.
     private static func photo(seed: Int, of author: String) -> [UInt8] {
         let (width, height) = (160, 120)
         var pixels: [UInt8] = []

@@ -1,9 +1,9 @@
 import ExampleSupport
 import FoundationEssentials
 
-/// The app's files: the work list, the photos of its jobs in one folder, and an outbox for each account.
+/// The app's files: the work list, a folder with the photos of its jobs, and an outbox for each account.
 struct FieldServiceStore: Sendable {
-    /// A finished job that waits to be sent to the office.
+    /// A finished job that has not been sent to the office yet.
     struct Report: Codable, Sendable {
         var job: WorkList.Job
         var sender: String
@@ -20,7 +20,7 @@ struct FieldServiceStore: Sendable {
 
     // MARK: Keeping
 
-    /// Removes half-written files of a crash, and photos that no job names: the crash came before their job was stored.
+    /// Removes half-written files of a crash, and photos without a job: the crash came before their job was stored.
     func prepare() throws {
         try Files.makeDirectory(photos)
         let isPartial: (String) -> Bool = { $0.hasSuffix(Files.partialSuffix) }
@@ -53,7 +53,7 @@ struct FieldServiceStore: Sendable {
     /// Starts the file into which a photo is developed, piece by piece.
     func startPhoto(_ name: String) throws -> PartialFile { try PartialFile(completing: "\(photos)/\(name)") }
 
-    /// Gives the account's last job a large photo, which replaces the one before.
+    /// Gives the account's last job a large photo, which replaces the previous one.
     func attach(_ name: String, of account: String) throws {
         var list = try list()
         guard let last = list.jobs[account]?.indices.last else { return }
@@ -64,8 +64,8 @@ struct FieldServiceStore: Sendable {
 
     // MARK: Deleting
 
-    /// Deletes all data of the account. Its jobs leave the list first. Photos that the list no longer names are orphans, which are deleted now
-    /// or, after a crash, at the next start.
+    /// Deletes all data of the account. Its jobs leave the list first. Photos that the list no longer names are
+    /// orphans, which are deleted now or, after a crash, at the next start.
     func erase(_ account: String) throws -> Files.Removed {
         var list = try list()
         if list.jobs.removeValue(forKey: account) != nil { try write(list) }
@@ -93,15 +93,15 @@ struct WorkList: Codable, Sendable {
         var machine: String
         var customer: String
         var report: String
-        /// The names of its photos.
+        /// The file names of the job's photos.
         var photos: [String]
     }
 
-    /// The machines that the depot looks after. They belong to the depot, and stay.
+    /// The machines that the depot maintains. They belong to the depot, and are never deleted.
     var machines = ["Lift 7", "Pump station North", "Escalator C", "Cooling tower 2", "Gate 14"]
     /// By account identifier.
     var jobs: [String: [Job]] = [:]
 
-    /// The photos that any job names.
+    /// The file names of all jobs' photos.
     var photos: Set<String> { Set(jobs.values.joined().flatMap(\.photos)) }
 }

@@ -1,4 +1,4 @@
-/// A picture of 8 bits a channel, as a PNG file.
+/// A picture with 8 bits per channel, as a PNG file.
 struct PNGImage: Sendable {
     let width: Int
     let height: Int
@@ -7,7 +7,7 @@ struct PNGImage: Sendable {
     /// An annotation, for instance `Author` and a name.
     let text: (key: String, value: String)
 
-    /// The file. The pixels are stored, not compressed.
+    /// The file's bytes. The pixels are stored without compression.
     var file: [UInt8] {
         var lines: [UInt8] = []
         for row in 0..<height {

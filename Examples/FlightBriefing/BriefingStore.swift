@@ -2,9 +2,10 @@ import ExampleSupport
 import FoundationEssentials
 import SharedDevice
 
-/// The briefings on disk: a folder for each crew member, an index, a cache of thumbnails, and a folder for what is being deleted.
+/// The briefings on disk: a folder for each crew member, an index, a cache of thumbnails, and a folder for data that is
+/// being deleted.
 struct BriefingStore: Sendable {
-    /// Which briefings a crew member has.
+    /// The flights of each crew member.
     private struct Index: Codable {
         var flights: [String: [Flight]] = [:]
     }
@@ -22,7 +23,7 @@ struct BriefingStore: Sendable {
 
     // MARK: Keeping
 
-    /// Removes what a crash left behind: half-written files, and folders whose deletion had begun.
+    /// Removes the remains of a crash: half-written files, and folders whose deletion had begun.
     func prepare() throws {
         for path in [crew, thumbnails, tombstones] { try Files.makeDirectory(path) }
         try Files.removeContents(of: tombstones)
@@ -35,7 +36,7 @@ struct BriefingStore: Sendable {
 
     func flights(of account: String) throws -> [Flight] { try index().flights[account] ?? [] }
 
-    /// The sizes of a crew member's files.
+    /// The names of a crew member's files.
     func files(of account: String) throws -> [String] {
         try Files.names(in: folder(account)).filter { !$0.hasSuffix(Files.partialSuffix) }
     }
@@ -64,8 +65,8 @@ struct BriefingStore: Sendable {
 
     // MARK: Deleting
 
-    /// Deletes all data of the account. A rename hides the folder from all parts of the app; then its files are deleted one by one. A crash in
-    /// between leaves a tombstone, which the next start deletes.
+    /// Deletes all data of the account. A rename hides the folder from all parts of the app; then its files are deleted
+    /// one by one. A crash in between leaves a tombstone, which the next start deletes.
     func erase(_ account: String) throws -> Files.Removed {
         let folder = folder(account)
         if try Files.names(in: crew).contains(account) {
@@ -74,7 +75,7 @@ struct BriefingStore: Sendable {
         var index = try index()
         if index.flights.removeValue(forKey: account) != nil { try write(index) }
         var removed = try Files.removeContents(of: tombstones)
-        // The whole cache, so that no entry is overlooked. The app can make it again.
+        // The whole cache, so that no entry is overlooked. The app can recreate it.
         removed += try Files.removeContents(of: thumbnails)
         removed += try Files.removeContents(of: directory) { $0.hasSuffix(Files.partialSuffix) }
         return removed
@@ -97,7 +98,7 @@ struct BriefingStore: Sendable {
 /// The texts of one flight, made for one crew member.
 struct Briefing: Sendable {
     let flight: Flight
-    /// The crew member, who is named in each text.
+    /// The crew member's signature, which is in each text.
     let signature: String
 
     var flightPlan: String {
@@ -120,19 +121,19 @@ struct Briefing: Sendable {
 
     var notes: String { "\(flight.number): fuel truck late, two wheelchairs. Noted by \(signature)\n" }
 
-    /// The notes for the cabin's printer, which takes UTF-16 only.
+    /// The notes for the cabin's printer, which accepts only UTF-16.
     var notesForPrinter: [UInt8] {
         [0xFF, 0xFE] + notes.utf16.flatMap { [UInt8(truncatingIfNeeded: $0), UInt8(truncatingIfNeeded: $0 >> 8)] }
     }
 }
 
-/// A flight that a crew member is briefed for. It is made up; equal indices give equal flights.
+/// A made-up flight. Equal indices give equal flights.
 struct Flight: Codable, Sendable, Equatable {
     var number: String
     var departure: String
     var destination: String
 
-    /// The `index`th flight of somebody's day.
+    /// The `index`th flight of a crew member's day.
     init(_ index: Int) {
         let airports = ["EDDF", "LOWW", "LSZH", "EKCH", "EFHK", "ENGM"]
         number = "NC \(401 + 2 * index)"
@@ -143,8 +144,8 @@ struct Flight: Codable, Sendable, Equatable {
 
 /// A chart of the route: heights on a grid, with the crew member's annotation, in the app's own binary form.
 ///
-/// `CHRT`, width and height (16 bits each, little-endian), length of the annotation (16 bits), the annotation in UTF-8, then
-/// one byte a cell, row by row.
+/// `CHRT`, width and height (16 bits each, little-endian), length of the annotation (16 bits), the annotation in UTF-8,
+/// then one byte per cell, row by row.
 struct Chart: Sendable {
     static let width = 256
     static let height = 192

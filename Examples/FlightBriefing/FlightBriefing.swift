@@ -57,7 +57,8 @@ actor BriefingWorkspace: UserWorkspace {
         return "received the briefing for \(flight.number)"
     }
 
-    /// Draws the charts of the flights, row by row, the newest first, and begins again at the end, as for a radar picture.
+    /// Draws the charts of the flights, row by row, the newest first, and starts over at the end, as for a radar
+    /// picture.
     func workUntilCancelled() async throws -> String {
         var charts = 0
         while let account, !flights.isEmpty {

@@ -2,7 +2,8 @@
 
 import PackageDescription
 
-// A program outside of this project writes in the place of the path: url: "https://github.com/notify-center/notify-center", from: "1.0.0"
+// A program outside this project replaces the path with: url: "https://github.com/notify-center/notify-center", from:
+// "1.0.0"
 let package = Package(
     name: "notifications",
     dependencies: [.package(name: "notify-center", path: "../..")],

@@ -27,7 +27,7 @@ actor ShopWorkspace: UserWorkspace {
 
     init(database: ShopDatabase) { self.database = database }
 
-    // Nothing to do: SQLite undoes half-written transactions when it opens the file.
+    // Nothing to do: SQLite rolls back half-written transactions when it opens the file.
     func prepare() {}
 
     func open(for account: Account) { self.account = account }

@@ -1,8 +1,9 @@
 import SQLite
 
-/// The shop's SQLite file: the products, which stay, and the orders and customers of each associate, which go with them.
+/// The shop's SQLite file: the products, which stay, and each associate's orders and customers, which are deleted with
+/// the associate's data.
 ///
-/// Calls block until SQLite is done. One owner uses it, from one thread at a time: the workspace.
+/// Calls block until SQLite is done. Only the workspace uses it, from one thread at a time.
 final class ShopDatabase {
     private let connection: SQLiteConnection
 
@@ -53,7 +54,6 @@ final class ShopDatabase {
 
     // MARK: Reading
 
-    /// The content of the associate's screen.
     struct Sales: Sendable {
         var orders: [Order]
         var parked: ParkedOrder?
@@ -83,7 +83,6 @@ final class ShopDatabase {
 
     // MARK: Writing
 
-    /// Books what is in the cart.
     func book(_ cart: Cart, for customer: Customer, soldBy: String) throws {
         try connection.write { db in
             let customerId: Int64? = try db.value(
@@ -119,8 +118,8 @@ final class ShopDatabase {
         )
     }
 
-    /// Deletes all data of the account, so that no byte of it is left in the file, its free pages or its write-ahead log. Returns the
-    /// number of rows.
+    /// Deletes all data of the account, so that no byte of it is left in the file, its free pages or its write-ahead
+    /// log. Returns the number of rows.
     ///
     /// All steps run even if there are no rows: an earlier attempt may have been interrupted after the first step.
     func erase(_ account: String) throws -> Int {
@@ -141,7 +140,7 @@ final class ShopDatabase {
     }
 }
 
-/// A product of the shop. It belongs to the shop, and stays.
+/// A product of the shop. It belongs to the shop, and is never deleted.
 struct Product: Sendable {
     var code: String
     var name: String
@@ -149,7 +148,6 @@ struct Product: Sendable {
     var price: Int
 }
 
-/// A customer whom the associate serves.
 struct Customer: Sendable {
     /// The associate's account identifier.
     var account: String

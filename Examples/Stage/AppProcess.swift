@@ -3,7 +3,7 @@ import Foundation
 package import NotifyCenterTestKit
 import SharedDeviceTestKit
 
-/// One app of a demonstration, which starts its process, tells it what to do, stops and kills it, and reads its events.
+/// An app of a demonstration: starts, commands, suspends and kills its process, and reads its events.
 package final class AppProcess {
     package let name: String
     package let dataDirectory: String
@@ -17,9 +17,9 @@ package final class AppProcess {
     /// Starts the app of this name.
     ///
     /// - Parameters:
-    ///   - directory: its data and its events go into the folders `data` and `events` below.
-    ///   - arguments: beyond those that say where bus, data and events are.
-    ///   - environment: variables beyond those of this process.
+    ///   - directory: The directory with the folders `data` and `events`.
+    ///   - arguments: Arguments in addition to those for bus, data and events.
+    ///   - environment: Variables in addition to those of this process.
     package init(
         _ name: String,
         bus: String,
@@ -35,10 +35,9 @@ package final class AppProcess {
         process = try ChildProcess(ChildProcess.built(name), self.arguments, environment: environment)
     }
 
-    /// All events so far.
     package var events: [Event] { log.events }
 
-    /// What its processes have written to standard output and standard error.
+    /// The output of all its processes.
     package var transcript: String {
         (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
     }
@@ -53,11 +52,11 @@ package final class AppProcess {
         return events.count
     }
 
-    /// Waits for an event after the first `mark` ones.
+    /// Waits for an event after the first `mark` events.
     ///
     /// - Parameters:
-    ///   - isStarted: false if the process was killed and the bus starts another one, which reports the event.
-    ///   - patience: how long.
+    ///   - isStarted: `false` if the process was killed and the bus starts another, which reports the event.
+    ///   - patience: The timeout.
     @discardableResult
     package func wait(
         for what: String,
@@ -81,7 +80,7 @@ package final class AppProcess {
 
     // MARK: Life and death
 
-    /// Stops it where it stands, and waits until it has stopped.
+    /// Suspends the process, and waits until it has stopped.
     package func suspend() async throws {
         process.suspend()
         try await eventually("\(name) is stopped", within: .seconds(60)) { ProcessState.isStopped(process.identifier) }

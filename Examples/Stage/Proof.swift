@@ -12,7 +12,7 @@ package struct Proof: Sendable {
     }
 
     package private(set) var claims: [Claim] = []
-    /// How much the searches that should find nothing have read.
+    /// The amount of data read by the searches that should find nothing.
     private var searched = (files: 0, bytes: 0)
 
     package init() {}
@@ -23,7 +23,8 @@ package struct Proof: Sendable {
         claims.append(Claim(holds: holds, text: text, evidence: evidence))
     }
 
-    /// Claims that each directory contains every marker. Without this, a later search that finds nothing would prove nothing.
+    /// Claims that each directory contains every marker. Without this, a later search that finds nothing would prove
+    /// nothing.
     package mutating func addPresence(_ text: String, of markers: [Marker], in results: Results) {
         let isThere = results.allSatisfy { entry in markers.allSatisfy { entry.result.contains($0) } }
         add(text, holds: isThere && !results.isEmpty, evidence: results.map(Self.summary))
@@ -31,7 +32,7 @@ package struct Proof: Sendable {
 
     /// Claims that no directory contains any of the markers.
     ///
-    /// - Parameter listsFiles: whether the evidence names every file that was searched.
+    /// - Parameter listsFiles: Whether the evidence names every file that was searched.
     package mutating func addAbsence(_ text: String, in results: Results, listsFiles: Bool = false) {
         let evidence = results.flatMap { entry in
             [Self.summary(entry)]
@@ -57,7 +58,7 @@ package struct Proof: Sendable {
         }.joined(separator: "\n")
     }
 
-    /// One line: how many claims hold.
+    /// One line with the number of claims that hold.
     package var summary: String {
         "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
             + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"

@@ -5,7 +5,7 @@ import SharedDeviceTestKit
 /// The broker's record of one cleanup round, as a table. Pure.
 package struct Receipts: Sendable {
     package let title: String
-    /// What was special about the sign-out.
+    /// The special circumstances of the sign-out.
     package let circumstances: String
     package let report: CleanupReport
 

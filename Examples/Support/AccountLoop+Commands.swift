@@ -2,7 +2,7 @@ import SharedDevice
 
 /// The commands of a person or a test, one at a time.
 extension AccountLoop {
-    /// Shows the screen again, once the loop knows whose data it may show, and asks the broker whether it still answers.
+    /// Waits for the loop to settle, then shows the screen again, with current device information from the broker.
     func refresh() async {
         await settle { isSettled }
         let device = await application.getDeviceInformation()
@@ -12,15 +12,15 @@ extension AccountLoop {
         await show()
     }
 
-    /// What the app's tokens are to be good for.
+    /// The scopes of the app's tokens.
     private var scopes: [String] { [service == nil ? "work" : OrdersService.scope] }
 
-    /// Signs somebody in; returns when the app has followed.
+    /// Signs a user in; returns when the app has followed.
     ///
     /// - Parameters:
-    ///   - name: who; `nil`: whoever the device's own prompt asks.
-    ///   - showsPage: whether that prompt asks in a window.
-    ///   - password: asks for the password of a name.
+    ///   - name: The user name; with `nil`, the device's own prompt asks for it.
+    ///   - showsPage: Whether that prompt asks in a window.
+    ///   - password: Asks for the password of a name.
     func signIn(
         _ name: String?,
         showsPage: Bool,
@@ -38,7 +38,7 @@ extension AccountLoop {
                 }
             }
             parameters.showsPage = showsPage
-            // A person in front of the device is told soon which app is not ready.
+            // A person in front of the device soon learns which app is not ready.
             parameters.patience = .seconds(2)
             let account = try await application.acquireToken(with: parameters).account
             events.record(.signedIn, account: account.username)
@@ -63,13 +63,13 @@ extension AccountLoop {
         }
     }
 
-    /// Does one more unit of work for the user, and starts the longer work if none is under way.
+    /// Does one more unit of work for the user, and starts the longer work if none is in progress.
     func work() async {
         await settle { isSettled }
         guard case .open(let account) = screen.state else { return say("there is nobody to work for") }
         let asked = generation
         do {
-            // Single sign-on: whichever app signed the person in, this app gets its token without asking anybody.
+            // Single sign-on: this app gets its token silently, whichever app signed the person in.
             let parameters = SilentTokenParameters(scopes: scopes, account: account)
             let begin = MonotonicClock.nanoseconds
             let token = try await application.acquireTokenSilent(with: parameters)

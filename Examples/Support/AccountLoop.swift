@@ -1,9 +1,11 @@
 package import SharedDevice
 
-/// Follows the account of the device, around a ``UserWorkspace``: what an app does that shows a screen and works for the person.
+/// Follows the account of the device around a ``UserWorkspace``, for an app that shows a screen and works for the
+/// person.
 ///
-/// ``SharedDeviceApplication/follow(_:_:)`` has the order: hide, remove the previous users' data, report that, show. This adds what is the
-/// app's own: it stops the work under way and waits for its end, forgets what is in memory, and draws the screen.
+/// ``SharedDeviceApplication/follow(_:_:)`` defines the order: hide, delete the previous users' data, report that,
+/// show. This type adds the app's part: it stops the work in progress and waits for its end, clears the memory, and
+/// draws the screen.
 actor AccountLoop {
     let application: SharedDeviceApplication
     let workspace: any UserWorkspace
@@ -11,18 +13,19 @@ actor AccountLoop {
     let service: OrdersService?
 
     var screen: Screen
-    /// Grows whenever the screen may no longer show the same user's data. Code that awaited something compares it, and drops stale results.
+    /// Grows whenever the screen may no longer show the same user's data. Code compares it after an `await`, and drops
+    /// stale results.
     private(set) var generation: UInt64 = 0
     private(set) var current: Account?
     var unit: Task<String, any Error>?
     var longWork: (account: Account, task: Task<String, any Error>)?
-    /// The change whose data is deleted, until that is reported.
+    /// The change whose data is being deleted, until that is reported.
     private var cleaning: AccountChange?
     private let onlyCleansUp: Bool
     private var hasCleanedUp = false
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
-    /// - Parameter onlyCleansUp: whether the app ends after its cleanup, and shows nobody's data.
+    /// - Parameter onlyCleansUp: Whether the app ends after its cleanup, without showing data.
     init(
         _ application: SharedDeviceApplication,
         workspace: any UserWorkspace,
@@ -41,7 +44,8 @@ actor AccountLoop {
 
     // MARK: The account
 
-    /// Runs until the task is cancelled, and stops the work before it returns. The user's data stays for the next start.
+    /// Runs until the task is cancelled, and stops the work before it returns. The user's data stays for the next
+    /// start.
     ///
     /// - Throws: ``SharedDeviceError`` if the step could not be registered.
     func run() async throws {
@@ -72,7 +76,7 @@ actor AccountLoop {
         wake()
     }
 
-    /// The step of the cleanup. It runs while the screen is hidden and no work is under way.
+    /// The cleanup step. It runs while the screen is hidden and no work is in progress.
     private func deleteData(_ cleanup: Cleanup) async throws -> String {
         if cleaning == nil { events.record(.changed, cleanup.change) }
         cleaning = cleanup.change
@@ -85,7 +89,7 @@ actor AccountLoop {
         return amounts.joined(separator: "; ")
     }
 
-    /// Something may be shown, so that the cleanup has been reported.
+    /// Records the cleanup. Data may be shown now, which means that the cleanup has been reported.
     private func noteCleanup() {
         if let cleaning { events.record(.cleaned, cleaning) }
         cleaning = nil
@@ -129,7 +133,7 @@ actor AccountLoop {
 
     // MARK: The screen
 
-    /// Removes what is shown and what is cached for showing, at once.
+    /// Hides the screen and clears its cache at once.
     private func show(hidden state: Screen.State) async {
         generation += 1
         if screen.state == state, screen.display == nil, screen.notice == nil { return }
@@ -139,7 +143,7 @@ actor AccountLoop {
         await show()
     }
 
-    /// Shows the screen; while somebody is signed in, with their current data.
+    /// Shows the screen; while a user is signed in, with the current data.
     func show() async {
         var account: Account?
         if case .open(let opened) = screen.state {
@@ -147,7 +151,7 @@ actor AccountLoop {
             let asked = generation
             do {
                 let display = try await workspace.display()
-                // Another user may have come meanwhile.
+                // The user may have changed during the await.
                 guard asked == generation else { return }
                 screen.display = display
             } catch {
@@ -170,14 +174,14 @@ actor AccountLoop {
         Console.write(Console.isTerminal ? screen.terminalText + prompt : screen.plainText)
     }
 
-    /// Shows the person a message.
     func say(_ text: String) {
         screen.notice = text
         if Console.isTerminal { return draw() }
         Console.write(text.split(separator: "\n").map { "- \($0)\n" }.joined())
     }
 
-    /// - Parameter asked: the generation in which the command was given. The error may name that user: nobody else sees it.
+    /// - Parameter asked: The generation in which the command was given. The error may name that user, so it is not
+    ///   shown to a later user.
     func fail(_ error: any Error, account: String?, asked: UInt64) {
         events.record(.failed, account: account, detail: "\(error)")
         if asked == generation { say("! \(error)") }
@@ -193,8 +197,8 @@ actor AccountLoop {
         }
     }
 
-    /// Lets a command wait for the loop, so that a script's lines do the same as a person's. It waits five seconds at most, because a change
-    /// that is undone at once is never reported.
+    /// Makes a command wait for the loop, so that a script's lines have the same effect as a person's. It waits at most
+    /// five seconds, because a change that is undone at once is never reported.
     func settle(until isThere: () -> Bool) async {
         let end = ContinuousClock.now + .seconds(5)
         let patience = Task {
@@ -220,35 +224,35 @@ actor AccountLoop {
 
 /// The user data of an app, on disk and in memory: the part that differs from app to app.
 ///
-/// ``AccountLoop`` calls it in the order that a shared device needs: after ``close()``, with no work under way, it calls only
-/// ``deleteData(of:)`` until the next ``open(for:)``.
+/// ``AccountLoop`` calls it in the order that a shared device needs: after ``close()``, with no work in progress, it
+/// calls only ``deleteData(of:)`` until the next ``open(for:)``.
 package protocol UserWorkspace: Actor {
-    /// Removes the half-done work of an earlier run, of any user. Called once, before all other functions.
+    /// Removes incomplete work of an earlier run, of any user. Called once, before all other functions.
     func prepare() throws
 
-    /// Loads the account's data, or makes a place for it.
+    /// Loads the account's data, or creates a place for it.
     func open(for account: Account) throws
 
     /// Renders the account's data for the screen.
     func display() throws -> Display
 
-    /// Does one unit of work and says what it was.
+    /// Does one unit of work and describes it.
     func work() throws -> String
 
-    /// Does longer work until its task is cancelled. Returns, once the work has really ended, how far it came.
+    /// Does longer work until its task is cancelled. Once the work has really ended, returns how far it came.
     func workUntilCancelled() async throws -> String
 
-    /// Forgets what is in memory.
+    /// Clears the data in memory.
     func close()
 
-    /// Deletes all data of the account, complete or half-written, and returns how much it was. It also works after an interrupted attempt, and
-    /// if there is no data. On return not a byte is left. If it throws, it is called again.
+    /// Deletes all data of the account, complete or half-written, and returns how much it was. Also works after an
+    /// interrupted attempt, and without data. On return no byte remains. If it throws, it is called again.
     func deleteData(of account: Account) throws -> String
 }
 
-/// A text that apps write into each piece of a user's data, so that a search finds data that should be gone.
+/// A text that apps write into each piece of a user's data, so that a search finds data that should be deleted.
 package enum DataMarker {
-    /// The marker of this account's data. No other account has it, and it contains neither of the person's names.
+    /// The marker of this account's data. It is unique to the account, and contains neither of the person's names.
     package static func text(for account: Account) -> String { "private-data-of-\(objectIdentifier(account))" }
 
     /// The person's half of the identifier. The other half names the organisation.
@@ -256,7 +260,7 @@ package enum DataMarker {
         String(account.identifier.prefix { $0 != "." })
     }
 
-    /// How data names its owner, for people: name, user name and marker.
+    /// The owner's name in the data, for people: name, user name and marker.
     package static func signature(of account: Account) -> String {
         "\(account.displayName ?? account.username) <\(account.username)> \(text(for: account))"
     }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// A line that a person or a test types.
 package enum Command: Equatable {
-    /// Of somebody whom this app asks for a password, or, without a name, of whoever the device's own prompt asks.
+    /// Signs this user in with a password that the app asks for; without a name, the device's own prompt asks for both.
     case signIn(String?)
     case signOut
     case work
@@ -16,7 +16,6 @@ package enum Command: Equatable {
     /// Any other line.
     case unknown(String)
 
-    /// The command that this line is.
     package init(_ line: String) {
         let words = line.split(whereSeparator: \.isWhitespace).map(String.init)
         self =
@@ -45,9 +44,8 @@ package enum Command: Equatable {
         """
 }
 
-/// Standard input by lines, for one reader at a time. It waits on its own thread, because tasks share theirs.
+/// Standard input by lines, for one reader at a time. It blocks its own thread, because tasks share theirs.
 final class LineInput: Sendable {
-    /// Whether a person types the input.
     let isTerminal = isatty(STDIN_FILENO) != 0
     private let queue = DispatchQueue(label: "org.notifycenter.example.input")
     private let buffer = Mutex<[UInt8]>([])
@@ -57,7 +55,7 @@ final class LineInput: Sendable {
         await onQueue { self.readLine() }
     }
 
-    /// Reads a password: on a terminal without showing it, otherwise the next line. `nil` means that the person gave up.
+    /// Reads a password: on a terminal without echo, otherwise the next line. `nil` means that the person gave up.
     func password(_ question: String) async -> String? {
         guard isTerminal else { return await next() }
         return await onQueue { Self.readSecret(question) }
@@ -100,7 +98,7 @@ final class LineInput: Sendable {
         guard tcgetattr(STDIN_FILENO, &settings) == 0 else { return nil }
         var silent = settings
         silent.c_lflag &= ~tcflag_t(ECHO | ICANON | ISIG)
-        // This discards what was typed before the question.
+        // TCSAFLUSH discards text that was typed before the question.
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &silent) == 0 else { return nil }
         defer { tcsetattr(STDIN_FILENO, TCSADRAIN, &settings) }
         Console.write(question)

@@ -2,25 +2,25 @@ import FoundationEssentials
 import Glibc
 package import SharedDevice
 
-/// One thing that an app did, as a line of its event file: a JSON object whose keys are the names of these properties. Properties that are
-/// `nil` are left out.
+/// An action of an app, as a line of its event file: a JSON object whose keys are the names of these properties.
+/// Properties that are `nil` are omitted.
 package struct Event: Codable, Sendable {
-    /// What happened. Programs that read the file rely on these names.
+    /// The kind of action. Programs that read the file rely on these names.
     package enum Kind: String, Codable, Sendable {
         /// The app runs; `detail` names its data directory.
         case started
-        /// The broker does not answer; `detail` says why. Recorded once until it answers again.
+        /// The broker does not respond; `detail` says why. Recorded once until it responds again.
         case waitingForBroker
-        /// Another account or a new session, with `previous`, `current`, and the device's counter in `epoch`.
+        /// The account or the session has changed: `previous`, `current`, and the device's counter in `epoch`.
         case changed
-        /// A change has ended the work under way; `detail` says how far it came.
+        /// A change has ended the work in progress; `detail` says how far it came.
         case workStopped
-        /// The data of `account` is gone; `detail` says how much it was.
+        /// The data of `account` is deleted; `detail` says how much it was.
         case dataDeleted
-        /// The app has reported that the data of `previous` is gone.
+        /// The app has reported that the data of `previous` is deleted.
         case cleaned
-        /// What the screen shows now, in `detail`: `checking`, `unknown`, `changing`, `nobody`, `failed`, `closed`, or `open`
-        /// with `account` and `items`.
+        /// The screen has changed. `detail` is `checking`, `unknown`, `changing`, `nobody`, `failed`, `closed`, or
+        /// `open` with `account` and `items`.
         case screen
         /// The sign-in of `account` begins.
         case signingIn
@@ -30,40 +30,38 @@ package struct Event: Codable, Sendable {
         case signingOut
         /// The broker has signed `account` out.
         case signedOut
-        /// One unit of work for `account` is done; `detail` says what.
+        /// One unit of work for `account` is done; `detail` describes it.
         case worked
-        /// Something failed; `detail` says what and why.
+        /// An operation failed; `detail` says which and why.
         case failed
         /// The app ends because it was told to.
         case ended
     }
 
-    /// When, by ``MonotonicClock``.
+    /// The time, by ``MonotonicClock``.
     package var nanoseconds: UInt64
     /// The app's name, for instance `point-of-sale`.
     package var app: String
-    /// The app's process id.
     package var process: Int32
-    /// What happened.
     package var event: Kind
-    /// The user name that it is about.
+    /// The user name that the event is about.
     package var account: String?
-    /// The user names whose data is to go.
+    /// The user names whose data has to be deleted.
     package var previous: [String]?
-    /// The user name that is signed in now; absent for nobody.
+    /// The name of the signed-in user; absent if there is none.
     package var current: String?
     /// The device's change counter.
     package var epoch: UInt64?
-    /// How many items a screen shows.
+    /// The number of items on the screen.
     package var items: Int?
-    /// What the service answered to the app's token.
+    /// The service's response to the app's token.
     package var orders: String?
-    /// How long the broker took to give the token.
+    /// How long the broker took to return the token.
     package var tokenMilliseconds: Double?
     /// For people.
     package var detail: String?
 
-    /// An event of now, of this app.
+    /// Creates an event of this app with the current time.
     package init(
         _ event: Kind,
         app: String,
@@ -88,15 +86,16 @@ package struct Event: Codable, Sendable {
     }
 }
 
-/// Appends an app's events to a file, one JSON object a line, for tests and for the demonstration.
+/// Appends an app's events to a file, one JSON object per line, for tests and for the demonstration.
 ///
-/// One system call writes each line, so that a killed process leaves no half line. On return the line is in the file.
+/// A single system call writes each line, so that a killed process leaves no incomplete line. On return the line is in
+/// the file.
 package final class EventLog: Sendable {
     private let app: String
     private let path: String?
     private let descriptor: CInt
 
-    /// - Parameter path: the file, made if it is missing; `nil` means no log.
+    /// - Parameter path: The file, created if it is missing; `nil` means no log.
     /// - Throws: ``FileFailure`` if it cannot be opened.
     package init(app: String, path: String?) throws(FileFailure) {
         self.app = app
@@ -111,7 +110,7 @@ package final class EventLog: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Records something about one account, or about none.
+    /// Records an event about one account, or about none.
     package func record(
         _ kind: Event.Kind,
         account: String? = nil,
@@ -125,7 +124,7 @@ package final class EventLog: Sendable {
         append(event)
     }
 
-    /// Records something about a change.
+    /// Records an event about a change.
     package func record(_ kind: Event.Kind, _ change: AccountChange) {
         append(
             Event(
@@ -158,7 +157,7 @@ package enum MonotonicClock {
     /// Nanoseconds since an instant that is the same for every process until the machine restarts.
     package static var nanoseconds: UInt64 {
         var time = timespec()
-        // It can fail only for an unknown clock or a bad address.
+        // Fails only for an unknown clock or an invalid address.
         clock_gettime(CLOCK_MONOTONIC, &time)
         return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
     }

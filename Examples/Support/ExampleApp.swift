@@ -8,24 +8,21 @@ import SharedDevice
 package struct ExampleApp: Sendable {
     /// The app's name, for instance `point-of-sale`; also the end of its identifier.
     package var name: String
-    /// The title on its screen.
     package var title: String
-    /// Where its data is.
     package var dataDirectory: String
-    /// Where the broker is.
     package var bus: Bus
     /// The file for its events; `nil` means none.
     package var eventsPath: String?
-    /// The service that it asks for orders with each unit of work; `nil` means none.
+    /// The service that is asked for orders with each unit of work; `nil` means none.
     package var service: OrdersService?
-    /// Whether it goes on after the end of its standard input.
+    /// Whether the app continues after the end of its standard input.
     package var stays: Bool
-    /// Whether it ends as soon as it owes no cleanup.
+    /// Whether the app ends as soon as it owes no cleanup.
     package var onlyCleansUp: Bool
 
     /// - Parameters:
-    ///   - data: the data directory; `nil` for `$XDG_DATA_HOME` (`~/.local/share`) and the app's identifier.
-    ///   - bus: as ``Bus/init(name:)`` takes it; `nil` for the environment's choice.
+    ///   - data: The data directory; `nil` for `$XDG_DATA_HOME` (`~/.local/share`) and the app's identifier.
+    ///   - bus: A name for ``Bus/init(name:)``; `nil` for the environment's choice.
     package init(
         name: String,
         title: String,
@@ -46,12 +43,12 @@ package struct ExampleApp: Sendable {
 
     /// Runs the app until it is told to quit.
     ///
-    /// - Parameter makeWorkspace: makes the app's own part, in the data directory.
-    /// - Throws: an error if the data directory or the event file cannot be used. The app has shown nothing then.
+    /// - Parameter makeWorkspace: Creates the app's own part, in the data directory.
+    /// - Throws: An error if the data directory or the event file cannot be used. The app has shown nothing then.
     package func run(_ makeWorkspace: (_ directory: String) throws -> any UserWorkspace) async throws {
         let events = try EventLog(app: name, path: eventsPath)
         events.record(.started, detail: dataDirectory)
-        // Files of this process, those of SQLite included, are for this user only.
+        // Files of this process, including those of SQLite, are for this user only.
         umask(0o077)
         try Files.makeDirectory(dataDirectory)
         let workspace = try makeWorkspace(dataDirectory)
@@ -81,7 +78,7 @@ package struct ExampleApp: Sendable {
         events.record(.ended)
     }
 
-    /// Carries out the commands on standard input, one after the other; returns whether one of them was to quit.
+    /// Carries out the commands on standard input, one at a time; returns whether one of them was to quit.
     private func obey(_ input: LineInput, _ loop: AccountLoop) async -> Bool {
         while let line = await input.next() {
             switch Command(line) {
@@ -153,7 +150,6 @@ package struct AppOptions: ParsableArguments {
         throw ValidationError("--service takes the address of a server: https, or http on this machine")
     }
 
-    /// The app of this name that these options describe.
     package func app(name: String, title: String) -> ExampleApp {
         var app = ExampleApp(
             name: name,

@@ -1,9 +1,9 @@
 package import FoundationEssentials
 import Glibc
 
-/// Files that are always complete, and gone once they are deleted, even after a crash or a power cut.
+/// File operations that survive a crash or a power cut: a file is always complete, and a deleted file stays deleted.
 package enum Files {
-    /// How much was removed.
+    /// The amount of removed data.
     package struct Removed: Sendable, CustomStringConvertible {
         package private(set) var files = 0
         package private(set) var bytes = 0
@@ -24,10 +24,10 @@ package enum Files {
         }
     }
 
-    /// The ending of the names of incomplete files. Such a file of a crash is worthless.
+    /// The suffix of incomplete files. Such a file from a crash is worthless.
     package static let partialSuffix = ".partial"
 
-    /// Makes a directory that only this user may look into, and those above it. Does nothing if it exists.
+    /// Creates a directory that only this user may read, with its parents. Does nothing if it exists.
     package static func makeDirectory(_ path: String) throws(FileFailure) {
         if mkdir(path, 0o700) == 0 { return }
         switch errno {
@@ -52,7 +52,7 @@ package enum Files {
         }
     }
 
-    /// Writes a file in one step: readers see all of it or nothing. On return it is on the disk.
+    /// Writes a file atomically: readers see all of it or nothing. On return it is on the disk.
     package static func write(_ data: some DataProtocol, to path: String) throws(FileFailure) {
         let partial = path + partialSuffix
         let file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -71,7 +71,7 @@ package enum Files {
         try move(partial, to: path)
     }
 
-    /// Gives a file or directory another name on the same file system, in one step. On return the new name is on the disk.
+    /// Renames a file or directory on the same file system, atomically. On return the new name is on the disk.
     package static func move(_ path: String, to other: String) throws(FileFailure) {
         guard rename(path, other) == 0 else { throw FileFailure("move to \(other)", path) }
         try sync(parent(of: other))
@@ -91,13 +91,13 @@ package enum Files {
         }
     }
 
-    /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on the disk: deleted data
-    /// must not come back after a power cut.
+    /// Removes a file, or a directory with all its contents. Does nothing if there is none. On return the removal is on
+    /// the disk, because deleted data must not reappear after a power cut.
     @discardableResult
     package static func remove(_ path: String) throws(FileFailure) -> Removed {
         var removed = Removed()
         try remove(path, &removed)
-        // Without the folder, there was nothing to remove.
+        // Without the parent directory, there was nothing to remove.
         if access(parent(of: path), F_OK) == 0 { try sync(parent(of: path)) }
         return removed
     }
@@ -139,12 +139,13 @@ package enum Files {
     private static func parent(of path: String) -> String { URL(filePath: path).deletingLastPathComponent().path }
 }
 
-/// A file that grows bit by bit, for instance a rendering. Until it is complete its name ends in ``Files/partialSuffix``.
+/// A file that grows step by step, for instance a rendering. Until it is complete its name ends in
+/// ``Files/partialSuffix``.
 package final class PartialFile {
     private let path: String
     private let descriptor: CInt
 
-    /// Starts the file that will be at `path`.
+    /// Creates the incomplete file for `path`.
     package init(completing path: String) throws(FileFailure) {
         self.path = path
         descriptor = open(path + Files.partialSuffix, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
@@ -153,7 +154,6 @@ package final class PartialFile {
 
     deinit { close(descriptor) }
 
-    /// Appends to it.
     package func append(_ bytes: [UInt8]) throws(FileFailure) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -166,7 +166,7 @@ package final class PartialFile {
         }
     }
 
-    /// Gives it its final name. On return that is on the disk.
+    /// Gives the file its final name. On return that is on the disk.
     package func complete() throws(FileFailure) {
         guard fsync(descriptor) == 0 else { throw FileFailure("sync", path + Files.partialSuffix) }
         try Files.move(path + Files.partialSuffix, to: path)
@@ -175,7 +175,7 @@ package final class PartialFile {
 
 /// A file that could not be read, written or removed.
 package struct FileFailure: Error, CustomStringConvertible {
-    /// What was attempted, on which path, and the system's reason.
+    /// The attempted operation, the path, and the system's reason.
     package let description: String
 
     /// A failure with the reason in `errno`.
@@ -183,7 +183,6 @@ package struct FileFailure: Error, CustomStringConvertible {
         self.init(attempted, path, reason: String(cString: strerror(errno)))
     }
 
-    /// A failure for another reason.
     package init(_ attempted: String, _ path: String, reason: String) {
         description = "could not \(attempted) \(path): \(reason)"
     }

@@ -1,11 +1,13 @@
 import Foundation
 import FoundationNetworking
 
-/// A service that an app is a client of, such as the one in `Examples/ResourceServer`. It returns the orders of the user whose token it is shown.
+/// A service that an app is a client of, such as the one in `Examples/ResourceServer`. It returns the orders of the
+/// token's user.
 ///
-/// The app asks the broker for a token before each request and keeps none: the broker holds it while the user is signed in.
+/// The app requests a token from the broker before each call and stores none: the broker caches it while the user is
+/// signed in.
 package struct OrdersService: Sendable {
-    /// What a token has to permit.
+    /// The scope that a token needs.
     static let scope = "orders.read"
 
     private let address: URL
@@ -23,7 +25,6 @@ package struct OrdersService: Sendable {
         self.address = url
     }
 
-    /// The request failed.
     struct Refused: Error, CustomStringConvertible {
         let description: String
     }
@@ -37,7 +38,7 @@ package struct OrdersService: Sendable {
 
     /// Fetches the orders of the token's user.
     ///
-    /// - Returns: how many there are, and whose, in the service's words.
+    /// - Returns: The number of orders and their owner, in the service's words.
     /// - Throws: ``Refused`` with the service's reason.
     func orders(showing token: String) async throws(Refused) -> String {
         var request = URLRequest(url: address)

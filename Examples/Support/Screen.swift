@@ -3,15 +3,14 @@ package import SharedDevice
 
 /// A screen as text. Pure; ``Console`` shows it.
 package struct Screen: Sendable {
-    /// What the app knows of who is signed in.
+    /// The app's knowledge of the signed-in user.
     package enum State: Sendable, Equatable {
-        /// Nothing yet: the broker has not answered.
+        /// Nothing yet: the broker has not responded.
         case checking
-        /// The broker does not answer, for this reason.
+        /// The broker does not respond, for this reason.
         case unknown(String)
-        /// The user changed, and the previous one's data is being deleted.
+        /// The user changed, and the previous user's data is being deleted.
         case changing
-        /// Nobody is signed in.
         case nobody
         /// This account's data is loaded.
         case open(Account)
@@ -21,11 +20,10 @@ package struct Screen: Sendable {
         case closed
     }
 
-    /// The app's name.
     package var title: String
-    /// What kind of device this is.
+    /// The kind of device.
     package var device: DeviceInformation?
-    /// What the app knows, which decides whether it shows anybody's data.
+    /// The app's knowledge, which decides whether data is shown.
     package var state: State
     /// The rendered data of the account in `state`; shown in no other state.
     package var display: Display?
@@ -53,7 +51,7 @@ package struct Screen: Sendable {
     /// Plain lines: the header begins with `== `, the others with two spaces.
     package var plainText: String { ([header] + body.map { "  \($0)" }).map { Self.printable($0) + "\n" }.joined() }
 
-    /// For a terminal. The text clears the screen and the scrolled-away lines first, because those are somebody's data too.
+    /// For a terminal. The text first clears the screen and the scrollback, because both contain a user's data.
     package var terminalText: String {
         let style =
             switch state {
@@ -109,16 +107,15 @@ package struct Screen: Sendable {
         }
     }
 
-    /// The text without control characters, which could steer the terminal: other programs choose the names.
+    /// Replaces control characters, which could control the terminal: other programs choose the names.
     private static func printable(_ text: String) -> String {
         let scalars = text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 }
         return String(String.UnicodeScalarView(scalars))
     }
 }
 
-/// The user's data as the screen shows it: rendered once, and kept until the data or the user changes.
+/// The user's data as the screen shows it: rendered once, and cached until the data or the user changes.
 package struct Display: Sendable, Equatable {
-    /// How many items the user has.
     package var items: Int
     /// The lines below the header.
     package var lines: [String]
@@ -129,15 +126,13 @@ package struct Display: Sendable, Equatable {
     }
 }
 
-/// Standard output and standard error, unbuffered: what an app shows must appear, and disappear, at once.
+/// Standard output and standard error, unbuffered, so that data appears and disappears at once.
 package enum Console {
-    /// Whether a person sees standard output.
+    /// Whether standard output is a terminal.
     package static let isTerminal = isatty(STDOUT_FILENO) != 0
 
-    /// Writes to standard output.
     package static func write(_ text: String) { write(text, STDOUT_FILENO) }
 
-    /// Writes a line to standard error.
     package static func warn(_ text: String) { write(text + "\n", STDERR_FILENO) }
 
     private static func write(_ text: String, _ descriptor: CInt) {
@@ -146,7 +141,7 @@ package enum Console {
             let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
             guard written > 0 else {
                 if errno == EINTR || errno == EAGAIN { continue }
-                // The output is closed: nobody reads it.
+                // The output is closed.
                 return
             }
             rest = rest.dropFirst(written)

@@ -51,7 +51,7 @@ struct DemoFleetCommand: AsyncParsableCommand {
             say("\(name): bus, broker, two apps, agent; \(user.map { "\($0) is signed in" } ?? "nobody is signed in")")
         }
         _ = try await stage.fleet(["device", "add", "--group", "wards"] + devices.map(\.name))
-        // One app of ward-2 stands still for a while: the operator sees who owes.
+        // One app of ward-2 is suspended for a while, so that the operator sees a pending cleanup.
         let slow = try devices[1].device.app(Self.apps[0].identifier)
         try await slow.stop()
         let goingOn = Task {

@@ -71,28 +71,28 @@ struct DemoIdentityCommand: AsyncParsableCommand {
     }
 }
 
-/// How long things took, in milliseconds.
+/// Measured durations, in milliseconds.
 struct Figures: Sendable, Encodable {
     /// A sign-out without the provider.
     struct SignOut: Sendable, Encodable {
-        /// From the call to the broker's answer: the session is over.
+        /// From the call to the broker's response: the session is over.
         let session: Double
         /// From the call to the last app's receipt.
         let receipts: Double
     }
 
-    /// From the provider's last page, submitted, to the account in the app.
+    /// From the submission of the provider's last page to the account in the app.
     var signIns: [Double] = []
-    /// An app's first token of a session, for which the provider is asked.
+    /// An app's first token of a session, which is requested from the provider.
     var firstTokens: [Double] = []
-    /// A token that the broker has.
+    /// A token from the broker's cache.
     var laterTokens: [Double] = []
     /// From the administrator's request at the provider to the last app's receipt.
     var remoteSignOut: Double?
     var signOutWhileProviderHangs: SignOut?
     var signOutWhileProviderIsGone: SignOut?
 
-    /// For people, a line each.
+    /// For people, one line each.
     var lines: [String] {
         func text(_ value: Double?) -> String { value.map(Text.milliseconds) ?? "–" }
         func text(_ values: [Double]) -> String {
@@ -112,7 +112,7 @@ struct Figures: Sendable, Encodable {
     }
 }
 
-/// What the demonstration prints at its end.
+/// The output of the demonstration at its end.
 struct IdentityReport: Sendable {
     let receipts: [Receipts]
     let figures: Figures

@@ -11,7 +11,7 @@ final class IdentityScenario {
     private let stage: IdentityStage
     private let showsBrowser: Bool
     private let progress: (String) -> Void
-    /// The application object with which the demonstration itself asks the broker.
+    /// The application object with which the demonstration itself calls the broker.
     private let application: SharedDeviceApplication
     private(set) var proof = Proof()
     private(set) var receipts: [Receipts] = []
@@ -56,9 +56,9 @@ final class IdentityScenario {
 
     // MARK: Steps
 
-    /// Somebody signs in at the provider's page, in the browser that an app's prompt opens.
+    /// Signs a person in at the provider's page, in the browser that an app's prompt opens.
     ///
-    /// - Returns: the device's name for the person, and what the page asked, if the demonstration saw it.
+    /// - Returns: The device's name for the person, and the state of the page, if the demonstration saw it.
     private func signIn(_ name: String, through app: AppProcess) async throws -> (username: String, visitor: Visitor?) {
         progress("\(name.capitalized) signs in at the provider's page, through \(app.name)")
         let marks = try marks()
@@ -93,7 +93,7 @@ final class IdentityScenario {
         return (username, visitor)
     }
 
-    /// Each app asks the broker for a token without a person, shows it to the service, and works: for the first time in this session.
+    /// Lets each app work for the first time in this session: it requests a token silently and shows it to the service.
     private func work(_ username: String, times: Int) async throws {
         progress("all three apps work for \(username); the service checks each token by the provider's keys")
         let marks = try marks()
@@ -150,7 +150,7 @@ final class IdentityScenario {
         try await work(grace.username, times: 1)
     }
 
-    /// Signs out while the provider does not answer.
+    /// Signs out while the provider does not respond.
     private func signOutWithout(
         _ state: String,
         command: String,
@@ -180,7 +180,7 @@ final class IdentityScenario {
 
     /// Waits for every app to have cleaned up.
     ///
-    /// - Returns: milliseconds until the last one had.
+    /// - Returns: Milliseconds until the last app had.
     private func waitUntilClean(
         of username: String,
         since begin: UInt64,
@@ -208,7 +208,7 @@ final class IdentityScenario {
         )
     }
 
-    /// What marks a person's data: their name, and the text that apps write into each piece, which the till shows.
+    /// The markers of a person's data: the user name, and the text in each piece of data, which the till shows.
     private func markers(of username: String, in shop: AppProcess) async throws -> [Marker] {
         let mark = #/private-data-of-[0-9a-f-]{36}/#
         var text: String?
@@ -224,12 +224,13 @@ final class IdentityScenario {
         return try stage.apps.map { ($0.name, try search.run(under: $0.dataDirectory)) }
     }
 
-    /// What only provider, prompt and broker are to know is in no file but the one that the administrator wrote.
+    /// Searches for secrets that only provider, prompt and broker may know. Only the file that the administrator wrote
+    /// may contain one.
     private func searchForSecrets() throws {
         let secrets = [
             Marker(kind: "password", text: IdentityStage.password),
             Marker(kind: "client secret", text: IdentityStage.secret),
-            // Each signed token begins so.
+            // Every signed token begins with this text.
             Marker(kind: "token", text: "eyJ0eXAi"),
         ]
         let search = ByteSearch(secrets)

@@ -8,8 +8,8 @@ import SharedDevice
 import SharedDeviceTestKit
 import TestProviders
 
-/// A device whose people a real provider knows: glewlwyd, a bus, the broker, the process that speaks to the provider, three apps, and a service that they
-/// are clients of. Each is a process of its own.
+/// A device whose users are known to a real provider: glewlwyd, a bus, the broker, the process that talks to the
+/// provider, three apps, and their resource server. Each is a separate process.
 final class IdentityStage {
     let directory: String
     let provider: Glewlwyd
@@ -20,15 +20,15 @@ final class IdentityStage {
     let apps: [AppProcess]
     private let temporary: TemporaryDirectory
 
-    /// Where the prompts' browsers have their profiles.
+    /// The directory of the profiles of the prompts' browsers.
     var signIns: String { "\(directory)/run/sign-in" }
 
     static let names = ["point-of-sale", "flight-briefing", "field-service"]
-    /// The password of both people, and the secret of the device, as the harness of glewlwyd sets them.
+    /// The password of both people, and the secret of the device, as glewlwyd's test harness sets them.
     static let (password, secret) = ("password-of-ada", "device-secret-7")
     private static let scope = "orders.read"
 
-    /// What this machine lacks for it, with the remedy; `nil` if nothing.
+    /// The program that this machine lacks, with the remedy; `nil` if none.
     static func reasonToLeaveOut(_ browser: DemoBrowser) async throws -> String? {
         guard access(Glewlwyd.program, X_OK) == 0 else {
             return
@@ -44,13 +44,13 @@ final class IdentityStage {
         return nil
     }
 
-    /// Starts all of it. On return broker, provider and service answer.
+    /// Starts all processes. On return broker, provider and resource server respond.
     ///
     /// - Parameters:
-    ///   - browser: shows the provider's page.
-    ///   - isShown: whether the browser has a window, so that a person signs in.
+    ///   - browser: Shows the provider's page.
+    ///   - isShown: Whether the browser has a window, so that a person signs in.
     init(_ browser: DemoBrowser, isShown: Bool) async throws {
-        // The sockets of browsers are below it, whose names may have 107 bytes.
+        // A short name: the paths of the browsers' sockets are below it and may have 107 bytes.
         temporary = try TemporaryDirectory("idp")
         directory = temporary.path
         for name in ["apps", "data", "events", "run", "secrets"] { try Files.makeDirectory("\(directory)/\(name)") }
@@ -69,7 +69,7 @@ final class IdentityStage {
             """
         try Files.write(Data(settings.utf8), to: configuration)
         try Self.enrol(in: directory)
-        // What systemd hands to the units as credentials.
+        // The credentials that systemd passes to the units.
         try Files.write(Data("\(Self.secret)\n".utf8), to: "\(directory)/secrets/oidc-client-secret")
         try Files.write(
             Data((0..<32).map { _ in UInt8.random(in: .min ... .max) }),
@@ -92,7 +92,7 @@ final class IdentityStage {
             .appending(path: "../../ResourceServer/orders_service.py").standardized.path
         service = try ChildProcess(
             "/usr/bin/python3",
-            // glewlwyd calls its services by what tokens permit.
+            // glewlwyd's audience is the list of scopes.
             [script, "--issuer", issuer, "--audience", "openid \(Self.scope)"]
         )
         let port = try await service.line { Int($0) != nil }
@@ -110,7 +110,7 @@ final class IdentityStage {
         }
     }
 
-    /// The prompt as it is installed, with a browser that the demonstration types into.
+    /// The prompt as it is installed, with a browser that the demonstration can control.
     private static func prompt(_ browser: DemoBrowser, _ isShown: Bool) -> String {
         let words = browser.arguments(isShown: isShown).map { "--browser-argument \($0)" }.joined(separator: " ")
         return #"exec "\#(ChildProcess.built("shared-device-sign-in"))" "$@" --browser \#(browser.program) \#(words)"#
@@ -145,33 +145,33 @@ final class IdentityStage {
     }
 }
 
-/// The browser of the prompts.
 enum DemoBrowser: String, CaseIterable {
     case chromium, firefox
 
-    /// Debian's.
+    /// The name of Debian's program.
     var program: String { self == .chromium ? "chromium" : "firefox-esr" }
 
     fileprivate func arguments(isShown: Bool) -> [String] {
         switch self {
         case .chromium:
             let headless = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0"]
-            // The browser's sandbox is refused to root, and in many containers; the only pages are the demonstration's own.
+            // The browser's sandbox does not work for root and in many containers. It only opens the demonstration's
+            // own pages.
             return isShown ? (geteuid() == 0 ? ["--no-sandbox"] : []) : headless + ["--no-sandbox"]
         case .firefox: return isShown ? [] : ["--headless", "--remote-debugging-port=0"]
         }
     }
 }
 
-/// Somebody who signs in at the provider's page, as `Examples/Identity/person` does it, or by hand.
+/// A person who signs in at the provider's page, simulated by `Examples/Identity/person`.
 struct Visitor {
-    /// What a page asked before anything was typed in.
+    /// The state of a page before anything was typed.
     struct Question: Decodable, Sendable {
-        /// The words of the page.
+        /// The text of the page.
         let asked: [String]
-        /// What stood in the field for the name.
+        /// The initial content of the field for the name.
         let filled: String
-        /// How many cookies the browser had.
+        /// The number of cookies in the browser.
         let cookies: Int
     }
 
@@ -179,7 +179,7 @@ struct Visitor {
     /// When the last page was submitted, by ``MonotonicClock``.
     let submitted: UInt64
 
-    /// Signs somebody in at the browser of the prompt that was just started.
+    /// Signs a person in, in the browser of the prompt that was just started.
     init(_ name: String, in signIns: String) async throws {
         let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../person")
             .standardized

@@ -2,15 +2,15 @@ import Glibc
 package import Identity
 package import SharedDevice
 
-/// Reads a line that no other memory than a `Secret` is to keep.
+/// Reads a line of secret text. Only a `Secret` keeps it in memory.
 package enum SecretLine {
-    /// More than any password may have; what is longer is cut, and refused for its length later.
+    /// More than any password may have. A longer line is cut, and later refused for its length.
     private static let maximumLength = 4096
 
-    /// The bytes up to the end of the line, without it; `nil` where the input ends before any.
+    /// Reads the bytes up to the end of the line, without it; `nil` if the input ends before the first byte.
     ///
-    /// - Parameter before: Called before each byte is waited for; where it returns `false`, reading ends with `nil`.
-    /// - Throws: ``TerminalFailure``, and what `before` throws.
+    /// - Parameter before: Called before each byte is waited for. If it returns `false`, reading ends with `nil`.
+    /// - Throws: ``TerminalFailure``, and the errors of `before`.
     package static func read(from descriptor: CInt, before: () throws -> Bool) throws -> Secret? {
         let line = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: maximumLength)
         line.initialize(repeating: 0)
@@ -39,14 +39,14 @@ package enum SecretLine {
     }
 }
 
-/// A terminal that does not show what is typed while a secret is asked for.
+/// A terminal that does not echo while a secret is typed.
 package struct QuietTerminal: Sendable {
     package let descriptor: CInt
     private let attributes: termios
 
-    /// From here on ``restore()`` brings back the settings that the terminal has now.
+    /// Saves the terminal's current settings for ``restore()``.
     ///
-    /// - Throws: ``TerminalFailure`` where the descriptor is no terminal.
+    /// - Throws: ``TerminalFailure`` if the descriptor is not a terminal.
     package init(_ descriptor: CInt) throws(TerminalFailure) {
         self.descriptor = descriptor
         var attributes = termios()
@@ -54,16 +54,16 @@ package struct QuietTerminal: Sendable {
         self.attributes = attributes
     }
 
-    /// Shows nothing of what is typed from now on, but for the end of the line.
+    /// Stops the echo of typed text, except of the end of the line.
     package func silence() throws(TerminalFailure) {
         var silent = attributes
         silent.c_lflag &= ~tcflag_t(ECHO)
         silent.c_lflag |= tcflag_t(ECHONL | ICANON)
-        // Text that was typed before the question does not answer it.
+        // TCSAFLUSH discards text that was typed before the question.
         guard tcsetattr(descriptor, TCSAFLUSH, &silent) == 0 else { throw TerminalFailure("silence the terminal") }
     }
 
-    /// The settings of before; as often as somebody likes.
+    /// Restores the saved terminal settings. Idempotent.
     package func restore() {
         var attributes = attributes
         tcsetattr(descriptor, TCSADRAIN, &attributes)
@@ -80,18 +80,18 @@ package struct QuietTerminal: Sendable {
     }
 }
 
-/// What a terminal did not do.
+/// A failed operation on a terminal.
 package struct TerminalFailure: Error, Sendable, CustomStringConvertible {
     package let description: String
 
-    /// With the reason that `errno` has.
+    /// Describes the failure with the reason in `errno`.
     package init(_ attempted: String) {
         description = "could not \(attempted): \(String(cString: strerror(errno)))"
     }
 }
 
 extension SharedDeviceError.Code {
-    /// The exit status of a command that fails so, of `<sysexits.h>`.
+    /// The exit status of a command that fails with this code (`<sysexits.h>`).
     package var exitStatus: CInt {
         switch self {
         case .brokerUnavailable, .providerUnavailable: EX_UNAVAILABLE

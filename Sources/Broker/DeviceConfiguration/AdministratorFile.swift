@@ -2,22 +2,21 @@ import FoundationEssentials
 import Glibc
 import StrictJSON
 
-/// A file that an administrator writes and the broker believes.
+/// A file that an administrator writes and the broker trusts.
 struct AdministratorFile {
-    /// The file's path.
     let path: String
-    /// In bytes. What is larger is a mistake, or an attempt on the broker's memory.
+    /// The maximum size in bytes. A larger file is a mistake, or an attack on the broker's memory.
     let maximumSize: Int
-    /// What another user could decide by writing to the file: the end of the error's sentence.
+    /// The end of the error's sentence about a user who could write to the file: the decision that user could make.
     let decides: String
-    /// Whether it has to be root's own, because root acts on it.
+    /// Whether the file has to belong to root, because root acts on its content.
     var mustBeRoots = false
 
     /// The content of the file; `nil` if the file or its directory is missing. Blocks the thread on the file system.
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     func read() throws(ManagedConfigurationError) -> Data? {
-        // Opened without blocking: the path may lead to a FIFO.
+        // Opened without blocking, because the path may lead to a FIFO.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         guard descriptor >= 0 else {
             let code = errno
@@ -64,22 +63,22 @@ struct AdministratorFile {
 }
 
 extension stat {
-    /// Whether only root may write to it.
+    /// Whether only root may write to the file.
     var isRootsAlone: Bool { st_uid == 0 && st_mode & S_IWOTH == 0 && (st_mode & S_IWGRP == 0 || st_gid == 0) }
 }
 
-/// Why something could not be done with a file, in the system's words: without Foundation its errors have none for people.
+/// The reason for a failure with a file, in the system's words. Without Foundation, its errors have no text for people.
 package func systemReason(_ error: any Error) -> String {
     let cause = (error as? CocoaError)?.underlying ?? error
     return (cause as? POSIXError).map { String(cString: strerror($0.code.rawValue)) } ?? "\(error)"
 }
 
 extension AdministratorFile {
-    /// The value of a JSON object.
+    /// Decodes the value of a JSON object.
     ///
     /// - Parameters:
-    ///   - file: where it comes from, for the error.
-    ///   - example: what such an object begins with, for the remedy.
+    ///   - file: The path, for the error.
+    ///   - example: The beginning of such an object, for the remedy.
     /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     static func decode<Value: Decodable>(
         _ type: Value.Type,
@@ -87,9 +86,9 @@ extension AdministratorFile {
         file: String,
         example: String
     ) throws(ManagedConfigurationError) -> Value {
-        // Some editors put a mark in front that is no part of the text.
+        // Skip a byte order mark, which some editors write.
         let json = json.starts(with: [0xEF, 0xBB, 0xBF]) ? Data(json.dropFirst(3)) : json
-        // Before the decoder, which takes either of two values of one key, and a comma with nothing after it.
+        // Before the decoder, which accepts repeated keys and trailing commas.
         if let flaw = JSONFlaw.find(in: json) {
             throw ManagedConfigurationError(
                 flaw.isRepeatedKey ? .contradiction : .invalidJSON,
@@ -107,7 +106,8 @@ extension AdministratorFile {
         }
     }
 
-    /// The mistakes in the values of other keys: each is found without the keys of those before it.
+    /// The mistakes in the values of other keys. Each is found by decoding again without the keys of the earlier
+    /// mistakes.
     private static func furtherErrors<Value: Decodable>(
         _ type: Value.Type,
         in json: Data,
@@ -126,7 +126,7 @@ extension AdministratorFile {
             } catch {
                 last = ManagedConfigurationError(error, in: rest, file: first.file, example: example)
             }
-            // A key that was removed is missing for no other reason.
+            // Stop at the first mistake about a key that was removed: it is missing only for that reason.
             guard let key = last.key, members[key] != nil else { break }
             errors.append(last)
         }
@@ -135,11 +135,11 @@ extension AdministratorFile {
 
     private static let mostFurtherErrors = 20
 
-    /// The remedy for what is no object.
+    /// The remedy for content that is not an object.
     fileprivate static func oneObject(_ example: String) -> String { "write one JSON object, such as \(example)" }
 }
 
-/// A type of JSON's values, as remedies name it.
+/// A type of JSON value, as remedies name it.
 protocol WrittenForm {
     static var form: String { get }
 }
@@ -150,7 +150,7 @@ extension Double: WrittenForm { static var form: String { "a number" } }
 extension Dictionary: WrittenForm { static var form: String { "an object" } }
 
 extension ManagedConfigurationError {
-    /// What a decoder has found, with the key and the remedy.
+    /// A decoder's error, with the key and the remedy.
     fileprivate init(_ error: any Error, in json: Data, file: String, example: String) {
         let (context, type) =
             switch error {
@@ -172,7 +172,7 @@ extension ManagedConfigurationError {
             let isElement = context.codingPath.count > 1
             let form = isElement ? nil : (type as? any WrittenForm.Type)?.form
             let found = Self.value(at: context.codingPath, in: json)
-            // Numbers and truth values are often written as texts.
+            // Numbers and Booleans are often written as strings by mistake.
             let isQuoted =
                 found?.string != nil && ([Bool.self, Double.self, Switch.self] as [Any.Type]).contains { $0 == type }
             self.init(
@@ -204,32 +204,32 @@ extension ManagedConfigurationError {
     }
 }
 
-/// What helps against a value that means nothing; it travels inside the decoder's error.
+/// The remedy for an invalid value. It travels inside the decoder's error.
 private struct InvalidValue: Error {
     let remedy: String
 }
 
 extension DecodingError {
-    /// A value of the right type that means nothing.
+    /// A value of the right type that is not valid.
     static func invalid(_ message: String, remedy: String, at path: [any CodingKey]) -> DecodingError {
         .dataCorrupted(
             Context(codingPath: path, debugDescription: message, underlyingError: InvalidValue(remedy: remedy))
         )
     }
 
-    /// A value that has not the form of this type. What is wrong inside it is not told: the form says it.
+    /// A value that does not have the form of this type. Details are omitted, because the form explains the mistake.
     static func otherForm(_ type: any WrittenForm.Type, at path: [any CodingKey]) -> DecodingError {
         .typeMismatch(type, Context(codingPath: path, debugDescription: ""))
     }
 }
 
 extension KeyedDecodingContainer {
-    /// The value of a key that may be absent; `null` is not absent.
+    /// The value of an optional key; `null` does not count as absent.
     func optional<Value: Decodable>(_ key: Key) throws -> Value? {
         contains(key) ? try decode(Value.self, forKey: key) : nil
     }
 
-    /// A string that has to fulfil a condition, of a key that may be absent.
+    /// The string of an optional key, which has to fulfil a condition.
     func text(
         _ key: Key,
         _ flaw: String,
@@ -243,18 +243,17 @@ extension KeyedDecodingContainer {
 }
 
 extension Decoder {
-    /// The keys that are none of these, in alphabetical order.
+    /// The keys that are not in `Key`, in alphabetical order.
     func unknownKeys<Key: CodingKey>(beside: Key.Type) throws -> [String] {
         try keys { Key(stringValue: $0) == nil }
     }
 
-    /// The keys that are so, in alphabetical order.
+    /// The keys that fulfil the condition, in alphabetical order.
     func keys(where isWanted: (String) -> Bool) throws -> [String] {
         try container(keyedBy: AnyKey.self).allKeys.map(\.stringValue).filter(isWanted).sorted()
     }
 }
 
-/// A key of any name.
 struct AnyKey: CodingKey {
     let stringValue: String
     var intValue: Int? { nil }

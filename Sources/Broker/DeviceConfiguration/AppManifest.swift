@@ -2,26 +2,26 @@ import DBusTransport
 package import FoundationEssentials
 package import Glibc
 
-/// What an administrator, or an app's package, says of one app on this device: a JSON file in the directory of manifests.
+/// The description of an app on this device, by an administrator or the app's package: a JSON file in the directory of
+/// manifests.
 ///
 /// ```json
 /// { "id": "org.example.orders", "executable": "/usr/bin/orders", "user": "orders", "stores": ["orders database"] }
 /// ```
 ///
-/// An app with a manifest is enrolled: the broker knows it before it has ever run. The manifest says by what it is known; ``AppCredentials``
-/// has what each kind is worth.
+/// An app with a manifest is enrolled: the broker knows it before it has ever run. The manifest says how to identify
+/// the app; ``AppCredentials`` describes how reliable each kind of identity is.
 package struct AppManifest: Sendable, Equatable {
-    /// By what the app's processes are known. All that is there has to fit.
+    /// The criteria that identify the app's processes. All present criteria have to match.
     package struct Identity: Sendable, Equatable, CustomStringConvertible {
-        /// The program that runs as the app: an absolute path, without symbolic links where the file exists.
+        /// The program that runs as the app: an absolute path, without symbolic links if the file exists.
         package var executable: String?
         /// The user that the app runs as; `nil` means any.
         package var user: uid_t?
-        /// The unit of the system's service manager that the app is.
+        /// The app's unit of the system's service manager.
         package var unit: String?
-        /// The AppArmor profile that confines it; a snap's is `snap.NAME.APP`.
+        /// The AppArmor profile that confines the app; a snap's is `snap.NAME.APP`.
         package var appArmor: String?
-        /// The Flatpak's id.
         package var flatpak: String?
 
         package init(
@@ -38,7 +38,7 @@ package struct AppManifest: Sendable, Equatable {
             self.flatpak = flatpak
         }
 
-        /// For people: by what the app is known, and whether that is proof or a hint.
+        /// For people: the criteria, and whether each is proof or a hint.
         package var description: String {
             let hints = [executable, flatpak.map { "Flatpak \($0)" }].compactMap { $0 }.map { "\($0) (hint)" }
             let proofs = [
@@ -48,27 +48,28 @@ package struct AppManifest: Sendable, Equatable {
             return (hints + proofs + (user == nil ? ["any user"] : [])).joined(separator: "  ")
         }
 
-        /// What tells the app's program from others of its user.
+        /// The criterion that distinguishes the app from other programs of its user.
         var program: String? { executable ?? unit ?? appArmor ?? flatpak }
 
         /// Whether another user's process cannot pass for the app.
         package var isProof: Bool { user != nil || unit != nil || appArmor != nil }
     }
 
-    /// Which app it is, in reverse-DNS form.
+    /// The app's identifier, in reverse-DNS form.
     package let identifier: String
     package let identity: Identity
     /// The name on the bus that starts the app when it is called, if it has one.
     package let busName: String?
-    /// The places where the app keeps data of its users, named for people. In the manifest's order, each once.
+    /// The places where the app keeps data of its users, described for people. In the manifest's order, without
+    /// duplicates.
     package let stores: [String]
     /// Whether the app was made for shared device mode.
     package let supportsSharedDeviceMode: Bool
-    /// What is stopped and deleted of the app; `nil` where nobody but the app itself can clean up.
+    /// How to stop the app and delete its data; `nil` if only the app itself can clean up.
     package let cleanup: AppCleanup?
-    /// What tokens the app may ask for.
+    /// The tokens that the app may request.
     package let tokens: TokenRights
-    /// Keys in the file that mean nothing to this version, in alphabetical order.
+    /// Keys in the file that this version does not know, in alphabetical order.
     package let unknownKeys: [String]
 
     package init(
@@ -91,10 +92,11 @@ package struct AppManifest: Sendable, Equatable {
         self.unknownKeys = unknownKeys
     }
 
-    /// The cleanup by an adapter, for a program that knows nothing of shared device mode; `nil` for an app that cleans up by itself.
+    /// The cleanup by an adapter, for a program that does not know shared device mode; `nil` for an app that cleans up
+    /// by itself.
     package var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
 
-    /// What is probably a mistake.
+    /// Probable mistakes.
     package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
 }
 
@@ -106,9 +108,9 @@ extension AppManifest: Decodable {
 
     private static let keyNames = Key.allCases.map(\.rawValue) + TokenRights.Key.allCases.map(\.rawValue)
 
-    /// Reads a manifest. Asks the system for the user and the executable's path, and so may block.
+    /// Reads a manifest. May block, because it asks the system for the user and the executable's path.
     ///
-    /// - Parameter file: Where it comes from, for the error.
+    /// - Parameter file: The path, for the error.
     /// - Throws: `ManagedConfigurationError`: `invalidJSON`, `contradiction`, `wrongType`, `invalidValue`.
     package init(json: Data, file: String) throws(ManagedConfigurationError) {
         self = try AdministratorFile.decode(
@@ -195,7 +197,7 @@ extension AppManifest: Decodable {
         }
     }
 
-    /// The path without symbolic links, where the file exists.
+    /// The path without symbolic links, if the file exists.
     private static func resolved(_ path: String) -> String {
         guard let resolved = realpath(path, nil) else { return path }
         defer { free(resolved) }
@@ -227,7 +229,7 @@ extension KeyedDecodingContainer {
 }
 
 extension AppManifest {
-    /// Whether the file is a script: the process of one is that of its interpreter, so that no manifest can name it.
+    /// Whether the file is a script. The process of a script is its interpreter, so a manifest cannot name a script.
     package static func isScript(_ path: String) -> Bool {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return false }
@@ -237,19 +239,19 @@ extension AppManifest {
     }
 }
 
-/// The forms of an app's identifier.
+/// The valid forms of an app's identifier.
 package enum AppIdentifier {
-    /// The longest that is taken, in bytes, as for names on a bus.
+    /// The maximum length in bytes, as for names on a bus.
     package static let maximumLength = 255
 
-    /// Whether it has two parts or more with dots between, each of letters, digits, `-` and `_`.
+    /// Whether the identifier has two or more parts, separated by dots, each of letters, digits, `-` and `_`.
     package static func isReverseDNS(_ identifier: String) -> Bool {
         let parts = identifier.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         return identifier.utf8.count <= maximumLength && parts.count >= 2
             && parts.allSatisfy { part in !part.isEmpty && part.allSatisfy(isPartOfName) }
     }
 
-    /// Whether a program may say that this is its identifier: printable ASCII without blanks, so that it is one word in every
+    /// Whether a program may claim this identifier: printable ASCII without blanks, so that it is one word in every
     /// log.
     package static func isPlausible(_ identifier: String) -> Bool {
         (1...maximumLength).contains(identifier.utf8.count) && identifier.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }

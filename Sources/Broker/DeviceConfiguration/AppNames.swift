@@ -1,12 +1,13 @@
-/// How people see apps: by the last part of the identifier, as long as that tells them apart. Pure.
+/// The displayed names of apps: the last part of the identifier, if that is unique. Pure.
 ///
-/// The broker's key of an app without a manifest is `IDENTIFIER (PROGRAM, uid N)`, or `PROGRAM (uid N)` where the app does not say which it is.
+/// The broker's key of an app without a manifest is `IDENTIFIER (PROGRAM, uid N)`, or `PROGRAM (uid N)` if the app
+/// claims no identifier.
 package struct AppNames: Sendable {
     private let names: [String: String]
 
     /// - Parameters:
-    ///   - keys: all apps that are shown, by their keys or identifiers.
-    ///   - reserved: what is not to be mistaken for an app.
+    ///   - keys: The keys or identifiers of all apps that are shown.
+    ///   - reserved: Names that must not be confused with an app.
     package init(_ keys: some Sequence<String>, reserved: Set<String> = []) {
         let keys = Set(keys)
         let short = Self.counts(keys, Self.short)
@@ -21,10 +22,11 @@ package struct AppNames: Sendable {
         )
     }
 
-    /// The name of an app; a key that was not given at the beginning is its own name.
+    /// The name of an app; an unknown key is its own name.
     package subscript(_ key: String) -> String { names[key] ?? key }
 
-    /// The keys, in alphabetical order, of the apps that somebody may mean: whose key this is, else whose identifier, else whose short name.
+    /// The keys of the apps that a text may mean, in alphabetical order. The text is compared with keys, then with
+    /// identifiers, then with short names.
     package func keys(for text: String) -> [String] {
         if names[text] != nil { return [text] }
         let keys = names.keys.sorted()
@@ -36,7 +38,7 @@ package struct AppNames: Sendable {
         Dictionary(keys.map { (name($0), 1) }, uniquingKeysWith: +)
     }
 
-    /// What comes before the parentheses: the identifier, or the program.
+    /// The part before the parentheses: the identifier, or the program.
     package static func identifier(_ key: String) -> String {
         guard key.hasSuffix(")"), let end = key.firstRange(of: " (")?.lowerBound else { return key }
         return String(key[..<end])

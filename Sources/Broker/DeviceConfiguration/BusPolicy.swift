@@ -2,14 +2,15 @@ import DBusTransport
 package import Glibc
 import StrictJSON
 
-/// Which users the system bus lets call the broker. A call that the bus refuses takes none of the broker's time.
+/// The users whose calls to the broker the system bus permits. A call that the bus refuses costs the broker no time.
 ///
-/// The bus closes only where everyone who may take part is named: the broker decides in any case, and this policy must not lock
-/// out a caller whom the broker would admit.
+/// The policy is closed only if all possible participants are named. The broker decides in any case, so the policy must
+/// not exclude a caller that the broker would admit.
 package enum BusPolicy: Sendable, Equatable {
     /// Every user, for this reason.
     case everyone(String)
-    /// These users, and the members of these groups. Operators whom the system does not know, groups with a “%”, have no rule yet.
+    /// These users, and the members of these groups. `unknown` contains operators without a rule, because the system
+    /// does not know them; groups have a “%” in front.
     case only(users: [String], groups: [String], unknown: [String] = [])
 
     /// The system's databases of users and groups.
@@ -26,7 +27,7 @@ package enum BusPolicy: Sendable, Equatable {
             (self.name, self.isUser, self.isGroup) = (name, isUser, isGroup)
         }
 
-        /// This machine's. They may block.
+        /// This machine's databases. They may block.
         package static let system = Names(
             name: { number throws(SystemUser.LookupFailure) in try SystemUser(number: number).name },
             isUser: { name throws(SystemUser.LookupFailure) in try SystemUser(name: name) != nil },
@@ -34,17 +35,17 @@ package enum BusPolicy: Sendable, Equatable {
         )
     }
 
-    /// The broker's user, and the services that call the broker beside apps.
+    /// The broker's user, and the services that call the broker.
     static let services = ["shared-device", "shared-device-identity"]
-    /// Whom polkit takes for administrators, by the defaults of the distributions.
+    /// The groups that polkit treats as administrators, by the defaults of the distributions.
     static let administrators = ["sudo", "wheel"]
-    /// The bus looks at every rule of a user for every message.
+    /// The maximum of names. The bus checks every rule of a user for every message.
     static let mostNames = 1000
 
     /// - Parameters:
-    ///   - configuration: what is in force.
-    ///   - manifests: all apps of the device.
-    /// - Throws: ``SystemUser/LookupFailure`` where the system's databases do not answer.
+    ///   - configuration: The configuration in force.
+    ///   - manifests: The manifests of all apps on the device.
+    /// - Throws: ``SystemUser/LookupFailure`` if the system's databases do not respond.
     package init(
         _ configuration: ManagedConfigurationFile.Content,
         _ manifests: [AppManifest],
@@ -60,7 +61,7 @@ package enum BusPolicy: Sendable, Equatable {
         }
         var users: Set<String> = ["root"]
         var groups: Set<String> = []
-        // On the system bus a manifest without a proof is of no app.
+        // On the system bus a manifest without proof never matches.
         for manifest in manifests where manifest.identity.isProof {
             guard let number = manifest.identity.user else {
                 self = .everyone("the manifest of \(manifest.identifier) has no “user”, so that any user may run it")
@@ -99,12 +100,13 @@ package enum BusPolicy: Sendable, Equatable {
     /// The file that the bus includes, in the bus's own XML.
     package var xml: String { xml(rules) }
 
-    /// The policy and its file while a manifest is bad. The rules of the former file stay in it, because the broker goes on admitting an app whose
-    /// manifest has become bad. Any user may call if the former file lets any, because the app's user is not known then.
+    /// The policy and its file while a manifest is invalid. The rules of the former file are kept, because the broker
+    /// still admits the app of a manifest that has become invalid. If the former file admits any user, the new one
+    /// does, too, because the app's user is not known.
     ///
     /// - Parameters:
-    ///   - manifest: the path of the bad one.
-    ///   - former: what the file says; `nil` if there is none.
+    ///   - manifest: The path of the invalid manifest.
+    ///   - former: The content of the former file; `nil` if there is none.
     package func beside(badManifest manifest: String, former: String?) -> (policy: BusPolicy, xml: String) {
         let lines = former.map { $0.split(separator: "\n").map(String.init) } ?? []
         guard case .only = self, lines.contains(Self.refusal) else {
@@ -119,7 +121,7 @@ package enum BusPolicy: Sendable, Equatable {
     private static let destination = #"send_destination="org.notifycenter.SharedDevice1""#
     private static let refusal = #"  <policy context="default"><deny \#(destination)/></policy>"#
 
-    /// A rule a line; none if any user may call.
+    /// One rule per line; none if any user may call.
     private var rules: [String] {
         guard case .only(let users, let groups, _) = self else { return [] }
         let names = groups.map { ("group", $0) } + users.map { ("user", $0) }

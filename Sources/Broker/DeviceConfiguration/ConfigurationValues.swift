@@ -1,29 +1,29 @@
 import FoundationEssentials
 import StrictJSON
 
-// The values of the managed configuration that are more than a Boolean or a string. Each checks itself when it is decoded, and is written as it
-// was read.
+// The values of the managed configuration that are more than a Boolean or a string. Each is validated when it is
+// decoded, and encoded as it was read.
 
-/// Who says who people are. The raw values are in files.
+/// The source of identities. The raw values are in files.
 package enum IdentitySource: String, Sendable, Codable, CaseIterable {
     /// The device's own directory of users.
     case embedded
     /// The organisation's own provider, by OpenID Connect: ``OrganisationSettings``.
     case oidc
-    /// logind: who is logged in at the machine's seat.
+    /// logind: the user who is logged in at the machine's seat.
     case loginSession = "login-session"
 }
 
-/// A value that is written as one string.
+/// A value that is written as a string.
 package protocol WrittenText: Codable {
-    /// What a string is not that means none of these, after “…”; and what helps.
+    /// The description of a string that is not such a value, which follows “…”; and the remedy.
     static var flaw: String { get }
     static var remedy: String { get }
 
-    /// Fails for a string that means none.
+    /// Returns `nil` for an invalid string.
     init?(_ text: String)
 
-    /// As it is written.
+    /// The value as it is written.
     var text: String { get }
 }
 
@@ -42,7 +42,7 @@ extension WrittenText {
     }
 }
 
-/// A number of seconds, at most a year of them.
+/// A number of seconds, at most a year.
 package struct Seconds: Sendable, Equatable, Codable {
     package let value: Double
 
@@ -50,7 +50,7 @@ package struct Seconds: Sendable, Equatable, Codable {
 
     package init(from decoder: any Decoder) throws {
         value = try decoder.singleValueContainer().decode(Double.self)
-        // A comparison with what is not a number is false.
+        // A comparison with NaN is false.
         guard value >= 0, value <= 366 * 86_400 else {
             throw DecodingError.invalid(
                 "it is \(value) seconds",
@@ -76,7 +76,7 @@ package struct TimeOfDay: Sendable, Equatable, WrittenText {
     /// Since midnight.
     package let minutes: Int
 
-    /// Fails where `text` is not of the form `HH:MM`, with two digits each, from 00:00 to 23:59.
+    /// Returns `nil` if `text` is not of the form `HH:MM`, with two digits each, from 00:00 to 23:59.
     package init?(_ text: String) {
         guard let match = text.wholeMatch(of: /([01][0-9]|2[0-3]):([0-5][0-9])/), let hour = Int(match.1),
             let minute = Int(match.2)
@@ -84,13 +84,12 @@ package struct TimeOfDay: Sendable, Equatable, WrittenText {
         minutes = hour * 60 + minute
     }
 
-    /// `HH:MM`.
     package var text: String {
         [minutes / 60, minutes % 60].map { ($0 < 10 ? "0" : "") + "\($0)" }.joined(separator: ":")
     }
 }
 
-/// An address for a browser: an `HTTPAddress`, perhaps with a fragment.
+/// An address for a browser: an `HTTPAddress`, optionally with a fragment.
 package struct WebAddress: Sendable, Equatable, WrittenText {
     package static let flaw = "is no https address"
     package static let remedy =
@@ -99,7 +98,7 @@ package struct WebAddress: Sendable, Equatable, WrittenText {
     package let text: String
 
     package init?(_ text: String) {
-        // A browser takes a fragment as well; what this device asks itself has none.
+        // Only a browser accepts a fragment; addresses that this device itself requests have none.
         guard HTTPAddress(String(text.prefix { $0 != "#" })) != nil,
             URL(string: text, encodingInvalidCharacters: false) != nil
         else { return nil }
@@ -107,7 +106,7 @@ package struct WebAddress: Sendable, Equatable, WrittenText {
     }
 }
 
-/// A string that lists identifiers with commas between. Blanks around them do not count.
+/// A string of identifiers with commas between them. Blanks around the identifiers are ignored.
 package struct AppList: Sendable, Equatable, Codable {
     package let identifiers: [String]
 
@@ -123,7 +122,7 @@ package struct AppList: Sendable, Equatable, Codable {
         identifiers = text.split(separator: ",", omittingEmptySubsequences: false)
             .map(Self.trimmed)
         for identifier in identifiers {
-            // An empty prefix would be the beginning of every identifier.
+            // An empty prefix would match every identifier.
             guard !identifier.isEmpty else {
                 throw DecodingError.invalid(
                     identifiers.count == 1 ? "it is empty" : "it has an empty element",

@@ -1,11 +1,11 @@
 import Dispatch
 import Glibc
 
-/// Reads a directory again, on a queue of its own, after changes in it have come to rest.
+/// Reads a directory again, on its own queue, after changes in it have settled.
 ///
-/// Unchecked: after `start`, only code on `queue` touches what changes.
+/// Unchecked: after `start`, only code on `queue` touches the mutable state.
 final class DirectoryWatcher: @unchecked Sendable {
-    /// Called at the start and after each burst of changes. An error says that later changes may go unseen.
+    /// Called at the start and after each burst of changes. An error means that later changes may go unnoticed.
     typealias Look = @Sendable (DirectoryWatch.Errno?) -> Void
 
     private let look: Look
@@ -17,15 +17,15 @@ final class DirectoryWatcher: @unchecked Sendable {
     private var isWakeUpScheduled = false
     private var isLookScheduled = false
 
-    /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A late reader
-    /// gets the latest one only. The watch ends when the task that iterates is cancelled, or the sequence is released. One
-    /// task may iterate.
+    /// The readings of a directory, or of a file in it: one at the call, and one after each burst of changes. A slow
+    /// reader only receives the latest one. The watch ends when the iterating task is cancelled, or the sequence is
+    /// released. Only one task may iterate.
     ///
     /// - Parameters:
-    ///   - quietPeriod: How long nothing must have happened in the directory: an editor empties a file first and fills it
-    ///     then.
-    ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function returns.
-    ///   - again: When to read once more although nothing happens; `nil`: never. Called after each reading.
+    ///   - quietPeriod: How long the directory has to be unchanged: an editor empties a file first and then fills it.
+    ///   - read: Returns `nil` if nothing is new. Called on the watcher's queue, the first time before this function
+    ///     returns.
+    ///   - again: When to read once more without a change; `nil` means never. Called after each reading.
     /// - Throws: The error number if the kernel grants no inotify instance.
     static func updates<Update: Sendable>(
         of directory: String,
@@ -62,11 +62,11 @@ final class DirectoryWatcher: @unchecked Sendable {
         self.watch = consume watch
     }
 
-    /// Looks at the directory as it is, and begins to wait for changes.
+    /// Reads the directory, and begins to wait for changes.
     private func start() {
-        // Both closures hold the watcher, which so lives until it is stopped.
+        // Both closures hold the watcher, which therefore lives until it is stopped.
         source.setEventHandler { self.directoryHasEvents() }
-        // Only now Dispatch no longer uses the descriptor.
+        // Dispatch uses the descriptor until the cancel handler runs.
         source.setCancelHandler { self.watch.take()?.end() }
         queue.sync {
             look(nil)
@@ -90,7 +90,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         isWakeUpScheduled = true
         let wait = max(.zero, deadline - .now).components
         let nanoseconds = Int(wait.seconds) * 1_000_000_000 + Int(wait.attoseconds / 1_000_000_000)
-        // Weakly: a watcher that was stopped meanwhile reads nothing more.
+        // Weak: a watcher that was stopped in between reads nothing more.
         queue.asyncAfter(deadline: .now() + .nanoseconds(nanoseconds)) { [weak self] in self?.wakeUp() }
     }
 
@@ -107,7 +107,7 @@ final class DirectoryWatcher: @unchecked Sendable {
         queue.asyncAfter(deadline: .now() + .milliseconds(Int(pause / .milliseconds(1)))) { [weak self] in
             guard let self, !source.isCancelled else { return }
             isLookScheduled = false
-            // In a burst a file may be half written; the look after the burst goes on.
+            // During a burst a file may be half written. The reading after the burst continues.
             if settling.deadline == nil { lookAgain() }
         }
     }
@@ -124,12 +124,12 @@ final class DirectoryWatcher: @unchecked Sendable {
     }
 }
 
-/// inotify on a directory that need not exist yet: until it does, its nearest ancestor that exists is watched instead.
+/// inotify on a directory that need not exist yet: until it does, its nearest existing ancestor is watched instead.
 ///
-/// It reports that something has happened there, not what: reading the file afterwards is more certain than a list of
-/// events, which may have overflowed.
+/// It reports only that something happened. Reading the file afterwards is more reliable than a list of events, which
+/// may have overflowed.
 struct DirectoryWatch: ~Copyable {
-    /// All events that can change a file of the directory, or which directory has that path.
+    /// All events that can change a file of the directory, or the directory at that path.
     private static let events =
         UInt32(IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
         | UInt32(IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
@@ -146,18 +146,18 @@ struct DirectoryWatch: ~Copyable {
         self.directory = directory
     }
 
-    /// The C library's error number.
     struct Errno: Error {
         let number: CInt
         var message: String { String(cString: strerror(number)) }
     }
 
-    /// Watches the directory, or its nearest ancestor that exists. Call it at the start and after events.
+    /// Watches the directory, or its nearest existing ancestor. Call it at the start and after events.
     ///
     /// Changes before this call may go unreported, so read the file afterwards.
     mutating func arm() throws(Errno) {
-        // The second look finds a directory that was made between the first look and the watch. The loop is bounded: a
-        // process that makes and removes the directory all the time causes events, and so a further call.
+        // The second iteration finds a directory that was created between the first iteration and its watch. The loop
+        // is bounded: a process that creates and removes the directory constantly causes events, which lead to another
+        // call.
         for _ in 0..<16 {
             let (found, isAncestor) = try watchNearest()
             if let watch, watch != found { inotify_rm_watch(descriptor, watch) }
@@ -177,19 +177,17 @@ struct DirectoryWatch: ~Copyable {
         }
     }
 
-    /// Takes the events that are waiting. Call it when `descriptor` is readable.
+    /// Discards the queued events. Call it when `descriptor` is readable.
     func drain() {
         withUnsafeTemporaryAllocation(byteCount: 65_536, alignment: 8) { buffer in
             while read(descriptor, buffer.baseAddress, buffer.count) > 0 {}
         }
     }
 
-    /// Ends the watch. Nothing may be called afterwards.
     consuming func end() { close(descriptor) }
 }
 
 enum FilePathParts {
-    /// The directory that `path` is in.
     static func parent(of path: String) -> String {
         var path = Substring(path)
         while path.count > 1, path.hasSuffix("/") { path.removeLast() }
@@ -200,9 +198,9 @@ enum FilePathParts {
 
 /// Decides when a burst of events is over. Pure: the caller passes the time.
 package struct SettlingPeriod: Sendable {
-    /// How long nothing must have happened.
+    /// How long it has to be quiet.
     let quiet: Duration
-    /// The longest that a burst may last: a directory that is never quiet must not hide a change.
+    /// The longest burst: a directory that is never quiet must not hide a change.
     let longest: Duration
 
     private var first: ContinuousClock.Instant?
@@ -213,19 +211,18 @@ package struct SettlingPeriod: Sendable {
         longest = quiet * 8
     }
 
-    /// When the burst will be over, if nothing more happens; `nil` outside a burst.
+    /// When the burst will be over if nothing more happens; `nil` outside a burst.
     package var deadline: ContinuousClock.Instant? {
         guard let first, let last else { return nil }
         return min(last + quiet, first + longest)
     }
 
-    /// Something happened.
     package mutating func eventOccurred(at now: ContinuousClock.Instant) {
         first = first ?? now
         last = now
     }
 
-    /// Whether a burst has just ended. True once for each burst.
+    /// Whether a burst has just ended. Returns `true` once for each burst.
     package mutating func isOver(at now: ContinuousClock.Instant) -> Bool {
         guard let deadline, now >= deadline else { return false }
         first = nil

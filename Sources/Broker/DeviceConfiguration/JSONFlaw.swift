@@ -3,13 +3,13 @@ import StrictJSON
 
 /// Why a text is not JSON, and where.
 package enum JSONFlaw {
-    /// As deep as `JSONDecoder` goes. The text is in memory already, and its size was checked when it was read.
+    /// The same depth as `JSONDecoder`. The text is already in memory, and its size was checked when it was read.
     private static let limits = JSONLimits(size: .max, depth: 512, values: .max)
 
-    /// What keeps it from being JSON, with line and column, both counted from 1. `JSONDecoder` says neither.
+    /// The reason, with line and column, both counted from 1. `JSONDecoder` reports neither.
     package static func text(of json: Data) -> String { find(in: json)?.text ?? "it is no JSON object" }
 
-    /// What is wrong with the text; `nil` where it is JSON, and no object has a key twice.
+    /// The problem with the text; `nil` if it is JSON without repeated keys.
     static func find(in json: Data) -> (text: String, isRepeatedKey: Bool)? {
         do throws(JSONError) {
             _ = try JSONValue(parsing: [UInt8](json), limits: limits)

@@ -1,12 +1,12 @@
 extension ManagedConfiguration {
-    /// Every key that means something on this device, and what it means there, in the order in which people are shown them.
+    /// Every key that applies to this device, with its meaning, in display order.
     package var meanings: [(key: String, meaning: String)] {
         let device = Key.allCases.map { ($0.rawValue, meaning(of: $0)) }
         guard let organisation else { return device }
         return device + OrganisationSettings.Key.allCases.map { ($0.rawValue, organisation.meaning(of: $0)) }
     }
 
-    /// What a key means for this device, in a sentence: with the value that it has, or, where it is absent, without one.
+    /// The meaning of a key for this device in a sentence, with its value or, if it is absent, the default.
     package func meaning(of key: Key) -> String {
         switch key {
         case .sharedDeviceMode:

@@ -1,38 +1,34 @@
 import Glibc
 
-/// Why a managed configuration, or an app's manifest, cannot be read or watched: which file, which key, and what to do about it.
+/// Why a managed configuration or an app's manifest cannot be read or watched: the file, the key and the remedy.
 package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: String, Sendable {
-        /// The file is there and cannot be read.
+        /// The file exists but cannot be read.
         case unreadable
-        /// Somebody may write to the file who must not.
+        /// A user may write to the file who must not.
         case insecure
         /// The file is too large to be a configuration.
         case tooLarge
-        /// The content is not JSON, or no object.
+        /// The content is not a JSON object.
         case invalidJSON
-        /// The content is a profile for iOS: in the configuration's place, or one that cannot be converted.
+        /// The content is a profile for iOS: one in place of the configuration, or one without a possible conversion.
         case profile
-        /// A key's value is of the wrong type.
         case wrongType
-        /// A key's value is of the right type, and means nothing.
+        /// A key's value has the right type but is not valid.
         case invalidValue
-        /// Two places that must agree do not: two values of one key, or two files.
+        /// Two values of one key, or two files, contradict each other.
         case contradiction
-        /// The system cannot tell of changes to the file.
+        /// The system cannot report changes to the file.
         case cannotWatch
     }
 
     package let code: Code
-    /// The file's path.
     package let file: String
-    /// The key whose value is wrong, if it is one.
+    /// The key whose value is wrong, if the problem is about one.
     package let key: String?
-    /// What is wrong.
     package let message: String
-    /// What helps.
     package let remedy: String
-    /// The app whose manifest it is, where its identifier can be read.
+    /// The app of the manifest, if its identifier can be read.
     package var app: String?
     /// The mistakes in the values of other keys.
     package internal(set) var further: [ManagedConfigurationError] = []
@@ -45,7 +41,7 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
         self.remedy = remedy
     }
 
-    /// One line: the file, the key, what is wrong, and the remedy.
+    /// One line: the file, the key, the problem, and the remedy.
     package var description: String {
         let place = key.map { "\(file): \"\($0)\"" } ?? file
         return "\(place): \(message); \(remedy)"
@@ -93,7 +89,7 @@ extension ManagedConfigurationError {
     }
 }
 
-/// Something about a key that is probably a mistake.
+/// A probable mistake about a key.
 package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
     package let key: String
     /// A sentence without its subject, which is the key.
@@ -107,7 +103,7 @@ package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
     /// One line: the key and the message.
     package var description: String { "\"\(key)\" \(message)" }
 
-    /// Keys that mean nothing, each with the one that it is probably meant to be.
+    /// Warnings about unknown keys, each with the known key that was probably meant.
     package static func unknown(_ keys: [String], among known: [String]) -> [KeyWarning] {
         keys.prefix(20).map { key in
             let meant = KeySuggestion.nearest(to: key, among: known).map { "; is “\($0)” meant?" } ?? ""
@@ -116,10 +112,10 @@ package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
     }
 }
 
-/// Finds what a misspelt key was meant to be.
+/// Finds the known key that a misspelt key stands for.
 private enum KeySuggestion {
-    /// The key that is closest to `word`: it differs in case and separators only, or in at most two letters and fewer than
-    /// half of a short word. `nil` if no key is that close.
+    /// The key that is closest to `word`: it differs in case and separators only, or by at most two letters and a
+    /// quarter of its length. `nil` if no key is that close.
     static func nearest(to word: String, among keys: [String]) -> String? {
         let letters = simplified(word)
         guard !letters.isEmpty, letters.count <= 100 else { return nil }
@@ -131,12 +127,12 @@ private enum KeySuggestion {
             .key
     }
 
-    /// Lower case, without what separates words: `shared_device_mode` is `sharedDeviceMode`.
+    /// Lower case without separators, so that `shared_device_mode` equals `sharedDeviceMode`.
     private static func simplified(_ word: String) -> [UInt8] {
         word.lowercased().utf8.filter { $0 != UInt8(ascii: "_") && $0 != UInt8(ascii: "-") }
     }
 
-    /// The letters to insert, remove, replace, or swap with the next, to make one word of the other.
+    /// The number of letters to insert, remove, replace, or swap with the next, to turn one word into the other.
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var rows = [Array(0...right.count)]
         for (row, letter) in left.enumerated() {

@@ -4,16 +4,15 @@ import Synchronization
 
 /// The file of the managed configuration.
 ///
-/// Without the file the device is personal. That is no error; `shared-device status` shows it.
+/// Without the file the device is personal. That is not an error; `shared-device status` shows it.
 package struct ManagedConfigurationFile: Sendable {
-    /// What the file says.
+    /// The content of the file.
     package enum Content: Sendable, Equatable {
-        /// There is no such file, or not even its directory.
+        /// The file or its directory does not exist.
         case missing
-        /// This.
         case present(ManagedConfiguration)
 
-        /// The mode that the device is to be in.
+        /// The configured mode.
         package var mode: ManagedMode {
             switch self {
             case .missing: .personal
@@ -22,17 +21,16 @@ package struct ManagedConfigurationFile: Sendable {
         }
     }
 
-    /// Where the file is on a device, unless told otherwise.
+    /// The default path on a device.
     package static let defaultPath = "/etc/shared-device/managed-configuration.json"
 
-    /// The file's path.
     package let path: String
 
     package init(path: String = Self.defaultPath) {
         self.path = path
     }
 
-    /// Where the apps' manifests are, unless told otherwise: `apps`, beside the file.
+    /// The default directory of the apps' manifests: `apps`, next to the file.
     package var appManifestDirectory: String {
         let directory = FilePathParts.parent(of: path)
         return directory.hasSuffix("/") ? directory + "apps" : directory + "/apps"
@@ -40,29 +38,30 @@ package struct ManagedConfigurationFile: Sendable {
 
     /// Reads the file. Blocks its thread for the file system.
     ///
-    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as ``ManagedConfiguration/init(json:file:)``.
+    /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`, and as
+    ///   ``ManagedConfiguration/init(json:file:)``.
     package func load() throws(ManagedConfigurationError) -> Content {
         guard let content = try content() else { return .missing }
         return .present(try ManagedConfiguration(json: content, file: path))
     }
 
-    /// The file's bytes; `nil` where there is none. Blocks its thread for the file system.
+    /// The file's bytes; `nil` if there is no file. Blocks its thread for the file system.
     ///
     /// - Throws: `ManagedConfigurationError`: `unreadable`, `insecure`, `tooLarge`.
     package func content() throws(ManagedConfigurationError) -> Data? {
         try AdministratorFile(path: path, maximumSize: 1_048_576, decides: "whether this device is shared").read()
     }
 
-    /// An update for the present file, and one each time that another content is in force or another problem is found.
+    /// An update for the current file, followed by one for each change of the content in force or of the problem.
     ///
-    /// The first update describes the file at the call. No later change is missed, however the file is written: in place, by
-    /// renaming another over it, by removing and making it again, or with its directory. Changes in quick succession are one
-    /// change. A late reader gets the latest update only, which says everything.
+    /// The first update describes the file at the call. No later change is missed, however the file is written: in
+    /// place, by a rename, by removing and creating it, or with its directory. Changes in quick succession are merged
+    /// into one. A slow reader only receives the latest update, which is complete.
     ///
-    /// The watch ends when the task that iterates is cancelled, or the sequence is released. One task may iterate.
+    /// The watch ends when the iterating task is cancelled, or the sequence is released. Only one task may iterate.
     ///
-    /// - Parameter quietPeriod: How long nothing must have happened in the directory before the file is read: an editor
-    ///   empties a file first and fills it then.
+    /// - Parameter quietPeriod: How long the directory has to be unchanged before the file is read: an editor empties a
+    ///   file first and then fills it.
     /// - Throws: `ManagedConfigurationError`: `cannotWatch`.
     package func updates(
         quietPeriod: Duration = .milliseconds(250)
@@ -84,13 +83,13 @@ package struct ManagedConfigurationFile: Sendable {
     }
 }
 
-/// The content that is in force, and the problem of the file, if it has one. Each update says both, so a reader of the latest
-/// update has missed nothing.
+/// The content in force, and the problem of the file, if it has one. Each update contains both, so a reader of the
+/// latest update has missed nothing.
 package struct ManagedConfigurationUpdate: Sendable, Equatable {
-    /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid since
-    /// the watch began: the mode in the store stays in force.
+    /// The last valid content, which stays in force while the file is invalid. `nil` means that no content was valid
+    /// since the watch began; the mode in the store stays in force.
     package let inForce: ManagedConfigurationFile.Content?
-    /// Why the present file is not in force; `nil` if it is.
+    /// Why the current file is not in force; `nil` if it is.
     package let problem: ManagedConfigurationError?
 }
 
@@ -98,9 +97,9 @@ package struct ManagedConfigurationUpdate: Sendable, Equatable {
 struct ManagedConfigurationMonitor: Sendable {
     private var latest: ManagedConfigurationUpdate?
 
-    /// The update for this reading of the file; `nil` if it says nothing new.
+    /// The update for this reading of the file; `nil` if nothing has changed.
     ///
-    /// - Parameter watchProblem: Why later changes may go unseen.
+    /// - Parameter watchProblem: Why later changes may go unnoticed.
     mutating func fileWasRead(
         _ reading: Result<ManagedConfigurationFile.Content, ManagedConfigurationError>,
         watchProblem: ManagedConfigurationError? = nil

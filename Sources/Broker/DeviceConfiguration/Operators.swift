@@ -1,23 +1,25 @@
 package import Glibc
 
-/// Who may see the device and sign out, beside its administrators: users by name, and groups by name after a `%`, as in sudoers.
+/// The users, besides administrators, who may see the device and sign out: users by name, and groups by name after a
+/// `%`, as in sudoers.
 ///
-/// The names are looked up when the file is read. The broker looks again at a call, at most once a minute: a group's members change without the file.
-/// Of a group, whom the system's group database lists counts; that it is somebody's first group does not. A name that the system does not know, or of
-/// which its databases say nothing, gives nobody a right, and is no mistake that keeps the file out of force: a user may be removed after the file was
-/// written.
+/// The names are looked up when the file is read. The broker looks them up again at a call, at most once a minute,
+/// because a group's members change without the file.
+///
+/// Only the members that the system's group database lists count, not the users whose primary group it is. A name that
+/// the system does not know, or cannot look up, gives no right. It does not make the file invalid, because a user may
+/// be removed after the file was written.
 package struct Operators: Sendable, Equatable {
-    /// As they are written.
+    /// The names as they are written.
     package let names: [String]
-    /// The users that they stand for.
+    /// The users that the names stand for.
     package let users: Set<uid_t>
-    /// Those that the system does not know.
+    /// The names that the system does not know.
     package let unknown: [String]
 
-    /// Nobody.
     package init() { (names, users, unknown) = ([], [], []) }
 
-    /// Asks the system's databases, and so may block.
+    /// Looks up the names in the system's databases, and so may block.
     package init(_ names: [String]) {
         self.names = names
         var users: Set<uid_t> = []
@@ -28,7 +30,7 @@ package struct Operators: Sendable, Equatable {
         (self.users, self.unknown) = (users, unknown)
     }
 
-    /// - Returns: `nil` where there is no such user or group.
+    /// - Returns: `nil` if there is no such user or group.
     private static func users(of name: String) -> [uid_t]? {
         guard name.first == "%" else { return user(name).map { [$0] } }
         return members(of: String(name.dropFirst()))?.compactMap(user)

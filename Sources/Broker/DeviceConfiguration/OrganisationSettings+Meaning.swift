@@ -1,7 +1,7 @@
 import Identity
 
 extension OrganisationSettings {
-    /// What a key means for this device, in a sentence, with the value that it has.
+    /// The meaning of a key for this device in a sentence, with its value.
     package func meaning(of key: Key) -> String {
         switch key {
         case .issuer: "\(issuer.text) says who people are."

@@ -1,35 +1,35 @@
 package import Identity
 import StrictJSON
 
-/// The organisation's own provider of identities (OpenID Connect), and how this device goes about with it: the keys of the managed configuration
-/// that mean something where `identity` is `oidc`.
+/// The organisation's own identity provider (OpenID Connect), and how this device uses it: the keys of the managed
+/// configuration that apply if `identity` is `oidc`.
 ///
-/// The client's secret is none of them: people may read the file.
+/// The client's secret is not among them, because everyone may read the file.
 package struct OrganisationSettings: Sendable, Equatable {
-    /// What the provider calls itself, to the last slash.
+    /// The provider's issuer identifier, compared exactly, including a trailing slash.
     package var issuer: IssuerAddress
-    /// By which name the provider knows this device.
+    /// The client ID of this device.
     package var clientIdentifier: String
-    /// What is asked for at each sign-in. `openid` is among them.
+    /// The scopes of each sign-in. They include `openid`.
     package var scopes = ["openid", "profile", "email"]
     package var offlineAccess = OfflineAccess.never
-    /// How people may get to the provider's page; at least one.
+    /// The ways for people to reach the provider's page; at least one.
     package var signInMethods = SignInStart.Method.allCases
-    /// The ports that a browser may come back to, as the provider knows them; empty: any free one.
+    /// The loopback ports of the redirect address that the provider accepts; empty means any free port.
     package var loopbackPorts = PortList([])
-    /// The absolute path of a PEM file with the authorities that the provider is trusted by; `nil`: the system's.
+    /// The absolute path of a PEM file with the trusted authorities for the provider; `nil` means the system's.
     package var trustAnchors: String?
-    /// The claim that has the person's tenant.
+    /// The claim that contains the person's tenant.
     package var tenantClaim = "tid"
     package var endpoints = ProviderEndpoints()
     /// How often the provider is asked whether the person may still be signed in.
     package var remoteCheckInterval = Seconds(300)
-    /// How long a session lasts without an answer of the provider.
+    /// How long a session lasts without a response of the provider.
     package var offlineGrace = Seconds(43_200)
     package var onProviderSessionEnd = SessionEndAction.signOut
-    /// Where the provider tells of the end of its sessions; `nil`: nowhere.
+    /// The address to which the provider reports the end of its sessions; `nil` means that it does not.
     package var backChannelLogout: ListeningAddress?
-    /// Where the provider has its events for this device; `nil`: nowhere.
+    /// The provider's event stream for this device; `nil` means that there is none.
     package var sharedSignals: SignalStreamSettings?
 
     package init(issuer: IssuerAddress, clientIdentifier: String) {
@@ -37,14 +37,14 @@ package struct OrganisationSettings: Sendable, Equatable {
         self.clientIdentifier = clientIdentifier
     }
 
-    /// Whether tokens that were issued under the other settings are still this client's.
+    /// Whether tokens that were issued under the other settings still belong to this client.
     package func isSameClient(as other: OrganisationSettings) -> Bool {
         issuer == other.issuer && clientIdentifier.utf8.elementsEqual(other.clientIdentifier.utf8)
     }
 }
 
 extension OrganisationSettings: Codable {
-    /// The keys as they are written, in the order in which people are shown them.
+    /// The keys as they are written, in display order.
     package enum Key: String, CodingKey, CaseIterable {
         case issuer = "oidcIssuer"
         case clientIdentifier = "oidcClientID"
@@ -143,7 +143,7 @@ extension OrganisationSettings: Codable {
 }
 
 extension KeyedDecodingContainer<OrganisationSettings.Key> {
-    /// A value without which no provider can be asked.
+    /// A value that is required for a provider.
     fileprivate func needed<Value: Decodable>(_ key: Key, _ remedy: String) throws -> Value {
         guard let value: Value = try optional(key) else {
             throw DecodingError.invalid(
@@ -182,7 +182,7 @@ extension KeyedDecodingContainer {
         return word
     }
 
-    /// Names of what a token permits (RFC 6749, section 3.3), each once.
+    /// Scopes (RFC 6749, section 3.3), without duplicates.
     func scopes(_ key: Key) throws -> [String]? {
         guard let scopes: [String] = try optional(key) else { return nil }
         guard Set(scopes).count == scopes.count, scopes.allSatisfy(AccessToken.isScope) else {
@@ -197,8 +197,8 @@ extension KeyedDecodingContainer {
 }
 
 extension OrganisationSettings {
-    /// The same without what may change while people sign in: how often the provider is asked, what follows from its answers, and the ways by which it tells
-    /// something.
+    /// The settings that affect sign-ins in progress. Defaults replace the others: the interval of checks, the
+    /// reactions to their results, and the provider's ways of reporting events.
     package var signInPart: OrganisationSettings {
         let usual = OrganisationSettings(issuer: issuer, clientIdentifier: clientIdentifier)
         var part = self

@@ -2,29 +2,31 @@ import FoundationEssentials
 import Glibc
 import StrictJSON
 
-// The values of the keys about the organisation's provider. Each checks itself when it is decoded, and is written as it was read.
+// The values of the keys about the organisation's provider. Each is validated when it is decoded, and encoded as it was
+// read.
 
-/// Whether tokens are asked for that outlive the provider's own session (`offline_access`). The raw values are in files.
+/// Whether to request tokens that outlive the provider's own session (`offline_access`). The raw values are in files.
 package enum OfflineAccess: String, Sendable, Codable, CaseIterable {
-    /// The end of the provider's session ends the device's, too.
+    /// The end of the provider's session also ends the device's.
     case never
     case always
 }
 
-/// What follows when the provider has ended its session. The raw values are in files.
+/// The reaction to the end of the provider's session. The raw values are in files.
 package enum SessionEndAction: String, Sendable, Codable, CaseIterable {
     case signOut
     /// The session stays, and the person signs in again before the next token.
     case reauthenticate
 }
 
-/// The name of a provider, which is an address without a query (OpenID Connect Discovery 1.0, section 1.2).
+/// The issuer identifier of a provider, which is an address without a query (OpenID Connect Discovery 1.0, section
+/// 1.2).
 package struct IssuerAddress: Sendable, Equatable, Codable {
     package let text: String
 
     package init(from decoder: any Decoder) throws {
         text = try WebAddress(from: decoder).text
-        // The description's address is longer than the name.
+        // The address of the provider's metadata is longer than the identifier.
         guard let address = HTTPAddress(text + "/.well-known/oauth-authorization-server"), !address.hasQuery else {
             throw DecodingError.invalid(
                 "“\(text)” is no name of a provider",
@@ -50,13 +52,13 @@ package struct IssuerAddress: Sendable, Equatable, Codable {
         try container.encode(text)
     }
 
-    /// The provider compares each byte; Swift takes some texts of other bytes for the same.
+    /// Compares bytes, as the provider does. Swift's string comparison treats some different texts as equal.
     package static func == (left: IssuerAddress, right: IssuerAddress) -> Bool {
         left.text.utf8.elementsEqual(right.text.utf8)
     }
 }
 
-/// Ports of this machine, each once.
+/// Ports of this machine, without duplicates.
 package struct PortList: Sendable, Equatable, Codable, WrittenForm {
     static let form = "an array of numbers from 1024 to 65535, each once"
     private static let most = 16
@@ -88,10 +90,10 @@ package struct PortList: Sendable, Equatable, Codable, WrittenForm {
     }
 }
 
-/// Addresses of the provider's that count before its own description, by the description's names for them (RFC 8414, section 2).
+/// Addresses that override the provider's metadata, by the metadata's names (RFC 8414, section 2).
 package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
     static let form = "an object of addresses, such as {\"token_endpoint\": \"https://login.example.com/token\"}"
-    /// The names that mean something.
+    /// The valid names.
     package static let names = [
         "authorization_endpoint", "device_authorization_endpoint", "end_session_endpoint", "jwks_uri",
         "revocation_endpoint", "token_endpoint", "userinfo_endpoint",
@@ -131,7 +133,7 @@ package struct ProviderEndpoints: Sendable, Equatable, Codable, WrittenForm {
     }
 }
 
-/// Where something listens: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
+/// An address to listen on: `ADDRESS:PORT` with a numeric address, or the absolute path of a socket.
 package enum ListeningAddress: Sendable, Equatable, WrittenText {
     package static let flaw = "is no address to listen at"
     package static let remedy =
@@ -141,10 +143,10 @@ package enum ListeningAddress: Sendable, Equatable, WrittenText {
     case network(address: String, port: UInt16)
     case socket(path: String)
 
-    /// Fails for anything else: names would have to be looked up.
+    /// Returns `nil` for anything else, such as host names, which would need a lookup.
     package init?(_ text: String) {
         if text.hasPrefix("/") {
-            // As much as the kernel takes for a socket.
+            // The kernel's limit for the path of a socket.
             guard text.utf8.count < 108, !text.hasSuffix("/"), !text.utf8.contains(0) else { return nil }
             self = .socket(path: text)
             return

@@ -2,18 +2,19 @@ import FoundationEssentials
 import Identity
 import StrictJSON
 
-/// The stream of events that the provider keeps for this device (OpenID Shared Signals Framework 1.0, poll delivery by RFC 8936). A stream is of one
-/// device: what one receiver has acknowledged, no other one gets.
+/// The stream of events that the provider keeps for this device (OpenID Shared Signals Framework 1.0, poll delivery by
+/// RFC 8936). Each stream belongs to one device, because acknowledged events are not delivered again.
 ///
-/// The token that the stream asks for is none of it: people may read the file.
+/// The token for the stream is not among the settings, because everyone may read the file.
 package struct SignalStreamSettings: Sendable, Equatable {
-    /// Where the events are asked for: the stream's `endpoint_url`.
+    /// The address of the events: the stream's `endpoint_url`.
     package var endpoint: String
-    /// The stream's `aud`; `nil`: the client ID.
+    /// The stream's `aud`; `nil` means the client ID.
     package var audience: String?
-    /// By which name the provider's events mean this device, as a subject of format `opaque`; `nil`: no event is about the device.
+    /// The device's identifier in the provider's events, as a subject of format `opaque`; `nil` means that no event is
+    /// about the device.
     package var device: String?
-    /// What the device's token for the stream is to permit, where it gets one by its own client ID and secret.
+    /// The scopes of the token for the stream, if the device obtains it with its client ID and secret.
     package var scopes = ["ssf.read"]
 }
 

@@ -2,20 +2,21 @@ package import Glibc
 
 /// The system's databases of users and groups.
 enum SystemDatabase {
-    /// A function such as `getpwnam_r`, for one name: entry, buffer, its length, where the entry is if there is one.
+    /// A function such as `getpwnam_r` for one name. Its parameters: entry, buffer, length of the buffer, and a pointer
+    /// to the found entry.
     typealias Question<Entry> = (
         UnsafeMutablePointer<Entry>, UnsafeMutablePointer<CChar>, Int,
         UnsafeMutablePointer<UnsafeMutablePointer<Entry>?>
     ) -> CInt
 
-    /// Asks, and again with more room as long as the entry is too long for the buffer. May block.
+    /// Looks up an entry, with a larger buffer if the entry does not fit. May block.
     ///
     /// - Parameters:
-    ///   - name: who is asked about, for the error.
-    ///   - empty: what the entry is written over.
-    ///   - read: takes what it needs of the entry, whose texts end with the buffer.
-    /// - Returns: `nil` where there is no such entry.
-    /// - Throws: ``SystemUser/LookupFailure`` where nothing is known, not even that there is none.
+    ///   - name: The name, for the error.
+    ///   - empty: The initial value of the entry.
+    ///   - read: Copies the needed parts of the entry, whose texts are only valid during the call.
+    /// - Returns: `nil` if there is no such entry.
+    /// - Throws: ``SystemUser/LookupFailure`` if it is unknown whether there is an entry.
     static func lookUp<Entry, Value>(
         _ name: String,
         _ empty: Entry,
@@ -55,9 +56,9 @@ enum SystemDatabase {
 package struct SystemUser: Sendable, Equatable {
     package let number: uid_t
     package let group: gid_t
-    /// `nil` where the system does not know the number.
+    /// `nil` if the system does not know the number.
     package let name: String?
-    /// The home directory, without a slash at its end; `nil` where the system knows none.
+    /// The home directory, without a trailing slash; `nil` if the system knows none.
     package let home: String?
 
     package init(number: uid_t, group: gid_t, name: String?, home: String?) {
@@ -67,7 +68,7 @@ package struct SystemUser: Sendable, Equatable {
         self.home = home
     }
 
-    /// The system's databases of users do not answer, so that nothing is known of a user: not even that there is none.
+    /// The system's user databases do not respond, so that it is unknown whether the user exists.
     package struct LookupFailure: Error, CustomStringConvertible {
         let user: String
         let code: CInt
@@ -77,10 +78,11 @@ package struct SystemUser: Sendable, Equatable {
         }
     }
 
-    /// The group of a user whom the system does not know: nobody's. The user's number is perhaps the number of a group with rights.
+    /// The group `nogroup` for a user that the system does not know. The user's number must not serve as the group's,
+    /// because that group may have rights.
     static let unknownGroup: gid_t = 65534
 
-    /// The user with this name; `nil` where there is none. Asks the system's databases, and so may block.
+    /// The user with this name; `nil` if there is none. Asks the system's databases, and so may block.
     ///
     /// - Throws: ``LookupFailure``.
     package init?(name: String) throws(LookupFailure) {
@@ -123,7 +125,7 @@ extension SystemUser: Decodable, WrittenForm {
     package init(from decoder: any Decoder) throws {
         let value = try decoder.singleValueContainer()
         if let number = try? value.decode(Int.self) {
-            // The greatest number means no user at all.
+            // The greatest number means “no user”.
             guard let user = uid_t(exactly: number), user != uid_t.max else {
                 let message = "\(number) is no user's number"
                 throw DecodingError.invalid(message, remedy: "write the user's name", at: decoder.codingPath)

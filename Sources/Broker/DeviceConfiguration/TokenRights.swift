@@ -2,24 +2,24 @@ import FoundationEssentials
 import Identity
 import StrictJSON
 
-/// What an app may ask for in its tokens: keys of its manifest. Every token is issued to one client, the device; that each app keeps
-/// to its own is the broker's to see to.
+/// The rights of an app to tokens: keys of its manifest. Every token is issued to one client, the device. The broker
+/// ensures that each app stays within its own rights.
 package struct TokenRights: Sendable, Equatable {
-    /// The scopes of its tokens. With none it gets no token of an organisation's provider; `BrokerState` says what it gets of the device itself.
+    /// The scopes of the app's tokens. Without any, the app receives no token of an organisation's provider;
+    /// `BrokerState` decides what it receives from the device itself.
     package var scopes: Set<String> = []
-    /// The client IDs by which Microsoft's clients that this app serves name themselves, in lower case.
+    /// The client IDs, in lower case, of Microsoft's clients that this app serves.
     package var microsoftClientIdentifiers: Set<String> = []
-    /// What is asked of the provider in place of a scope that such a client asks for.
+    /// The replacements of scopes that such a client requests: the provider is asked for these instead.
     package var microsoftScopes: [String: Set<String>] = [:]
 
     package init() {}
 
-    /// Those of the scopes that the app may not ask for, in alphabetical order.
+    /// The scopes that the app may not request, in alphabetical order.
     package func refused(of scopes: Set<String>) -> [String] { scopes.subtracting(self.scopes).sorted() }
 }
 
 extension TokenRights: Decodable {
-    /// The keys as they are written.
     package enum Key: String, CodingKey, CaseIterable {
         case scopes, microsoftClientIDs, microsoftScopes
     }
@@ -48,7 +48,7 @@ extension TokenRights: Decodable {
     }
 }
 
-/// Scopes, and those that are asked for in the place of each.
+/// Scopes with their replacements.
 private struct ScopeMap: Decodable, WrittenForm {
     static let form =
         "an object of arrays, such as {\"https://graph.microsoft.com/.default\": [\"openid\", \"profile\"]}"

@@ -7,8 +7,8 @@ package struct DeviceMetrics {
     private var metrics = MetricsText("shared_device")
 
     /// - Parameters:
-    ///   - device: `nil` if the broker does not respond. Then there is no metric of the session: unknown is not “nobody
-    ///     signed in”.
+    ///   - device: `nil` if the broker does not respond. Then there is no metric of the session: unknown does not
+    ///     mean “no user signed in”.
     ///   - round: The latest round.
     /// - Returns: The whole exposition.
     package static func text(_ device: ObservedDevice?, _ round: CleanupReport?) -> String {

@@ -56,7 +56,7 @@ package struct DeviceScreen {
         var lines = head
         for (index, section) in sections.enumerated() {
             let left = rows - lines.count - 1
-            // Each section leaves half of the remaining rows to the later ones, and takes those that they do not need.
+            // Each section leaves half of the remaining rows to later sections, and takes the rows that they do not need.
             let others = sections[(index + 1)...].reduce(0) { $0 + $1.count + 1 }
             lines += Self.shortened(section, to: min(left, max(left / 2, left - others)))
         }

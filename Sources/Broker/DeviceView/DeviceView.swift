@@ -7,7 +7,7 @@ package struct DeviceView: Sendable, Equatable {
     package enum Link: String, Sendable, Encodable {
         case asking
         case answers
-        /// The broker does not respond. The session is then unknown, which differs from “nobody signed in” (CO-4).
+        /// The broker does not respond. The session is then unknown, which differs from “no user signed in” (CO-4).
         case gone
         /// The observer lacks the right to see the device.
         case denied

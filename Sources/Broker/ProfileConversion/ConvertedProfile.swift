@@ -1,23 +1,23 @@
 package import DeviceConfiguration
 package import FoundationEssentials
 
-/// A profile for iOS as the broker's configuration.
+/// A profile for iOS, converted to the broker's configuration.
 ///
-/// A profile may configure the device in two places: in the payload of the SSO extension, and in the app configuration of the Authenticator. On
-/// iOS `sharedDeviceMode` has to be in both; here one is enough, because one program does the work of both. If both have a key, their values must
-/// be equal.
+/// A profile may configure the device in two places: in the payload of the SSO extension, and in the app configuration
+/// of the Authenticator. On iOS `sharedDeviceMode` has to be in both. Here one is enough, because one program does the
+/// work of both. If both have a key, their values must be equal.
 package struct ConvertedProfile: Sendable {
-    /// The broker's configuration, as a JSON file has it.
+    /// The broker's configuration, as the content of a JSON file.
     package let json: Data
-    /// What the file means to the broker.
+    /// The decoded configuration.
     package let configuration: ManagedConfiguration
-    /// What was left out, a line each.
+    /// The omitted parts, one per line.
     package let omissions: [String]
 
-    /// Converts a profile (`.mobileconfig`), one payload of a profile, or the keys of the extension or the app alone; each a property list in
-    /// XML or binary form.
+    /// Converts a profile (`.mobileconfig`), one payload of a profile, or only the keys of the extension or the app.
+    /// Each is a property list in XML or binary form.
     ///
-    /// - Parameter file: where it comes from, for the error.
+    /// - Parameter file: The path, for the error.
     /// - Throws: `ManagedConfigurationError`: `profile`, `wrongType`, `invalidValue`, `contradiction`.
     package init(_ content: Data, file: String) throws(ManagedConfigurationError) {
         let payloads = try ProfilePayloads(PropertyList.dictionary(content, file: file), file: file)
@@ -46,7 +46,8 @@ package struct ConvertedProfile: Sendable {
         configuration = try ManagedConfiguration(json: json, file: file)
     }
 
-    /// Keys of the SSO extension's profile that act between apps, browsers and the network of iOS, where Linux has no such extension.
+    /// Keys of the SSO extension's profile that affect apps, browsers and the network of iOS. Linux has no such
+    /// extension.
     private static let keysOfIOS: Set<String> = [
         "AppCookieSSOAllowList", "Type", "ExtensionIdentifier", "TeamIdentifier", "URLs",
         "browser_sso_interaction_enabled",
@@ -57,7 +58,7 @@ package struct ConvertedProfile: Sendable {
     ]
 }
 
-/// Parses property lists, which may be anybody's.
+/// Parses untrusted property lists.
 private enum PropertyList {
     /// The outermost dictionary.
     static func dictionary(_ content: Data, file: String) throws(ManagedConfigurationError) -> [String: ProfileValue] {
@@ -69,7 +70,8 @@ private enum PropertyList {
                     + "-out unsigned.mobileconfig"
             )
         }
-        // Only these two forms: the parsers of others recurse with each level, and deep nesting would exhaust the stack.
+        // Only these two forms: the parsers of other forms recurse with each level, and deep nesting would exhaust the
+        // stack.
         guard content.starts(with: "bplist".utf8) || beginsLikeXML(content) else {
             throw unusable(file, "it begins like neither XML nor a binary one")
         }
@@ -97,7 +99,7 @@ private enum PropertyList {
         return text.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } == UInt8(ascii: "<")
     }
 
-    /// What OpenSSL calls the form of the signature (CMS) around a profile; `nil` where there is none.
+    /// OpenSSL's name for the form of the signature (CMS) around a profile; `nil` without a signature.
     private static func signature(of content: Data) -> String? {
         if content.starts(with: "-----BEGIN ".utf8) { return "pem" }
         // A DER sequence whose length takes more than one byte, or is indefinite.

@@ -2,7 +2,7 @@ import DeviceConfiguration
 
 /// The keys of a profile's payloads that configure the device.
 struct ProfilePayloads {
-    /// A key's value, and where it was found: `nil` is the outermost dictionary.
+    /// A key's value, and the place where it was found; `nil` is the outermost dictionary.
     private struct Found {
         let value: ProfileValue
         let place: String?
@@ -12,14 +12,14 @@ struct ProfilePayloads {
     /// Payloads and declarations that configure an app.
     private static let appTypes: Set<String> = ["com.apple.app.managed", "com.apple.configuration.app.managed"]
     private static let extensionData = "ExtensionData"
-    /// Where a payload that configures an app has the app's own keys, if it has them apart.
+    /// The possible names of a separate dictionary with the app's own keys.
     private static let appData = ["Configuration", "AppConfig"]
 
     private let file: String
     private var found: [String: Found] = [:]
     private var extensionPlace: String?
 
-    /// Payloads that are about something else.
+    /// Payloads about other things.
     private(set) var ignored: [String] = []
 
     /// - Throws: `ManagedConfigurationError`: `wrongType`, `invalidValue`, `contradiction`, `profile`.
@@ -30,18 +30,18 @@ struct ProfilePayloads {
         } else if members["EncryptedPayloadContent"] != nil {
             throw encrypted("EncryptedPayloadContent")
         } else if members["PayloadType"] != nil {
-            // One payload alone.
+            // A single payload.
             try addPayloads(.array([.dictionary(members)]))
         } else {
             try add(members, place: nil)
         }
     }
 
-    /// All keys but those that every payload has, with their values.
+    /// The values of all keys, except the keys that every payload has.
     var values: [String: ProfileValue] { found.mapValues(\.value) }
 
     private mutating func addPayloads(_ payloads: ProfileValue) throws(ManagedConfigurationError) {
-        // An encrypted profile has data in this place.
+        // In an encrypted profile, the value is data.
         guard case .array(let payloads) = payloads else { throw encrypted("PayloadContent") }
         var isOfUse = false
         for (number, payload) in payloads.enumerated() {
@@ -72,7 +72,7 @@ struct ProfilePayloads {
         }
     }
 
-    /// Whether a payload is about the extension that signs in to devices, and not about Kerberos, say.
+    /// Whether a payload configures the extension for signing in to devices, and not, for instance, Kerberos.
     private func isOfAuthenticator(_ members: [String: ProfileValue]) -> Bool {
         if case .string("com.microsoft.azureauthenticator.ssoextension")? = members["ExtensionIdentifier"] {
             return true
@@ -94,7 +94,7 @@ struct ProfilePayloads {
         extensionPlace = place
     }
 
-    /// The app configuration that a payload other than the extension's has for the Authenticator; `nil` if it has none.
+    /// The app configuration for the Authenticator in a payload other than the extension's; `nil` if there is none.
     private func appConfiguration(
         _ members: [String: ProfileValue],
         type: String,
@@ -120,7 +120,7 @@ struct ProfilePayloads {
         _ members: [String: ProfileValue],
         place: String?
     ) throws(ManagedConfigurationError) {
-        // In the order of the keys, so that of two mistakes always the same one is reported.
+        // Sorted, so that the same one of two mistakes is always reported.
         for (key, value) in members.sorted(by: { $0.key < $1.key }) {
             if key == Self.extensionData {
                 let inner = (place.map { $0 + "." } ?? "") + key
@@ -146,7 +146,7 @@ struct ProfilePayloads {
         )
     }
 
-    /// What every payload says about itself.
+    /// Whether the key describes the payload itself.
     private static func isAboutPayload(_ key: String) -> Bool {
         guard key.hasPrefix("Payload") else { return false }
         return [

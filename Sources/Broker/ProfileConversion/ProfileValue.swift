@@ -10,14 +10,14 @@ enum ProfileValue: Sendable, Equatable {
     case string(String)
     case array([ProfileValue])
     case dictionary([String: ProfileValue])
-    /// A value that no key takes: a date, data, or a number that is too large.
+    /// A value that no key accepts: a date, data, or a number that is too large.
     case other
 }
 
 extension ProfileValue: Decodable {
     /// More levels than any configuration has.
     static let maximumDepth = 16
-    /// More values than any configuration has. A binary property list may name one array a million times.
+    /// More values than any configuration has. A binary property list may refer to one array a million times.
     private static let maximumCount = 4_000
 
     /// Counts the values of one content.
@@ -101,7 +101,7 @@ extension ProfileValue {
     }
 }
 
-/// Measures how deep an XML property list is nested before it is parsed: the parser recurses with each level, and deep
+/// Measures the nesting of an XML property list before it is parsed. The parser recurses with each level, and deep
 /// nesting would exhaust the stack.
 enum XMLNesting {
     static func isWithin(_ maximumDepth: Int, _ content: Data) -> Bool {
@@ -119,7 +119,7 @@ enum XMLNesting {
             if opening.contains(where: { rest.starts(with: $0) }) {
                 depth += 1
                 guard depth <= maximumDepth else { return false }
-                // <array/> is one level, and over at once.
+                // <array/> opens and closes one level.
                 if let end = rest.firstIndex(of: UInt8(ascii: ">")), bytes[end - 1] == UInt8(ascii: "/") { depth -= 1 }
             } else if closing.contains(where: { rest.starts(with: $0) }) {
                 depth = max(0, depth - 1)

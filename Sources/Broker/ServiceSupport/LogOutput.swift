@@ -7,16 +7,19 @@ package import Logging
 import StrictJSON
 import Synchronization
 
-/// A log on standard error, for the journal or a terminal. A line is one line, whatever other processes wrote into it.
+/// A log on standard error, for the journal or a terminal. Each entry is one line, even if it contains text from other
+/// processes.
 ///
-/// A thread of its own writes: where the journal stands still, lines are left out and counted, and nobody waits.
+/// It has its own thread for writing. While the journal is stalled, lines are dropped and counted, so that logging
+/// never blocks.
 package final class LogOutput: Sendable {
-    /// The most lines that wait. Each has at most 4,000 Unicode scalars.
+    /// The maximum of queued lines. Each has at most 4,000 Unicode scalars.
     package static let capacity = 256
     private static let longestLine = 4000
 
     private let descriptor: CInt
-    /// Whether the journal reads: it knows time and program, and takes the level from the line's beginning.
+    /// Whether the journal reads the output. It adds time and program itself, and takes the level from the start of the
+    /// line.
     private let isJournal: Bool
     private let writer = Workers(label: "log", count: 1, capacity: LogOutput.capacity)
     private let leftOut = Locked(0)
@@ -28,12 +31,12 @@ package final class LogOutput: Sendable {
         isJournal = isOpen && environment["JOURNAL_STREAM"] == "\(information.st_dev):\(information.st_ino)"
     }
 
-    /// A logger that writes here.
+    /// Returns a logger that writes to this output.
     package func logger(_ label: String, level: Logger.Level) -> Logger {
         Logger(label: label) { LogLines(output: self, label: $0, logLevel: level) }
     }
 
-    /// Waits until what was logged is written, but at most so long.
+    /// Waits until the log is written, up to the limit.
     package func finish(within limit: DispatchTimeInterval = .seconds(1)) {
         let (deadline, isWritten) = (DispatchTime.now() + limit, DispatchSemaphore(value: 0))
         while !writer.submit({ isWritten.signal() }) {
@@ -61,15 +64,15 @@ package final class LogOutput: Sendable {
         var sent = 0
         while sent < line.count {
             let count = line[sent...].withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            // Nobody reads it any more.
+            // The reader has gone.
             guard count >= 0 || errno == EINTR else { return }
             sent += max(0, count)
         }
     }
 }
 
-/// Makes a line of a message and its metadata: the message first, then each value by its key. A value of anything but a word is quoted, so that
-/// it cannot look like a further key.
+/// Formats a message and its metadata as a line: the message first, then each value after its key. A value other than a
+/// single word is quoted, so that it cannot look like another key.
 private struct LogLines: LogHandler {
     let output: LogOutput
     let label: String
@@ -96,7 +99,7 @@ private struct LogLines: LogHandler {
 }
 
 extension Logger.Level {
-    /// As syslog(3) numbers it.
+    /// The level's number in syslog(3).
     fileprivate var severity: Int {
         switch self {
         case .trace, .debug: 7

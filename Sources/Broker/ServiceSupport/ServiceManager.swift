@@ -1,20 +1,21 @@
 import DBusTransport
 import Glibc
 
-/// The service manager that started this process, as sd_notify(3) reaches it: datagrams to the socket that `NOTIFY_SOCKET` names.
+/// The service manager that started this process, reached as in sd_notify(3): by datagrams to the socket in
+/// `NOTIFY_SOCKET`.
 package struct ServiceManager: Sendable {
     private let address: sockaddr_un
     private let length: socklen_t
-    /// How long the service manager waits for a sign of life before it ends the process; `nil` where it does not wait for any.
+    /// The watchdog's timeout, after which the service manager ends a silent process; `nil` without a watchdog.
     package let watchdog: Duration?
 
-    /// - Parameter environment: this process's.
-    /// - Returns: `nil` where no service manager asks to be told.
+    /// - Parameter environment: The environment of this process.
+    /// - Returns: `nil` if no service manager asks for notifications.
     package init?(environment: [String: String]) {
         guard let path = environment["NOTIFY_SOCKET"], path.hasPrefix("/") || path.hasPrefix("@") else { return nil }
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
-        // “@” stands for the zero byte that an abstract name begins with.
+        // “@” stands for the zero byte at the start of an abstract name.
         let bytes = path.hasPrefix("@") ? [0] + Array(path.utf8.dropFirst()) : Array(path.utf8)
         let capacity = MemoryLayout.size(ofValue: address.sun_path)
         guard bytes.count < capacity else { return nil }
@@ -27,9 +28,9 @@ package struct ServiceManager: Sendable {
         }
     }
 
-    /// Tells it one of the words of sd_notify(3), and never waits: a service manager that does not read has a queue that is soon full.
+    /// Sends a message of sd_notify(3). Never blocks: a service manager that does not read soon has a full queue.
     ///
-    /// - Returns: the reason if it cannot be told now; `nil` if it was.
+    /// - Returns: The reason if it cannot be sent now.
     package func tell(_ word: String) -> String? {
         let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return "no socket: \(String(cString: strerror(errno)))" }
@@ -43,11 +44,12 @@ package struct ServiceManager: Sendable {
         return sent == bytes.count ? nil : String(cString: strerror(errno))
     }
 
-    /// Tells from a thread of its own that the service is ready, again and again until the service manager has it, and then sends signs of
-    /// life for as long as `isAlive` says so: three times in the time that the service manager waits, so that one that is lost ends nothing.
-    /// Once `isAlive` does not return, or says no, the service manager starts the service anew. Where it waits for no sign, none is sent.
+    /// Reports on its own thread that the service is ready, with retries until the service manager accepts the message.
+    /// Then it sends signs of life while `isAlive` returns `true`, three per timeout, so that one may be lost. If
+    /// `isAlive` blocks or returns `false`, the service manager restarts the service. Without a watchdog, no signs are
+    /// sent.
     ///
-    /// - Parameter failed: is given the reason, once, if the service manager does not have it at once that the service is ready.
+    /// - Parameter failed: Called once, with the reason, if the first report of readiness fails.
     package func follow(_ isAlive: @escaping @Sendable () -> Bool, failed: @escaping @Sendable (String) -> Void) {
         let thread = QuietThread.start("watchdog") { [self] in
             if let problem = tell("READY=1") {
@@ -56,7 +58,7 @@ package struct ServiceManager: Sendable {
             }
             guard let watchdog else { return }
             while true {
-                // One that finds no room is followed by another.
+                // If the queue is full, this sign is lost; another follows.
                 if isAlive() { _ = tell("WATCHDOG=1") }
                 Self.sleep(watchdog / 3)
             }
@@ -67,7 +69,7 @@ package struct ServiceManager: Sendable {
     private static func sleep(_ duration: Duration) {
         let (seconds, attoseconds) = duration.components
         var time = timespec(tv_sec: Int(seconds), tv_nsec: Int(attoseconds / 1_000_000_000))
-        // The thread blocks all signals, so that nothing interrupts it.
+        // The thread blocks all signals, so nothing interrupts the sleep.
         nanosleep(&time, nil)
     }
 }

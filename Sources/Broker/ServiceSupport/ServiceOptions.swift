@@ -2,7 +2,7 @@ package import ArgumentParser
 package import DBusTransport
 import DeviceConfiguration
 
-/// What every service of a shared device takes on its command line.
+/// The command-line options of every service of a shared device.
 package struct ServiceOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -26,11 +26,11 @@ package struct ServiceOptions: ParsableArguments {
 
     package init() {}
 
-    /// The bus that is named; otherwise the one of the environment.
+    /// The named bus; otherwise the one in the environment.
     package var bus: Bus { busName.map(Bus.init(name:)) ?? .fromEnvironment }
 }
 
-/// The levels of swift-log, as a command line takes them.
+/// The levels of swift-log, as a command-line option.
 package enum LogLevel: String, ExpressibleByArgument, CaseIterable {
     case trace
     case debug

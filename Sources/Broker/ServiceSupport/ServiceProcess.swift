@@ -3,22 +3,22 @@ import FoundationEssentials
 import Glibc
 package import Logging
 
-/// What programs that run as services do alike: their memory is nobody else's, their log goes to standard error, and they say when they are ready and
-/// when they end.
+/// The common behaviour of programs that run as services: their memory is private, they log to standard error, and they
+/// report when they are ready and when they end.
 package struct ServiceProcess: Sendable {
     package let log: Logger
     private let output: LogOutput
     private let manager: ServiceManager?
 
-    /// To be made before anything secret is read.
+    /// Create it before any secret is read.
     ///
-    /// - Parameter name: the program's, for its log.
+    /// - Parameter name: The program's name, for its log.
     package init(_ name: String, level: LogLevel) {
-        // Secrets of people who sign in are in memory for a while.
+        // The memory contains secrets of people who sign in.
         CLinux_keepMemoryPrivate()
         var noCore = rlimit()
         setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &noCore)
-        // A journal that goes away ends nothing.
+        // A journal that goes away must not end the service.
         signal(SIGPIPE, SIG_IGN)
         let environment = ProcessInfo.processInfo.environment
         output = LogOutput(environment: environment)
@@ -26,11 +26,11 @@ package struct ServiceProcess: Sendable {
         manager = ServiceManager(environment: environment)
     }
 
-    /// Says that the service is ready: a line on standard output, and the service manager is told.
+    /// Reports that the service is ready: with a line on standard output, and to the service manager.
     ///
-    /// - Parameter isAlive: is asked again and again, on a thread of its own, for as long as the service manager watches.
+    /// - Parameter isAlive: Called repeatedly on its own thread while the service manager watches.
     package func isReady(_ isAlive: @escaping @Sendable () -> Bool) {
-        // Whoever started it may have closed the other end.
+        // The error is ignored, because the parent may have closed the pipe.
         _ = Array("ready\n".utf8).withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
         manager?.follow(isAlive) { [log] problem in
             log.warning(
@@ -40,12 +40,12 @@ package struct ServiceProcess: Sendable {
         }
     }
 
-    /// Says that the service is about to end.
+    /// Reports that the service is about to end.
     package func isStopping() {
         guard let problem = manager?.tell("STOPPING=1") else { return }
         log.warning("the service manager does not hear that the service ends", metadata: ["reason": "\(problem)"])
     }
 
-    /// Waits until what was logged is written, for a second at most.
+    /// Waits until the log is written, for a second at most.
     package func finish() { output.finish() }
 }

@@ -17,7 +17,7 @@ actor LogoutListener {
 
     private let reports: ProviderReports
     private let log: Logger
-    /// The socket from systemd, which lasts as long as this process.
+    /// The socket from systemd. It stays open until this process ends.
     private let passed: CInt?
 
     private var logout: (client: OpenIDConnectClient, handler: BackChannelLogout)?
@@ -41,7 +41,7 @@ actor LogoutListener {
     /// Applies the first or a changed configuration. Returns after the first attempt to listen.
     func use(_ current: CurrentProvider) async {
         let client = current.client
-        // It knows which tokens it has taken.
+        // Keep the handler for an unchanged client, because it knows which tokens it has accepted.
         if logout?.client !== client { logout = client.map { ($0, handler(of: $0)) } }
         wanted = current.settings?.backChannelLogout
         (pause, problem) = (Self.shortestPause, nil)

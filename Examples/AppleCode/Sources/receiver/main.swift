@@ -26,7 +26,7 @@ final class AccountChangeReceiver {
         CFNotificationCenterRemoveEveryObserver(center, Unmanaged.passUnretained(self).toOpaque())
     }
 
-    /// The notification has no payload: ask who is signed in now, then delete the data of everybody else.
+    /// The notification has no payload: ask who is signed in now, then delete the data of every other user.
     private func accountChanged() {
         print("the account has changed")
     }

@@ -1,7 +1,7 @@
 public import Foundation
 public import NotifyCenterFoundation
 
-/// The message that both programs know. Its properties are the userInfo of the notification.
+/// The message that both programs share. Its properties are the userInfo of the notification.
 public struct OrderPlaced: DistributedNotificationCenter.AsyncMessage {
     public static let name = Notification.Name("com.example.order")
 

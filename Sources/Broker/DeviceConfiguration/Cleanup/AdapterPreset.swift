@@ -1,16 +1,16 @@
-/// What is known of a widespread program, so that a manifest or `shared-device run` can name it: by which arguments it keeps everything in one
-/// directory. Data; each line was tried with the program, or says so in the documentation's table.
+/// The arguments that make a widespread program keep all its data in one directory, for a manifest or `shared-device
+/// run`. Each preset was tested with the program; the documentation's table lists the exceptions.
 package enum AdapterPreset: String, Sendable, CaseIterable {
-    /// Chromium, and browsers made of it.
+    /// Chromium and browsers based on it.
     case chromium
     case firefox
-    /// A program made with Electron.
+    /// A program built with Electron.
     case electron
     case libreoffice
-    /// A program in a Flatpak, whose data is in `~/.var/app/ID`, and its `/tmp` in `/run/user/UID/.flatpak/ID`.
+    /// A program in a Flatpak, with its data in `~/.var/app/ID`, and its `/tmp` in `/run/user/UID/.flatpak/ID`.
     case flatpak
 
-    /// The words that follow the program's name so that it keeps its data below `data`.
+    /// The arguments after the program's name that keep its data below `data`.
     package func arguments(data: String) -> [String] {
         let more =
             switch self {
@@ -27,7 +27,8 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         return place(data: data) + more
     }
 
-    /// The first of these words: they name the place, and no program has them among its arguments that does not work there.
+    /// The first of these arguments, which name the place. A program without them in its command line does not keep its
+    /// data there.
     package func place(data: String) -> [String] {
         switch self {
         case .chromium, .electron: ["--user-data-dir=\(data)/profile"]
@@ -37,13 +38,13 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         }
     }
 
-    /// Whether the program can work below this directory.
+    /// Checks that the program can work below this directory.
     ///
     /// - Throws: ``CleanupFlaw``.
     package func check(data: String) throws(CleanupFlaw) {
         switch self {
         case .chromium, .electron:
-            // Chromium makes a socket in TMPDIR, and ends where its path has more than 107 bytes.
+            // Chromium creates a socket in TMPDIR, and exits if its path has more than 107 bytes.
             let longest = 107 - "/tmp/.org.chromium.Chromium.XXXXXX/SingletonSocket".utf8.count
             guard data.utf8.count > longest else { return }
             throw CleanupFlaw(
@@ -54,7 +55,7 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         }
     }
 
-    /// Directories that the program does not make itself.
+    /// Directories that the program does not create itself.
     package func directories(data: String) -> [String] {
         switch self {
         case .firefox, .chromium, .electron, .libreoffice: ["\(data)/profile"]
@@ -62,16 +63,16 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         }
     }
 
-    /// Variables that the program needs beside ``AdapterEnvironment``.
+    /// Environment variables that the program needs in addition to ``AdapterEnvironment``.
     package var environment: [String: String] {
         switch self {
-        // Reports of crashes contain pages, and go below the home directory otherwise.
+        // Crash reports contain pages, and would otherwise be stored outside `data`.
         case .firefox: ["MOZ_CRASHREPORTER_DISABLE": "1"]
         case .chromium, .electron, .libreoffice, .flatpak: [:]
         }
     }
 
-    /// A path as a URL has it.
+    /// A path in the encoding of a URL.
     private static func percentEncoded(_ path: String) -> String {
         let digits = Array("0123456789ABCDEF")
         return path.utf8.reduce(into: "") { text, byte in
@@ -86,9 +87,9 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     }
 }
 
-/// The variables by which programs find their places, all of them below one directory.
+/// The environment variables that place a program's files below one directory.
 package enum AdapterEnvironment {
-    /// - Parameter data: the directory that is deleted after each session.
+    /// - Parameter data: The directory that is deleted after each session.
     package static func variables(data: String) -> [String: String] {
         let home = "\(data)/home"
         return [
@@ -102,7 +103,7 @@ package enum AdapterEnvironment {
         ]
     }
 
-    /// The directories that programs expect to be there, the one above them first.
+    /// The directories that programs expect to exist, with the common parent first.
     package static func directories(data: String) -> [String] {
         [data] + variables(data: data).values.sorted()
     }

@@ -1,8 +1,8 @@
 extension AppCleanup.Start: Codable {}
 extension AdapterPreset: Codable {}
 
-/// An adapter's cleanup as the adapter's own record has it, which outlasts the manifest. All of it is there, so that a manifest that has not changed
-/// is known again.
+/// The form of a cleanup in the adapter's own record, which outlives the manifest. It is complete, so that an unchanged
+/// manifest is recognised.
 extension AppCleanup: Codable {
     private enum Key: String, CodingKey {
         case user, unit, flatpak, command, processes, delete, start, data, preset
@@ -12,7 +12,7 @@ extension AppCleanup: Codable {
     package init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
         let number = try values.decode(UInt32.self, forKey: .user)
-        // As in a manifest: nothing of root's is deleted, whatever has become of the record.
+        // As in a manifest: root's files are never deleted, even if the record was altered.
         guard number != 0 else {
             throw DecodingError.dataCorruptedError(forKey: .user, in: values, debugDescription: "root takes no part")
         }

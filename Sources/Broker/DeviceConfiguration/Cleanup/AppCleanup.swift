@@ -1,22 +1,21 @@
 import Glibc
 
-/// What is stopped and deleted of an app: after each session, for a program that knows nothing of shared device mode; after its deadline, for one
-/// that cleans up by itself.
+/// How an app is stopped and its data deleted. For a program that does not know shared device mode, this happens after
+/// each session. For an app that cleans up by itself, it happens after the deadline.
 ///
 /// ```json
 /// "cleanup": { "unit": "kiosk-browser.service", "delete": ["/var/lib/kiosk/profile"], "start": "always" }
 /// "cleanup": { "by": "app", "delete": ["/var/lib/orders/database"] }
 /// ```
 package struct AppCleanup: Sendable, Equatable {
-    /// What the program is.
+    /// The program to stop.
     package enum Program: Sendable, Equatable {
-        /// A unit of the service manager.
         case unit(String)
         /// A Flatpak, which the adapter starts and ends.
         case flatpak(String)
         /// A command line that the adapter starts and owns, as the app's user.
         case command([String])
-        /// The processes of the app's user that run this program, which somebody else starts. An absolute path.
+        /// The processes of the app's user that run this program, by absolute path. The adapter does not start them.
         case processes(String)
 
         /// For people.
@@ -30,55 +29,54 @@ package struct AppCleanup: Sendable, Equatable {
         }
     }
 
-    /// Who cleans up after a session. Under an enforced policy both are late after the same time.
+    /// The party that cleans up after a session. Under an enforced policy both have the same deadline.
     package enum Cleaner: String, Sendable, CaseIterable {
-        /// The adapter, in the program's place.
+        /// The adapter, for a program that does not clean up.
         case adapter
-        /// The app itself.
         case app
     }
 
-    /// When the adapter starts the program, and lets it run.
+    /// When the adapter starts the program and lets it run.
     package enum Start: String, Sendable, CaseIterable {
-        /// While nobody is signed in.
+        /// While no user is signed in.
         case nobody
-        /// While somebody is signed in.
+        /// While a user is signed in.
         case signedIn = "signed-in"
-        /// At both times; it is started anew between two sessions.
+        /// At both times, with a restart between two sessions.
         case always
 
         /// Whether the program runs.
         ///
-        /// - Parameter isSignedIn: whether somebody is signed in, with nothing left to clean up.
+        /// - Parameter isSignedIn: Whether a user is signed in and no cleanup is pending.
         package func runs(isSignedIn: Bool) -> Bool { self == .always || (self == .signedIn) == isSignedIn }
     }
 
     package let cleaner: Cleaner
     package let program: Program
-    /// The user whose data it is. The deletion runs as this user.
+    /// The user that owns the data. The deletion runs as this user.
     package let user: SystemUser
-    /// Absolute paths, checked by ``CleanupPath``. A directory is emptied and stays.
+    /// Absolute paths, checked by ``CleanupPath``. A directory is emptied, but not removed.
     package let delete: [String]
-    /// `nil` means that neither the adapter nor the enforcement starts it.
+    /// `nil` means that neither the adapter nor the enforcement starts the program.
     package let start: Start?
-    /// The directory that the preset keeps the program's data in.
+    /// The directory in which the preset keeps the program's data.
     package let data: String?
     package let preset: AdapterPreset?
 
-    /// Whether a cleanup by this manifest also does what `other` asks for.
+    /// Whether a cleanup by this manifest also does everything that `other` asks for.
     package func includes(_ other: AppCleanup) -> Bool {
         cleaner == other.cleaner && program == other.program && user.number == other.user.number
             // By bytes: paths that are equal as text may be different files.
             && Set(delete.map { Array($0.utf8) }).isSuperset(of: other.delete.map { Array($0.utf8) })
     }
 
-    /// The unit of an app's adapter, by which it is known.
+    /// The unit that identifies an app's adapter.
     package static func unit(of identifier: String) -> String { "shared-device-cleanup@\(identifier).service" }
 
-    /// The unit that enforces cleanups, by which the broker of the system bus knows it.
+    /// The unit that enforces cleanups. The broker on the system bus identifies the enforcer by it.
     package static let enforcementUnit = "shared-device-enforcement.service"
 
-    /// Where the adapter's record of an app is when root runs it.
+    /// The directory of the adapters' records if root runs them.
     package static let stateDirectory = "/var/lib/shared-device-cleanup"
 }
 
@@ -102,7 +100,7 @@ struct WrittenCleanup: Decodable, WrittenForm {
 
     init(from decoder: any Decoder) throws {
         let values = try decoder.container(keyedBy: Key.self)
-        // A key that means nothing would leave data that somebody wants deleted.
+        // An ignored key would leave data that the administrator wants deleted.
         if let unknown = try decoder.unknownKeys(beside: Key.self).first {
             let known = Key.allCases.map(\.rawValue).joined(separator: ", ")
             throw DecodingError.invalid(
@@ -134,10 +132,10 @@ struct WrittenCleanup: Decodable, WrittenForm {
 }
 
 extension AppCleanup {
-    /// How many paths one app may have.
+    /// The maximum of paths for an app.
     static let mostPaths = 64
 
-    /// - Parameter identity: by what the app is known; an app that cleans up by itself is stopped by it.
+    /// - Parameter identity: The app's identity. It selects the processes to stop if the app cleans up by itself.
     init(_ written: WrittenCleanup, identity: AppManifest.Identity, user: SystemUser?) throws(CleanupFlaw) {
         guard let user else {
             throw CleanupFlaw(
@@ -166,7 +164,8 @@ extension AppCleanup {
         switch (preset, written.data, program) {
         case (.flatpak?, nil, .flatpak(let name)):
             paths.append(try check("~/.var/app/\(name)"))
-            // Flatpak keeps the app's /tmp there until a later start of some Flatpak; in the cache where the user has no session.
+            // Flatpak keeps the app's /tmp there until a later start of any Flatpak; in the cache if the user has no
+            // session.
             paths.append(try check("/run/user/\(user.number)/.flatpak/\(name)"))
             paths.append(try check("~/.cache/.flatpak/\(name)"))
         case (.flatpak?, _, _):
@@ -190,12 +189,12 @@ extension AppCleanup {
         let ofPreset = preset == .flatpak ? paths : []
         for text in written.delete {
             let path = try check(text)
-            // The preset may have learned of it after the manifest was written.
+            // A later version of the preset may include a path that the manifest also names.
             if ofPreset.contains(path) { continue }
             guard !paths.contains(path) else { throw CleanupFlaw("“\(text)” is there twice", "name each path once") }
             paths.append(path)
         }
-        // Those of a preset count as one.
+        // The paths of a preset count as one.
         guard (1...Self.mostPaths).contains(paths.count - max(ofPreset.count - 1, 0)) else {
             throw CleanupFlaw(
                 paths.isEmpty ? "nothing is deleted" : "it has more than \(Self.mostPaths) paths",
@@ -205,7 +204,7 @@ extension AppCleanup {
         delete = paths
     }
 
-    /// What an adapter stops.
+    /// The program that an adapter stops.
     private static func program(_ written: WrittenCleanup) throws(CleanupFlaw) -> Program {
         let all: [Program] = [
             written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),
@@ -220,7 +219,7 @@ extension AppCleanup {
         return program
     }
 
-    /// What is stopped of an app that cleans up by itself: that by which it is known.
+    /// The program to stop of an app that cleans up by itself: the one in the app's identity.
     private static func program(
         ofAppItself written: WrittenCleanup,
         _ identity: AppManifest.Identity
@@ -253,7 +252,7 @@ extension AppCleanup {
         switch program {
         case .processes: break
         case .unit(let name):
-            // A slice or a target would stop the programs of others, and the adapter itself.
+            // A slice or a target would stop other programs, and the adapter itself.
             let kinds = [".service", ".scope"]
             guard AppIdentifier.isPlausible(name), !name.hasPrefix("-"), !name.contains("/"),
                 kinds.contains(where: name.hasSuffix)
@@ -284,7 +283,7 @@ extension AppCleanup {
         return program
     }
 
-    /// Where a program of this name is on most systems; `nil` where it is in none of these places, or the name is a path.
+    /// The usual path of a program with this name; `nil` if there is none, or if the name is a path.
     private static func usualPath(of name: String) -> String? {
         guard !name.contains("/") else { return nil }
         return ["/usr/bin", "/usr/local/bin", "/bin", "/usr/games", "/usr/sbin", "/sbin"].map { "\($0)/\(name)" }
@@ -305,7 +304,7 @@ extension AppCleanup {
 }
 
 extension AppCleanup {
-    /// The command line that the adapter owns; `nil` for a unit.
+    /// The command line that the adapter owns; `nil` for a unit or processes.
     package var command: [String]? {
         switch program {
         case .unit, .processes: nil

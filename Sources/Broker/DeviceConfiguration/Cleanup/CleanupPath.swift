@@ -1,27 +1,29 @@
-/// Decides by a path's text whether an adapter may delete what is there. Pure: whoever deletes looks at the file system again, because text says
-/// nothing of links, owners and mounts.
+/// Decides from a path's text whether an adapter may delete what is there. Pure: the deletion checks the file system
+/// again, because text says nothing about links, owners and mounts.
 ///
-/// A path is absolute, has no `.` and no `..`, and leads neither to nor above a directory that others need, nor into the system's own parts, the
-/// home directories of others, or what the broker and the adapters keep of debts.
+/// A valid path is absolute and contains neither `.` nor `..`. It is neither a directory that other programs need, nor
+/// above one. It does not lead into system directories, the home directories of other users, or the records of the
+/// broker and the adapters.
 package enum CleanupPath {
-    /// The longest path that is taken, in bytes.
+    /// The longest accepted path, in bytes.
     static let longest = 4000
 
-    /// Directories that no path may be, or be above of.
+    /// Directories that a path must neither be nor be above.
     private static let shared = [
         "/home", "/root", "/var/lib", "/var/cache", "/var/log", "/var/tmp", "/var/spool", "/var/mail", "/opt", "/srv",
         "/tmp", "/run/user",
         "/mnt", "/media",
     ]
-    /// Directories that no path may be, be above of, or lead into.
+    /// Directories that a path must neither be, nor be above, nor lead into.
     private static let closed = [
         "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr", "/run/systemd",
         "/run/dbus",
         "/var/lib/shared-device", "/var/lib/shared-device-cleanup", "/var/lib/systemd", "/var/lib/dpkg",
     ]
 
-    /// A path as somebody has written it: as ``checked(_:home:keeping:)``, and without a pattern. Nothing is ever put in the place of one: the path
-    /// would be that of a file which is not there, so that nothing is deleted, and the receipt says that all is.
+    /// A path in a file or on a command line: as ``checked(_:home:keeping:)``, and without a pattern. Patterns are
+    /// never expanded: the path would name a file that does not exist, so that the receipt would be given although
+    /// nothing was deleted.
     ///
     /// - Throws: ``CleanupFlaw``.
     package static func written(_ text: String, home: String?) throws(CleanupFlaw) -> String {
@@ -29,7 +31,7 @@ package enum CleanupPath {
         return try checked(text, home: home)
     }
 
-    /// - Throws: ``CleanupFlaw`` for a text that a shell would put other paths in the place of.
+    /// - Throws: ``CleanupFlaw`` for a text that a shell would expand.
     package static func refusePattern(in text: String) throws(CleanupFlaw) {
         guard !text.utf8.contains(UInt8(ascii: "$")) else {
             throw CleanupFlaw("“\(text)” has a variable in it", "write the whole path; ~/ is the user's home directory")
@@ -42,12 +44,12 @@ package enum CleanupPath {
         }
     }
 
-    /// The path as it is used: `~/` at its beginning stands for the user's home directory.
+    /// The path as it is used. A leading `~/` stands for the user's home directory.
     ///
     /// - Parameters:
-    ///   - home: the user's home directory; `nil` where there is none.
-    ///   - kept: further directories that have to outlast the deletion.
-    /// - Throws: ``CleanupFlaw`` with the reason why it is refused.
+    ///   - home: The user's home directory; `nil` if there is none.
+    ///   - kept: Further directories that must survive the deletion.
+    /// - Throws: ``CleanupFlaw`` with the reason for the refusal.
     package static func checked(
         _ text: String,
         home: String?,
@@ -87,10 +89,9 @@ package enum CleanupPath {
         return path
     }
 
-    /// Whether `path` is `directory` or in it.
     package static func isSame(_ path: String, orBelow directory: String) -> Bool {
-        // By bytes, as the file system does: a mark that combines with a slash makes another character of it, and characters of different bytes
-        // may be equal.
+        // By bytes, as the file system does. Swift compares characters: a combining mark after a slash changes the
+        // slash, and characters of different bytes may be equal.
         path.utf8.elementsEqual(directory.utf8)
             || path.utf8.starts(with: (directory == "/" ? "/" : directory + "/").utf8)
     }
@@ -111,7 +112,7 @@ package enum CleanupPath {
         return components
     }
 
-    /// The home directory that the path is or leads into, by where they usually are.
+    /// The home directory that the path is or leads into, by its usual location.
     private static func homeDirectory(of components: [String]) -> String? {
         switch components.first {
         case "root": "/root"
@@ -121,7 +122,7 @@ package enum CleanupPath {
     }
 }
 
-/// What is wrong with a manifest's `cleanup`, and what helps.
+/// The problem with a manifest's `cleanup`, and the remedy.
 package struct CleanupFlaw: Error, Sendable, Hashable, CustomStringConvertible {
     package let message: String
     package let remedy: String

@@ -100,7 +100,7 @@ package struct AppEligibility: Sendable {
         }
     }
 
-    /// The keys that an enrolled app may have had before it got its manifest, except those that another program may
+    /// The keys that an enrolled app may have had before it got its manifest, except keys that another program may
     /// still have.
     func formerKeys(of app: AppIdentity, _ credentials: AppCredentials) -> [String] {
         guard app.isEnrolled else { return [] }

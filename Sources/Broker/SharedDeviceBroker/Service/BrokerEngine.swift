@@ -10,7 +10,7 @@ import Synchronization
 /// comes back as an event.
 ///
 /// One effect may wait for the disk (`mayWait`), because later effects have to come after it. It runs on the
-/// engine's own queue, with those that follow it.
+/// engine's own queue, with the effects that follow it.
 ///
 /// A submitting thread hands the rest to that queue after a while, because it may be the thread that the disk waits
 /// for.

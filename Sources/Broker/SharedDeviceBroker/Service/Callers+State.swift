@@ -94,7 +94,7 @@ extension Callers.State {
         return true
     }
 
-    /// The bus has named the connection's user: charges its calls to that user. Returns those that exceed the quota.
+    /// The bus has named the connection's user: charges its calls to that user. Returns the calls beyond the quota.
     mutating func vouch(_ sender: String, _ user: UInt32) -> [Callers.Continuation] {
         guard let waiting = asking[sender] else { return [] }
         users[sender] = user

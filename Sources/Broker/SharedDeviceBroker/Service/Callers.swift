@@ -116,7 +116,7 @@ final class Callers: Sendable {
     static let questions = Set([BrokerProtocol.Method.getStatus, .getLog].map(\.rawValue))
 
     /// The methods for administrators. From other users they count as questions, because refusing hundreds at once
-    /// takes as long as answering them.
+    /// costs as much time as answering them.
     static let enforcement = Set([BrokerProtocol.Method.getOverdue, .reportEnforcement].map(\.rawValue))
 
     /// The quota of a connection whose user is not known yet. It is small, so that all connections of one user leave

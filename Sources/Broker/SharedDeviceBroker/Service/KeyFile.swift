@@ -82,7 +82,7 @@ package final class KeyTroubles: Sendable {
 
     package init() {}
 
-    /// - Parameter reason: What is wrong, with the remedy; `nil` if nothing is.
+    /// - Parameter reason: The problem with its remedy; `nil` if there is none.
     package func set(_ reason: String?, for keys: Keys) {
         state.withLock { $0.troubles[keys] = reason }
         tell()

@@ -331,7 +331,7 @@ final class LoginWatch: Sendable {
 }
 
 extension LoginSessions.Session {
-    /// Reads the properties of `org.freedesktop.login1.Session`; `nil` if one that identifies the session's user or
+    /// Reads the properties of `org.freedesktop.login1.Session`; `nil` if a property that identifies the user or
     /// seat is missing.
     fileprivate init?(_ properties: [String: DBusValue]) {
         guard case .structure(let user)? = properties["User"], case .structure(let seat)? = properties["Seat"],

@@ -255,7 +255,7 @@ package final class DeviceStore: Sendable {
         return Date(timeIntervalSince1970: seconds)
     }
 
-    /// Whether the value can be a time. Programs that show dates may trap on one that is far beyond any calendar.
+    /// Whether the value can be a time. Programs that show dates may trap on a date far beyond any calendar.
     static func isTime(_ seconds: Double) -> Bool { abs(seconds) < 1e11 }
 
     static func nonsense(_ what: String, _ path: String) -> StoreError {

@@ -18,7 +18,7 @@ struct FleetOrdersCommand: ParsableCommand {
         let order: UInt64
         let at: Date?
         let all: Bool
-        /// The number of recipients, and the first 1000 of those that the order still names.
+        /// The number of recipients, and the first 1000 of the devices that the order still names.
         let count: UInt64?
         let devices: [String]?
         let session: UInt64?
@@ -188,9 +188,9 @@ struct FleetDeviceCommand: ParsableCommand {
 }
 
 extension FleetClient {
-    /// Lists these devices, or takes them off the list, as many at a time as a request may name.
+    /// Lists or unlists these devices, in requests of at most `FleetProtocol.mostNamed` devices.
     ///
-    /// - Parameter groups: `nil` to take them off.
+    /// - Parameter groups: `nil` unlists the devices.
     func list(_ names: [String], groups: [String]?) throws(CommandFailure) {
         var request: Fields = [:]
         if let groups { request["groups"] = .array(groups.map { .string($0) }, of: "s") }

@@ -50,7 +50,7 @@ struct BoundedLines {
     private var pending: [UInt8] = []
     private var isTooLong = false
 
-    /// The lines that `bytes` complete; `nil` for one that was too long.
+    /// The lines that `bytes` complete; `nil` stands for a line that was too long.
     mutating func take(_ bytes: ArraySlice<UInt8>) -> [[UInt8]?] {
         var lines: [[UInt8]?] = []
         var rest = bytes
@@ -153,7 +153,7 @@ final class FollowAnswers: Sendable {
         end()
     }
 
-    /// - Returns: What is wrong with the line; `nil` if it was an expected response.
+    /// - Returns: The problem with the line; `nil` if it was an expected response.
     private func take(_ line: [UInt8]?) -> String? {
         guard let line else { return "it has more than \(BoundedLines.longest) bytes, and is left out" }
         do throws(FollowAnswer.Flaw) {

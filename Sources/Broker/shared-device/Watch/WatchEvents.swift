@@ -26,7 +26,7 @@ final class WatchEvents: Sendable {
         let ends = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
         for signal in hasScreen ? ends + [SIGWINCH] : [] where !Self.isIgnored(signal) { sigaddset(&caught, signal) }
         pthread_sigmask(SIG_BLOCK, &caught, nil)
-        // Neither is closed: both last as long as the program.
+        // Neither is ever closed: both are in use until the program ends.
         signals = signalfd(-1, &caught, CInt(SFD_CLOEXEC))
         wakes = eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK))
         guard signals >= 0, wakes >= 0 else {
