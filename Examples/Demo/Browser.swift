@@ -57,8 +57,8 @@ final class Browser {
 
     private static func data(in directory: String) -> String { "\(directory)/\(name)" }
 
-    /// Writes the page that Chromium opens at the next sign-in. It stores data of this person in every way that a page
-    /// can.
+    /// Writes the page that Chromium opens at the next sign-in. It stores data of this person in `localStorage` and
+    /// IndexedDB.
     func prepare(for person: Person) throws {
         let items = person.markers.map { "“\($0.text)”" }.joined(separator: ", ")
         let text = """
@@ -88,6 +88,5 @@ final class Browser {
         guard status == 0 else { throw DemoFailure("Chromium's adapter ended with status \(status): \(transcript)") }
     }
 
-    /// The output of the adapter and of Chromium.
     var transcript: String { (process.lines + [process.errorText]).joined(separator: "\n") }
 }

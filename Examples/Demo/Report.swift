@@ -6,19 +6,16 @@ import SharedDevice
 import SharedDeviceTestKit
 import Synchronization
 
-/// The output of the demonstration at its end.
 struct Report: Sendable {
     let timelines: [Timeline]
     let receipts: [Receipts]
     let proof: Proof
-    /// The step that failed; `nil` if none did.
     let failure: String?
     /// The parts that this machine cannot show, and why; `nil` if it shows everything.
     let leftOut: String?
 
     private var isClean: Bool { failure == nil && proof.holds }
 
-    /// Everything, for people.
     func text(inColor: Bool) -> String {
         (timelines.map(\.table) + receipts.map(\.table) + [proof.text, leftOut, verdict(inColor)].compactMap(\.self))
             .joined(separator: "\n\n")
@@ -89,7 +86,6 @@ struct Report: Sendable {
         }
 
         let timelines: [Part]
-        /// The broker's record of each round.
         let receipts: [CleanupReport]
         let claims: [Proof.Claim]
         let isClean: Bool

@@ -5,7 +5,6 @@ import NotifyCenterTestKit
 import SharedDevice
 import SharedDeviceTestKit
 
-/// The steps of the demonstration, with their checks.
 final class Scenario {
     private let stage: Stage
     private let progress: (String) -> Void
@@ -181,7 +180,6 @@ final class Scenario {
         try await waitUntilClean(app, of: person, after: marks, thenShows: nil)
     }
 
-    /// Adds the broker's record of the last round.
     private func addReceipts(_ title: String, _ circumstances: String, amount: Int) async throws {
         let report = try await application.waitForCleanup(within: .seconds(60))
         guard let report else { throw DemoFailure("the broker knows of no sign-out") }

@@ -86,7 +86,6 @@ final class Stage {
 
     // MARK: The administrator
 
-    /// Adds a user with the administrator's command.
     func addUser(_ username: String, displayName: String) async throws -> Person {
         let password = UUID().uuidString
         let command = try start(["user", "add", username, "--display-name", displayName, "--password-stdin"])
@@ -100,7 +99,6 @@ final class Stage {
         return Person(account: account, password: password)
     }
 
-    /// Removes a user with the administrator's command.
     func removeUser(_ username: String) throws {
         let command = try start(["user", "remove", username])
         let status = command.waitUntilExit()
@@ -120,7 +118,6 @@ final class Stage {
         return try body()
     }
 
-    /// The output of every process.
     var transcript: String {
         let parts =
             apps.map { ($0.name, $0.transcript) } + [("shared-device-broker", broker.errorText)]
@@ -129,7 +126,6 @@ final class Stage {
     }
 }
 
-/// A user of the device.
 struct Person: Sendable {
     let account: Account
     let password: String

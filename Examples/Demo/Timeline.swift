@@ -48,7 +48,6 @@ struct Timeline: Sendable {
     /// Milliseconds between the sign-out call and the row; negative before it.
     func milliseconds(_ row: Row) -> Double { Double(Int64(row.nanoseconds) - Int64(origin)) / 1_000_000 }
 
-    /// An aligned table with a headline.
     var table: String {
         let times = rows.map { "\(milliseconds($0) < 0 ? "" : "+")\(Text.milliseconds(milliseconds($0)))" }
         let width = times.map(\.count).max() ?? 0

@@ -88,7 +88,6 @@ struct FieldServiceStore: Sendable {
 
 /// The depot's work list: its machines, and the jobs of each technician.
 struct WorkList: Codable, Sendable {
-    /// One visit.
     struct Job: Codable, Sendable {
         var machine: String
         var customer: String

@@ -11,7 +11,6 @@ package final class AppProcess {
     private let environment: [String: String]
     private let log: EventFile
     package private(set) var process: ChildProcess
-    /// The output of this app's earlier processes.
     private var earlierOutput: [String] = []
 
     /// Starts the app of this name.
@@ -37,7 +36,6 @@ package final class AppProcess {
 
     package var events: [Event] { log.events }
 
-    /// The output of all its processes.
     package var transcript: String {
         (earlierOutput + process.lines + [process.errorText]).joined(separator: "\n")
     }

@@ -50,7 +50,6 @@ package struct Proof: Sendable {
         add(text, holds: isClean && !results.isEmpty, evidence: evidence)
     }
 
-    /// For people.
     package var text: String {
         claims.map { claim in
             (["\(claim.holds ? "holds" : "FAILS"): \(claim.text)"] + claim.evidence.map { "    \($0)" })
@@ -58,7 +57,6 @@ package struct Proof: Sendable {
         }.joined(separator: "\n")
     }
 
-    /// One line with the number of claims that hold.
     package var summary: String {
         "\(claims.count { $0.holds }) of \(Text.count(claims.count, "claim")) hold; \(searched.files) files with "
             + "\(searched.bytes) bytes searched for what must be gone (--verbose: the evidence)"

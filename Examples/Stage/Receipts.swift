@@ -15,7 +15,6 @@ package struct Receipts: Sendable {
         self.report = report
     }
 
-    /// An aligned table with a headline.
     package var table: String {
         "\(title): the round is \(report.outcome.rawValue)\n"
             + Text.table(["app", "told", "began", "receipt", "what it reported"], report.apps.map(row))

@@ -12,7 +12,6 @@ extension AccountLoop {
         await show()
     }
 
-    /// The scopes of the app's tokens.
     private var scopes: [String] { [service == nil ? "work" : OrdersService.scope] }
 
     /// Signs a user in; returns when the app has followed.

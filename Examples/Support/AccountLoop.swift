@@ -242,7 +242,6 @@ package protocol UserWorkspace: Actor {
     /// Does longer work until its task is cancelled. Once the work has really ended, returns how far it came.
     func workUntilCancelled() async throws -> String
 
-    /// Clears the data in memory.
     func close()
 
     /// Deletes all data of the account, complete or half-written, and returns how much it was. Also works after an

@@ -11,9 +11,7 @@ package enum Command: Equatable {
     case screen
     case help
     case quit
-    /// An empty line.
     case nothing
-    /// Any other line.
     case unknown(String)
 
     package init(_ line: String) {
@@ -32,7 +30,6 @@ package enum Command: Equatable {
             }
     }
 
-    /// The commands, for people.
     package static let overview = """
         signin NAME  sign somebody in for the whole device; asks for the password
         signin       the same at the device's own prompt, where this app sees no password

@@ -22,13 +22,9 @@ package struct Event: Codable, Sendable {
         /// The screen has changed. `detail` is `checking`, `unknown`, `changing`, `nobody`, `failed`, `closed`, or
         /// `open` with `account` and `items`.
         case screen
-        /// The sign-in of `account` begins.
         case signingIn
-        /// The broker has signed `account` in.
         case signedIn
-        /// The sign-out of `account` begins.
         case signingOut
-        /// The broker has signed `account` out.
         case signedOut
         /// One unit of work for `account` is done; `detail` describes it.
         case worked
@@ -52,7 +48,6 @@ package struct Event: Codable, Sendable {
     package var current: String?
     /// The device's change counter.
     package var epoch: UInt64?
-    /// The number of items on the screen.
     package var items: Int?
     /// The service's response to the app's token.
     package var orders: String?
@@ -110,7 +105,6 @@ package final class EventLog: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Records an event about one account, or about none.
     package func record(
         _ kind: Event.Kind,
         account: String? = nil,
@@ -124,7 +118,6 @@ package final class EventLog: Sendable {
         append(event)
     }
 
-    /// Records an event about a change.
     package func record(_ kind: Event.Kind, _ change: AccountChange) {
         append(
             Event(

@@ -105,7 +105,6 @@ package struct ExampleApp: Sendable {
     }
 }
 
-/// The options of every example app.
 package struct AppOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(

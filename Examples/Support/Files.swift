@@ -3,7 +3,6 @@ import Glibc
 
 /// File operations that survive a crash or a power cut: a file is always complete, and a deleted file stays deleted.
 package enum Files {
-    /// The amount of removed data.
     package struct Removed: Sendable, CustomStringConvertible {
         package private(set) var files = 0
         package private(set) var bytes = 0
@@ -15,7 +14,6 @@ package enum Files {
             left.bytes += right.bytes
         }
 
-        /// For people.
         package var description: String { "\(files) \(files == 1 ? "file" : "files"), \(bytes) bytes" }
 
         fileprivate mutating func add(_ bytes: Int) {

@@ -21,13 +21,11 @@ package struct Screen: Sendable {
     }
 
     package var title: String
-    /// The kind of device.
     package var device: DeviceInformation?
     /// The app's knowledge, which decides whether data is shown.
     package var state: State
     /// The rendered data of the account in `state`; shown in no other state.
     package var display: Display?
-    /// A message to the person.
     package var notice: String?
 
     package init(title: String, state: State = .checking) {
@@ -128,7 +126,6 @@ package struct Display: Sendable, Equatable {
 
 /// Standard output and standard error, unbuffered, so that data appears and disappears at once.
 package enum Console {
-    /// Whether standard output is a terminal.
     package static let isTerminal = isatty(STDOUT_FILENO) != 0
 
     package static func write(_ text: String) { write(text, STDOUT_FILENO) }

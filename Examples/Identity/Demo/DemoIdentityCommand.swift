@@ -73,7 +73,6 @@ struct DemoIdentityCommand: AsyncParsableCommand {
 
 /// Measured durations, in milliseconds.
 struct Figures: Sendable, Encodable {
-    /// A sign-out without the provider.
     struct SignOut: Sendable, Encodable {
         /// From the call to the broker's response: the session is over.
         let session: Double
@@ -112,12 +111,10 @@ struct Figures: Sendable, Encodable {
     }
 }
 
-/// The output of the demonstration at its end.
 struct IdentityReport: Sendable {
     let receipts: [Receipts]
     let figures: Figures
     let proof: Proof
-    /// The step that failed; `nil` if none did.
     let failure: String?
 
     var holds: Bool { failure == nil && proof.holds }

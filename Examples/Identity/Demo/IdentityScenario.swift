@@ -6,7 +6,6 @@ import SharedDevice
 import SharedDeviceTestKit
 import TestProviders
 
-/// The steps of the demonstration, with their checks.
 final class IdentityScenario {
     private let stage: IdentityStage
     private let showsBrowser: Bool

@@ -134,7 +134,6 @@ final class IdentityStage {
         }
     }
 
-    /// The output of every process.
     var transcript: String {
         let parts =
             apps.map { ($0.name, $0.transcript) } + [
@@ -148,7 +147,6 @@ final class IdentityStage {
 enum DemoBrowser: String, CaseIterable {
     case chromium, firefox
 
-    /// The name of Debian's program.
     var program: String { self == .chromium ? "chromium" : "firefox-esr" }
 
     fileprivate func arguments(isShown: Bool) -> [String] {

@@ -69,7 +69,6 @@ package struct QuietTerminal: Sendable {
         tcsetattr(descriptor, TCSADRAIN, &attributes)
     }
 
-    /// Writes the whole text.
     package static func write(_ text: String, to descriptor: CInt) throws(TerminalFailure) {
         var rest = Array(text.utf8)[...]
         while !rest.isEmpty {
@@ -80,7 +79,6 @@ package struct QuietTerminal: Sendable {
     }
 }
 
-/// A failed operation on a terminal.
 package struct TerminalFailure: Error, Sendable, CustomStringConvertible {
     package let description: String
 

@@ -7,7 +7,7 @@ struct AdministratorFile {
     let path: String
     /// The maximum size in bytes. A larger file is a mistake, or an attack on the broker's memory.
     let maximumSize: Int
-    /// The end of the error's sentence about a user who could write to the file: the decision that user could make.
+    /// The decision that a user who can write to the file could make, as the end of the error's sentence.
     let decides: String
     /// Whether the file has to belong to root, because root acts on its content.
     var mustBeRoots = false

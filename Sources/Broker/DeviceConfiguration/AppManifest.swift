@@ -96,12 +96,10 @@ package struct AppManifest: Sendable, Equatable {
     /// by itself.
     package var adapter: AppCleanup? { cleanup.flatMap { $0.cleaner == .adapter ? $0 : nil } }
 
-    /// Probable mistakes.
     package var warnings: [KeyWarning] { KeyWarning.unknown(unknownKeys, among: Self.keyNames) }
 }
 
 extension AppManifest: Decodable {
-    /// The keys as they are written.
     package enum Key: String, CodingKey, CaseIterable {
         case id, executable, user, unit, appArmor, snap, flatpak, busName, stores, sharedDeviceModeSupported, cleanup
     }
@@ -197,7 +195,6 @@ extension AppManifest: Decodable {
         }
     }
 
-    /// The path without symbolic links, if the file exists.
     private static func resolved(_ path: String) -> String {
         guard let resolved = realpath(path, nil) else { return path }
         defer { free(resolved) }
@@ -239,7 +236,6 @@ extension AppManifest {
     }
 }
 
-/// The valid forms of an app's identifier.
 package enum AppIdentifier {
     /// The maximum length in bytes, as for names on a bus.
     package static let maximumLength = 255

@@ -13,7 +13,6 @@ package enum BusPolicy: Sendable, Equatable {
     /// does not know them; groups have a “%” in front.
     case only(users: [String], groups: [String], unknown: [String] = [])
 
-    /// The system's databases of users and groups.
     package struct Names: Sendable {
         var name: @Sendable (uid_t) throws(SystemUser.LookupFailure) -> String?
         var isUser: @Sendable (String) throws(SystemUser.LookupFailure) -> Bool

@@ -23,7 +23,6 @@ package protocol WrittenText: Codable {
     /// Returns `nil` for an invalid string.
     init?(_ text: String)
 
-    /// The value as it is written.
     var text: String { get }
 }
 

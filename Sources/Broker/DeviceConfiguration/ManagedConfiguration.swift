@@ -11,7 +11,6 @@ package struct ManagedConfiguration: Sendable, Equatable {
     package var organization: String?
     /// The tenant whose users may sign in; `nil` means any tenant.
     package var tenantIdentifier: String?
-    /// The source of identities.
     package var identity = IdentitySource.embedded
     /// The organisation's provider. Present if, and only if, ``identity`` is `oidc`.
     package var organisation: OrganisationSettings?
@@ -54,7 +53,6 @@ package struct ManagedConfiguration: Sendable, Equatable {
     /// The names of all keys, in display order.
     package static let keyNames = Key.allCases.map(\.rawValue) + OrganisationSettings.Key.allCases.map(\.rawValue)
 
-    /// The configured mode.
     package var mode: ManagedMode { sharedDeviceMode == true ? .shared : .personal }
     package var cleanup: CleanupPolicy {
         CleanupPolicy(cleanupPolicy, timeout: cleanupTimeout?.duration)

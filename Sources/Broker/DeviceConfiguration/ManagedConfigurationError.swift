@@ -7,7 +7,6 @@ package struct ManagedConfigurationError: Error, Sendable, Hashable, CustomStrin
         case unreadable
         /// A user may write to the file who must not.
         case insecure
-        /// The file is too large to be a configuration.
         case tooLarge
         /// The content is not a JSON object.
         case invalidJSON
@@ -100,7 +99,6 @@ package struct KeyWarning: Sendable, Hashable, CustomStringConvertible {
         self.message = message
     }
 
-    /// One line: the key and the message.
     package var description: String { "\"\(key)\" \(message)" }
 
     /// Warnings about unknown keys, each with the known key that was probably meant.

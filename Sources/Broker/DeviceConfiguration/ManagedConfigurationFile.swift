@@ -6,13 +6,11 @@ import Synchronization
 ///
 /// Without the file the device is personal. That is not an error; `shared-device status` shows it.
 package struct ManagedConfigurationFile: Sendable {
-    /// The content of the file.
     package enum Content: Sendable, Equatable {
         /// The file or its directory does not exist.
         case missing
         case present(ManagedConfiguration)
 
-        /// The configured mode.
         package var mode: ManagedMode {
             switch self {
             case .missing: .personal
@@ -21,7 +19,6 @@ package struct ManagedConfigurationFile: Sendable {
         }
     }
 
-    /// The default path on a device.
     package static let defaultPath = "/etc/shared-device/managed-configuration.json"
 
     package let path: String

@@ -8,7 +8,6 @@ import StrictJSON
 package struct OrganisationSettings: Sendable, Equatable {
     /// The provider's issuer identifier, compared exactly, including a trailing slash.
     package var issuer: IssuerAddress
-    /// The client ID of this device.
     package var clientIdentifier: String
     /// The scopes of each sign-in. They include `openid`.
     package var scopes = ["openid", "profile", "email"]
@@ -170,7 +169,6 @@ extension KeyedDecodingContainer<OrganisationSettings.Key> {
 }
 
 extension KeyedDecodingContainer {
-    /// One of a few words.
     func word<Word: RawRepresentable<String> & CaseIterable>(_ key: Key) throws -> Word? {
         guard let text: String = try optional(key) else { return nil }
         guard let word = Word(rawValue: text) else {

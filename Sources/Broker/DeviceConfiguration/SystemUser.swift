@@ -1,6 +1,5 @@
 package import Glibc
 
-/// The system's databases of users and groups.
 enum SystemDatabase {
     /// A function such as `getpwnam_r` for one name. Its parameters: entry, buffer, length of the buffer, and a pointer
     /// to the found entry.

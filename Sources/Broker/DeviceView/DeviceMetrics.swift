@@ -83,7 +83,6 @@ package struct MetricsText {
     private let prefix: String
     private var text = ""
 
-    /// - Parameter prefix: The prefix of all names.
     package init(_ prefix: String) { self.prefix = prefix }
 
     package var whole: String { text + "# EOF\n" }

@@ -4,15 +4,11 @@ import SharedDevice
 
 /// The console as lines of a terminal. Pure.
 package struct DeviceScreen {
-    /// The content of the bottom line.
     package enum Footer: Sendable, Equatable {
         /// Nothing, for output without a keyboard.
         case none
-        /// The keys and their functions.
         case keys
-        /// Asks whether to end this session.
         case question(UInt64)
-        /// The result of the last action.
         case message(String)
     }
 
@@ -56,7 +52,8 @@ package struct DeviceScreen {
         var lines = head
         for (index, section) in sections.enumerated() {
             let left = rows - lines.count - 1
-            // Each section leaves half of the remaining rows to later sections, and takes the rows that they do not need.
+            // Each section leaves half of the remaining rows to later sections, and takes the rows that those do not
+            // need.
             let others = sections[(index + 1)...].reduce(0) { $0 + $1.count + 1 }
             lines += Self.shortened(section, to: min(left, max(left / 2, left - others)))
         }

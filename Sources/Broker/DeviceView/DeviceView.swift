@@ -3,7 +3,6 @@ package import SharedDevice
 
 /// A snapshot of a device as an observer knows it. Pure.
 package struct DeviceView: Sendable, Equatable {
-    /// The result of the last request to the broker.
     package enum Link: String, Sendable, Encodable {
         case asking
         case answers

@@ -1,6 +1,5 @@
 /// The metrics of a fleet, from its controller. Pure. No metric names a device, because there may be 100,000.
 package struct FleetMetrics {
-    /// The progress of the last order.
     package struct Order {
         package let number: UInt64
         /// Seconds since 1970.
@@ -20,7 +19,6 @@ package struct FleetMetrics {
         }
     }
 
-    /// Whether the controller is connected to the MQTT server.
     package var isConnected = false
     package var (listed, unlisted): (UInt64, UInt64) = (0, 0)
     /// The numbers of invalid messages, and of reports that were older than the known ones.

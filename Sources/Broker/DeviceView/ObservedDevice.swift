@@ -9,7 +9,6 @@ package import SharedDevice
 package struct ObservedDevice: Sendable, Equatable, Encodable {
     /// An app that has a manifest, runs, holds data or owes a cleanup.
     package struct App: Sendable, Equatable, Encodable {
-        /// The broker's key of the app.
         package let identifier: String
         /// The user that runs the app; `nil` if it was never seen.
         package let user: UInt32?
@@ -119,7 +118,6 @@ package struct ObservedEntry: Sendable, Equatable {
 }
 
 extension DBusValue {
-    /// A finite number.
     fileprivate var seconds: Double? {
         if case .double(let value) = self, value.isFinite { value } else { nil }
     }

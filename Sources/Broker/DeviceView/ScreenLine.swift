@@ -43,7 +43,6 @@ package struct ScreenLine: Sendable, Equatable {
         return line
     }
 
-    /// The number of columns on the screen.
     var width: Int { pieces.reduce(0) { $0 + Self.columns($1.text) } }
 
     /// The line cut to a number of columns, with an ellipsis if something is missing.

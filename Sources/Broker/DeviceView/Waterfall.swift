@@ -95,7 +95,6 @@ struct Waterfall {
         }
     }
 
-    /// The round in a sentence.
     static func summary(of round: CleanupReport, at now: Date) -> (text: String, style: ScreenLine.Style) {
         let (all, owing) = (round.apps.count, round.owing)
         let last = Words.span(round.apps.compactMap(\.finishedAfter).max() ?? 0)

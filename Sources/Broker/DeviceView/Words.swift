@@ -1,8 +1,7 @@
 import DeviceConfiguration
 
-/// Values as people read them. Pure.
 package enum Words {
-    /// A time span in seconds: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
+    /// A number of seconds as text: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h.
     package static func span(_ seconds: Double) -> String {
         guard seconds < 1e12 else { return "long" }
         guard seconds >= 0.9995 else { return "\(Int((max(0, seconds) * 1000).rounded())) ms" }
@@ -19,7 +18,6 @@ package enum Words {
     /// `1 app`, `3 apps`.
     package static func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
 
-    /// The policy in a sentence.
     package static func policy(of device: ObservedDevice) -> String {
         let time = device.cleanupTimeout.map(span)
         return switch CleanupPolicy.Kind(rawValue: device.cleanupPolicy) {

@@ -7,9 +7,7 @@ package import FoundationEssentials
 /// of the Authenticator. On iOS `sharedDeviceMode` has to be in both. Here one is enough, because one program does the
 /// work of both. If both have a key, their values must be equal.
 package struct ConvertedProfile: Sendable {
-    /// The broker's configuration, as the content of a JSON file.
     package let json: Data
-    /// The decoded configuration.
     package let configuration: ManagedConfiguration
     /// The omitted parts, one per line.
     package let omissions: [String]
@@ -60,7 +58,6 @@ package struct ConvertedProfile: Sendable {
 
 /// Parses untrusted property lists.
 private enum PropertyList {
-    /// The outermost dictionary.
     static func dictionary(_ content: Data, file: String) throws(ManagedConfigurationError) -> [String: ProfileValue] {
         if let encoding = signature(of: content) {
             throw .profile(

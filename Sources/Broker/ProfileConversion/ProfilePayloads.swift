@@ -19,7 +19,6 @@ struct ProfilePayloads {
     private var found: [String: Found] = [:]
     private var extensionPlace: String?
 
-    /// Payloads about other things.
     private(set) var ignored: [String] = []
 
     /// - Throws: `ManagedConfigurationError`: `wrongType`, `invalidValue`, `contradiction`, `profile`.
@@ -30,7 +29,6 @@ struct ProfilePayloads {
         } else if members["EncryptedPayloadContent"] != nil {
             throw encrypted("EncryptedPayloadContent")
         } else if members["PayloadType"] != nil {
-            // A single payload.
             try addPayloads(.array([.dictionary(members)]))
         } else {
             try add(members, place: nil)

@@ -20,7 +20,6 @@ extension ProfileValue: Decodable {
     /// More values than any configuration has. A binary property list may refer to one array a million times.
     private static let maximumCount = 4_000
 
-    /// Counts the values of one content.
     final class Count: Sendable {
         static let key = CodingUserInfoKey(rawValue: "ProfileValue.Count")
         private let values = Locked(0)
@@ -89,7 +88,6 @@ extension ProfileValue: Encodable {
 }
 
 extension ProfileValue {
-    /// The value for an error's text.
     var shortText: String {
         switch self {
         case .boolean(let value): "\(value)"

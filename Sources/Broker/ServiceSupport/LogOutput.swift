@@ -31,7 +31,6 @@ package final class LogOutput: Sendable {
         isJournal = isOpen && environment["JOURNAL_STREAM"] == "\(information.st_dev):\(information.st_ino)"
     }
 
-    /// Returns a logger that writes to this output.
     package func logger(_ label: String, level: Logger.Level) -> Logger {
         Logger(label: label) { LogLines(output: self, label: $0, logLevel: level) }
     }

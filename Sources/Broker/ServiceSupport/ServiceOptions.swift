@@ -30,7 +30,6 @@ package struct ServiceOptions: ParsableArguments {
     package var bus: Bus { busName.map(Bus.init(name:)) ?? .fromEnvironment }
 }
 
-/// The levels of swift-log, as a command-line option.
 package enum LogLevel: String, ExpressibleByArgument, CaseIterable {
     case trace
     case debug

@@ -40,7 +40,6 @@ package struct ServiceProcess: Sendable {
         }
     }
 
-    /// Reports that the service is about to end.
     package func isStopping() {
         guard let problem = manager?.tell("STOPPING=1") else { return }
         log.warning("the service manager does not hear that the service ends", metadata: ["reason": "\(problem)"])

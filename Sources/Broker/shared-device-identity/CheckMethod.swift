@@ -55,7 +55,7 @@ final class CheckMethod: Sendable {
         }
     }
 
-    /// Whether the sender is root, or this user, who is the only one on a private bus.
+    /// Whether the sender is root or this process's user, who administers the broker on a private bus.
     private func isAdministrator(_ sender: String) async -> Bool {
         guard let user = try? await connection.credentials(of: sender).userID else { return false }
         return user == 0 || user == geteuid()

@@ -39,10 +39,8 @@ final class CurrentProvider: Sendable {
     /// The provider's client, for requests that do not come from the broker; `nil` without a provider.
     var client: OpenIDConnectClient? { state.withLock { $0.client } }
 
-    /// The configured settings; `nil` if no provider is configured.
     var settings: OrganisationSettings? { state.withLock { $0.settings } }
 
-    /// Cancels all sign-ins in flight.
     func cancelAll() { try? state.withLock { $0.provider }.get().cancelAll() }
 
     /// The network is back: failed requests are repeated at the next need, without waiting.

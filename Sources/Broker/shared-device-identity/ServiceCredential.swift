@@ -10,7 +10,6 @@ enum ServiceCredential: String {
     /// The token for the provider's event stream, if an administrator has one.
     case signalsToken = "shared-signals-token"
 
-    /// Why a credential that exists cannot be used.
     struct Unusable: Error, CustomStringConvertible {
         let description: String
     }

@@ -50,7 +50,6 @@ final class SignalsReceiver: Sendable {
         if let settings { log.info("events are fetched", metadata: ["endpoint": "\(settings.endpoint)"]) }
     }
 
-    /// Stops fetching events.
     func stop() {
         let task = state.withLock { state in
             defer { state = State() }

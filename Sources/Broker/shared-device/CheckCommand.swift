@@ -118,7 +118,6 @@ struct CheckCommand: ParsableCommand {
         }
     }
 
-    /// The reports that go to files.
     private var files: [ReportFile] {
         [
             junit.map { ReportFile(path: $0) { $0.junit } },
@@ -127,7 +126,6 @@ struct CheckCommand: ParsableCommand {
         ].compactMap(\.self)
     }
 
-    /// Runs the plan to its end.
     private static func run(_ runner: CheckRunner) throws -> CheckResult {
         do {
             return try OtherThreads.run { try await runner.run() }

@@ -135,7 +135,6 @@ struct ConfigurationReport {
 
     var problems: [ManagedConfigurationError] { manifests.problems }
 
-    /// Whether the configuration probably contains a mistake.
     var hasWarnings: Bool { !warnings.isEmpty }
 
     private var warnings: [ReportedWarning] {
@@ -269,7 +268,6 @@ private enum Setting: Codable {
         }
     }
 
-    /// The value for people.
     var text: String {
         switch self {
         case .boolean(let value): "\(value)"

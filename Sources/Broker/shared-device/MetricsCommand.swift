@@ -39,7 +39,6 @@ struct MetricsCommand: ParsableCommand {
     }
 }
 
-/// The destination of metrics.
 struct MetricsOutput: ParsableArguments {
     @Option(
         name: .customLong("output"),

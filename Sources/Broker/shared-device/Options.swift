@@ -9,7 +9,6 @@ import NotifyCenter
 import SharedDevice
 import SharedDeviceBroker
 
-/// The device whose state a command uses.
 struct StateOptions: ParsableArguments {
     @Option(
         name: .customLong("state"),
@@ -74,7 +73,6 @@ struct NameOptions: ParsableArguments {
     )
     var isLong = false
 
-    /// The displayed name of an app.
     func name(_ key: String, _ names: AppNames) -> String { isLong ? key : names[key] }
 }
 
@@ -99,7 +97,6 @@ extension AppNames {
     }
 }
 
-/// The broker that a command calls.
 struct BusOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -123,11 +120,8 @@ struct BrokerView {
     private(set) var running: Set<String>?
     /// The apps that owe a cleanup and that the bus cannot start, with the reasons.
     private(set) var startProblems: [String]?
-    /// Why overdue cleanups cannot be enforced.
     private(set) var enforcementProblems: [String]?
-    /// The refused manifests of apps, with the reasons.
     private(set) var manifestProblems: [String]?
-    /// Why the broker did not respond.
     private(set) var problem: String?
 
     init(_ bus: BusOptions) {
@@ -146,7 +140,6 @@ struct BrokerView {
     }
 }
 
-/// Whether and how a command signs its user out first.
 struct SignOutOptions: ParsableArguments {
     @Flag(
         name: .customLong("sign-out"),

@@ -27,7 +27,6 @@ func emit(_ line: String) throws(CommandFailure) {
     }
 }
 
-/// Text for a terminal: colours, and texts of other processes without control characters.
 enum Terminal {
     enum Colour: Int {
         case red = 31
@@ -35,7 +34,6 @@ enum Terminal {
         case yellow = 33
     }
 
-    /// Whether standard output shows colours.
     static let isColoured = TerminalOutput.showsColour(STDOUT_FILENO)
 
     static func bold(_ text: String) -> String { isColoured ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
@@ -56,11 +54,9 @@ enum Terminal {
         return max(1, (width - 1) / max(1, columns) + 1)
     }
 
-    /// Escapes all characters that a terminal would act on.
     static func printable(_ text: String) -> String { ScreenLine.printable(text) }
 }
 
-/// Rows below a header, in columns as wide as their widest cell.
 struct Table {
     var head: [String]
     var rows: [[String]] = []
@@ -84,7 +80,6 @@ struct Table {
     }
 }
 
-/// The formats of times and JSON.
 enum Form {
     /// For people: local time, to the second.
     static func time(_ date: Date) -> String {
@@ -118,7 +113,6 @@ enum Form {
     }
 }
 
-/// A failure of the command itself.
 struct CommandFailure: Error, CustomStringConvertible {
     let status: CInt
     let description: String
@@ -137,7 +131,6 @@ func reportingFailure(_ body: () throws -> Void) throws {
     }
 }
 
-/// Writes the whole text.
 func writeAll(_ text: String, to descriptor: CInt) throws(POSIXError) {
     var rest = Array(text.utf8)[...]
     while !rest.isEmpty {

@@ -6,7 +6,6 @@ import Glibc
 import Identity
 import SharedDeviceBroker
 
-/// The source of a new password.
 struct PasswordOptions: ParsableArguments {
     @Flag(name: .customLong("password-stdin"), help: "Read the password from the first line of standard input.")
     var fromStandardInput = false
@@ -83,7 +82,7 @@ final class TerminalPrompt {
     init() throws {
         terminal = try Self.reported { () throws(TerminalFailure) in try QuietTerminal(STDIN_FILENO) }
         sigemptyset(&caught)
-        // SIGTSTP, too: in a stopped program's place, the shell's prompt would not echo.
+        // SIGTSTP, too: after a stop, the shell's own prompt would not echo.
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP] { sigaddset(&caught, signal) }
         pthread_sigmask(SIG_BLOCK, &caught, &blockedBefore)
     }

@@ -72,7 +72,7 @@ struct RunDirectories {
         return (try? JSONDecoder().decode([String].self, from: content)) ?? []
     }
 
-    /// - Parameter path: A path without symbolic links.
+    /// - Parameter path: Has no symbolic links.
     func contains(_ path: String) -> Bool { known.contains(path) }
 
     /// Records that the directory belongs to the app. On return the record is on the disk.

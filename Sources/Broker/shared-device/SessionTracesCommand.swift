@@ -142,7 +142,6 @@ extension SessionTrace {
 }
 
 extension TraceFinding {
-    /// For people.
     fileprivate func text(_ verb: String) -> String {
         switch self {
         case .traces(let text): "\(text) \(verb)"

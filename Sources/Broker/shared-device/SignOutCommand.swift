@@ -88,7 +88,6 @@ struct SignOutCommand: ParsableCommand {
     }
 }
 
-/// Follows a round of cleanups in the database.
 struct RoundWatch {
     let database: DeviceDatabase
 
@@ -115,7 +114,6 @@ struct RoundWatch {
         }
     }
 
-    /// One line about the app, under this name.
     static func line(_ app: CleanupReport.App, _ name: String) -> String {
         let time: Double? =
             switch app.progress {

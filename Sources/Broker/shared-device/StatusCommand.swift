@@ -50,7 +50,6 @@ struct DeviceStatus: Encodable {
     let joined: Bool?
     let epoch: UInt64
     let organization: String?
-    /// The signed-in user.
     let account: String?
     let signedInAt: Date?
     let broker: Broker
@@ -92,8 +91,6 @@ struct DeviceStatus: Encodable {
             .map { Round($0) { broker.running?.contains($0.identifier) } }
     }
 
-    /// For people.
-    ///
     /// - Parameter name: Returns the displayed name of an app.
     func text(_ name: (String) -> String) -> String {
         var facts = [("mode", broker.answers ? mode : "unknown (last known: \(mode))")]

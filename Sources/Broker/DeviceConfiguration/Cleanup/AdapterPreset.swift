@@ -27,8 +27,8 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
         return place(data: data) + more
     }
 
-    /// The first of these arguments, which name the place. A program without them in its command line does not keep its
-    /// data there.
+    /// The first of these arguments, which name the place. They also identify processes: a process with them among its
+    /// arguments works there.
     package func place(data: String) -> [String] {
         switch self {
         case .chromium, .electron: ["--user-data-dir=\(data)/profile"]
@@ -66,13 +66,12 @@ package enum AdapterPreset: String, Sendable, CaseIterable {
     /// Environment variables that the program needs in addition to ``AdapterEnvironment``.
     package var environment: [String: String] {
         switch self {
-        // Crash reports contain pages, and would otherwise be stored outside `data`.
+        // Crash reports contain pages, and would otherwise be stored below the home directory.
         case .firefox: ["MOZ_CRASHREPORTER_DISABLE": "1"]
         case .chromium, .electron, .libreoffice, .flatpak: [:]
         }
     }
 
-    /// A path in the encoding of a URL.
     private static func percentEncoded(_ path: String) -> String {
         let digits = Array("0123456789ABCDEF")
         return path.utf8.reduce(into: "") { text, byte in

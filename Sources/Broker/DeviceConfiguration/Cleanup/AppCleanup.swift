@@ -8,7 +8,6 @@ import Glibc
 /// "cleanup": { "by": "app", "delete": ["/var/lib/orders/database"] }
 /// ```
 package struct AppCleanup: Sendable, Equatable {
-    /// The program to stop.
     package enum Program: Sendable, Equatable {
         case unit(String)
         /// A Flatpak, which the adapter starts and ends.
@@ -18,7 +17,6 @@ package struct AppCleanup: Sendable, Equatable {
         /// The processes of the app's user that run this program, by absolute path. The adapter does not start them.
         case processes(String)
 
-        /// For people.
         package var description: String {
             switch self {
             case .unit(let name): name
@@ -80,7 +78,6 @@ package struct AppCleanup: Sendable, Equatable {
     package static let stateDirectory = "/var/lib/shared-device-cleanup"
 }
 
-/// The key as it is written.
 struct WrittenCleanup: Decodable, WrittenForm {
     static let form =
         "an object such as {\"unit\": \"kiosk-browser.service\", \"delete\": [\"/var/lib/kiosk/profile\"]}"
@@ -132,7 +129,6 @@ struct WrittenCleanup: Decodable, WrittenForm {
 }
 
 extension AppCleanup {
-    /// The maximum of paths for an app.
     static let mostPaths = 64
 
     /// - Parameter identity: The app's identity. It selects the processes to stop if the app cleans up by itself.
@@ -204,7 +200,6 @@ extension AppCleanup {
         delete = paths
     }
 
-    /// The program that an adapter stops.
     private static func program(_ written: WrittenCleanup) throws(CleanupFlaw) -> Program {
         let all: [Program] = [
             written.unit.map(Program.unit), written.flatpak.map(Program.flatpak), written.command.map(Program.command),

@@ -7,13 +7,12 @@ import Synchronization
 /// Identifies a program that calls the broker, according to the bus and the kernel.
 ///
 /// Against another process of the same user, ``user``, ``unit`` and ``label`` are **proof**, because a process cannot
-/// change its own. ``executable`` and ``flatpak`` are **hints**: a process can run the app's program and subvert it
-/// with a debugger or a preloaded library, or create a namespace with the file that names a Flatpak. Hints only keep
-/// well-behaved apps apart.
+/// change its own. ``executable`` and ``flatpak`` are **hints**. A process can run the app's program and subvert it
+/// with a debugger or a preloaded library. It can also create a namespace with the file that names a Flatpak. Hints
+/// only keep well-behaved apps apart.
 package struct AppCredentials: Sendable, Equatable {
     package enum Sandbox: Sendable, Equatable {
         case absent
-        /// The process is in the sandbox of the Flatpak with this id.
         case flatpak(String)
         /// The process is in a sandbox that does not name its Flatpak, for this reason. It matches no known app,
         /// because its program is a file of the sandbox.
@@ -45,7 +44,6 @@ package struct AppCredentials: Sendable, Equatable {
         self.sandbox = sandbox
     }
 
-    /// The id of the process's Flatpak.
     package var flatpak: String? { if case .flatpak(let id) = sandbox { id } else { nil } }
 
     /// The AppArmor profile, if it is enforced. A profile in complain mode confines nothing.
@@ -86,7 +84,7 @@ package enum ProcessView {
     }
 
     /// The path of the process's program. It is `nil` if the program cannot be seen, or if the path leads to another
-    /// file here: with its own mount namespace, a process can have any path for its program.
+    /// file here. With its own mount namespace, a process can have any path for its program.
     ///
     /// An update removes the file of a running program. The path then counts if the file belonged to root, so that no
     /// other user can have made it. A file that still has a link was not removed; its name merely ends like that of a
@@ -311,7 +309,6 @@ package struct AppIdentity: Sendable, Equatable {
     /// The key of the app's entries. For an enrolled app it is the manifest's identifier. Otherwise it also contains
     /// the program and the user, so that it never equals an enrolled app's.
     package let identifier: String
-    /// The app's manifest, if it is enrolled.
     package var manifest: AppManifest?
 
     package var isEnrolled: Bool { manifest != nil }

@@ -24,7 +24,6 @@ import SharedDevice
 /// If more than one user reaches the bus, a manifest counts only if it names something that another user cannot forge:
 /// a user, a unit or an AppArmor profile.
 package struct AppEligibility: Sendable {
-    /// The caller's app, or the reason why it does not take part.
     package typealias Decision = Result<AppIdentity, EligibilityRefusal>
 
     private let lists: AppLists
@@ -289,7 +288,6 @@ package struct AppEligibility: Sendable {
 /// The reason why an app does not take part, with the administrator's remedy.
 package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConvertible {
     package enum Code: String, Sendable {
-        /// The claimed identifier is malformed.
         case malformedIdentifier
         /// The app claims an identifier whose manifest names another program.
         case notTheProgram
@@ -301,7 +299,6 @@ package struct EligibilityRefusal: Error, Sendable, Hashable, CustomStringConver
         case unreadableSandbox
         /// The policy requires an enforceable cleanup, and the app has none.
         case notEnforceable
-        /// The app is on the block list.
         case blocked
         /// The app has no manifest, and only enrolled apps take part.
         case notEnrolled

@@ -5,8 +5,8 @@ import Synchronization
 
 /// Feeds a ``BrokerState`` with events, one at a time, and carries out its effects in order.
 ///
-/// A thread that submits an event while the engine is idle processes it itself, so a request that can be answered at
-/// once is answered on the thread that read it. Effects therefore must not block: longer work goes to other threads and
+/// A thread that submits an event while the engine is idle processes the event itself. A request that needs no wait is
+/// thus answered on the thread that read it. Effects must therefore not block: longer work goes to other threads and
 /// comes back as an event.
 ///
 /// One effect may wait for the disk (`mayWait`), because later effects have to come after it. It runs on the
@@ -23,7 +23,6 @@ final class BrokerEngine: Sendable {
         /// Whether a thread is processing events. It starts as `true`, so that events queue until ``start(_:)``.
         var isRunning = true
         var armed: Duration?
-        /// The number of events taken.
         var taken: UInt64 = 0
         /// The engine is making progress once ``taken`` has reached this number.
         var proof: UInt64 = 0

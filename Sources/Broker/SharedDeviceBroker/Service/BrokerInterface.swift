@@ -49,7 +49,6 @@ final class BrokerInterface: Sendable {
         )
     }
 
-    /// Sends the response to a request.
     func reply(_ number: UInt64, _ result: Result<BrokerProtocol.Fields, Refusal>) {
         guard let (reply, method) = replies.withLock({ $0.open.removeValue(forKey: number) }) else { return }
         switch result {

@@ -9,7 +9,6 @@ import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// Carries out the effects of the reducer.
 extension BrokerService {
     /// Carries out an effect on the thread that submitted the event. Only the effect for the engine's own queue blocks.
     func perform(_ effect: Effect) {

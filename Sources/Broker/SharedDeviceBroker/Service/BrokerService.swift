@@ -13,12 +13,10 @@ import Synchronization
 /// The broker as a service on a bus: store, identity provider, configuration and D-Bus interface around one
 /// ``BrokerState``.
 package final class BrokerService: Sendable {
-    /// The administrator's choices.
     package struct Options: Sendable {
         package var bus: Bus
         package var stateDirectory: String
         package var configurationFile: String
-        /// The bus that logind is on.
         package var loginBus: Bus
         /// Whether several users reach the bus. Then only apps with a manifest take part, unless the configuration says
         /// otherwise.
@@ -150,8 +148,8 @@ package final class BrokerService: Sendable {
         engine.submit(.busRestored)
     }
 
-    /// Follows the managed configuration and the apps' manifests until the task is cancelled. Returns when all changes
-    /// are on the disk, or after two seconds.
+    /// Follows the managed configuration and the apps' manifests until the task is cancelled. Then waits until all
+    /// changes are on the disk, for two seconds at most.
     package func run() async {
         async let manifests: Void = followManifests()
         for await update in updates { use(update) }

@@ -273,7 +273,6 @@ final class Callers: Sendable {
         unread.forgetAll()
     }
 
-    /// Abandons the identification of these connections.
     private func abandon(_ names: [String]) {
         let bodies = state.withLock { state -> [(body: Continuation, call: FirstCall?)] in
             for name in names { state.users[name] = nil }

@@ -28,7 +28,6 @@ final class ClockWatch: @unchecked Sendable {
 }
 
 extension Moment {
-    /// The present, by the system's clocks.
     package static var now: Moment {
         func time(_ clock: clockid_t) -> Duration {
             var time = timespec()

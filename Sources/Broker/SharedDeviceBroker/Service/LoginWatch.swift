@@ -19,7 +19,6 @@ final class LoginWatch: Sendable {
     /// The timeout of a call to logind.
     private static let patience = Duration.seconds(10)
 
-    /// A message from logind.
     private enum Word: Sendable {
         /// All sessions have to be listed again: logind started or stopped, signals may have been lost, or there is a
         /// new session.
@@ -38,7 +37,6 @@ final class LoginWatch: Sendable {
         private let state = Locked(State())
 
         private struct State {
-            /// The number of words in the stream.
             var waiting = 0
             /// How many more words to take before all sessions are listed. Those words are older than the doubt.
             var doubtAfter: Int?
@@ -76,7 +74,6 @@ final class LoginWatch: Sendable {
         var delaysShutdown: Bool
     }
 
-    /// The connection to logind's bus; `nil` while there is none.
     private final class Link: Sendable { let connection = Locked<DBusConnection?>(nil) }
 
     let settings: Settings
@@ -112,7 +109,6 @@ final class LoginWatch: Sendable {
         return problem
     }
 
-    /// Lets a delayed shutdown continue.
     func allowShutdown() { delay?.release() }
 
     /// The reason why logind does not end a session; `nil` if the session no longer exists.
@@ -219,7 +215,8 @@ final class LoginWatch: Sendable {
                 isKnown = isThere
                 if isThere { await delay?.take(connection) }
                 nextLook?.cancel()
-                // logind is running but did not respond in time: ask again, or its sessions would never be noticed.
+                // Ask again while there are sessions. Also if logind is running but did not respond in time: otherwise
+                // its sessions would never be noticed.
                 if isThere ? !sessions.isEmpty : owner.withLock({ $0 }) != nil {
                     nextLook = Task {
                         do { try await Task.sleep(for: answerPause) } catch { return }
@@ -318,7 +315,6 @@ final class LoginWatch: Sendable {
         }
     }
 
-    /// A method call to logind's manager.
     static func call(_ member: String, _ arguments: [DBusValue] = []) throws(DBusError) -> DBusMessage {
         try DBusMessage.methodCall(
             destination: service,

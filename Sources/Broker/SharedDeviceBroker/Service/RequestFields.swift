@@ -82,7 +82,6 @@ struct RequestFields {
         return label
     }
 
-    /// The required name of a prompt's sign-in.
     func promptName() throws(Refusal) -> String {
         guard let name = try label() else { throw .missing("request") }
         return name
@@ -171,7 +170,6 @@ struct RequestFields {
         return apps
     }
 
-    /// How long the caller is ready to wait.
     func patience() throws(Refusal) -> Duration {
         guard let value = fields["wait"] else { return .zero }
         let number: Double? =

@@ -47,7 +47,6 @@ final class ShutdownDelay: Sendable {
         }
     }
 
-    /// Releases the lock, so that the shutdown continues.
     func release() {
         let lock = state.withLock { state in
             defer { (state.lock, state.isReleased) = (nil, true) }

@@ -27,7 +27,6 @@ package struct AuditEntry: Sendable, Equatable {
         case notEnforced = "not-enforced"
         /// An app ended before it reported the end of a cleanup, or its receipt does not count for that reason.
         case interrupted
-        /// The bus was asked to start an app.
         case woken
         /// No app owes the session's cleanup any more.
         case completed
@@ -38,9 +37,7 @@ package struct AuditEntry: Sendable, Equatable {
         case refused
         /// A sign-out ended the login session at the seat, or failed to.
         case loginEnded = "login-ended"
-        /// The device joined its organisation.
         case joined
-        /// The device left its organisation.
         case left
     }
 
@@ -64,7 +61,6 @@ package final class AuditLog: Sendable {
     package struct Filter: Sendable {
         /// Only entries after this number.
         package var after: Int64?
-        /// Only entries at this time or later.
         package var since: Date?
         package var session: UInt64?
         package var app: String?
@@ -93,7 +89,6 @@ package final class AuditLog: Sendable {
         }
     }
 
-    /// An entry as it is read.
     package struct Line: Sendable {
         /// The entry's number, in ascending order.
         package let sequence: Int64

@@ -13,7 +13,6 @@ import Synchronization
 ///
 /// Every call blocks its thread for the disk.
 package final class DeviceStore: Sendable {
-    /// The content of the store.
     package struct Content: Sendable {
         package var device = DeviceState.initial
         package var membership: Membership?
@@ -40,7 +39,6 @@ package final class DeviceStore: Sendable {
     /// The maximum length of the log in bytes; the oldest entries are cut first. Entries of an open session or round
     /// stay until the log has twice this length.
     package static let longestLog = 32 * 1024 * 1024
-    /// How many entries are added between two checks of the log's length.
     private static let entriesBetweenCuts = 1000
 
     package let database: DeviceDatabase

@@ -25,7 +25,6 @@ package struct SignOutNotes: Sendable {
     @discardableResult
     package func note(_ state: DeviceState, at date: Date) -> String? { reserve.note(state, at: date) }
 
-    /// Notes the state in memory, if there is a runtime directory.
     package func noteInMemory(_ state: DeviceState, at date: Date) { _ = memory?.note(state, at: date) }
 
     /// The event that may undo a sign-out that is not noted on the disk, for the log.
@@ -61,7 +60,6 @@ struct SignOutReserve: Sendable {
         sync()
     }
 
-    /// The latest note; `nil` if there is none.
     var noted: (state: DeviceState, date: Date)? {
         guard let data = FileManager.default.contents(atPath: path) else { return nil }
         let words = String(decoding: data.prefix { $0 != 0 }, as: UTF8.self).split(separator: " ")

@@ -3,7 +3,6 @@ import FoundationEssentials
 import SQLite
 import SharedDevice
 
-/// The rows of the ledger: sessions, the apps' parts in them, and the claims of enforcers.
 enum LedgerRows {
     static func read(_ db: SQLiteConnection, at now: Moment, path: String) throws -> CleanupLedger {
         var sessions: [UInt64: CleanupLedger.Session] = [:]
@@ -83,7 +82,6 @@ enum LedgerRows {
         return Dictionary(rows) { $1 }
     }
 
-    /// Writes the batch's part of the ledger.
     static func save(_ batch: Batch, to db: SQLiteConnection) throws {
         for (number, session) in batch.sessions { try save(number, session, to: db) }
         for (number, participants) in batch.parts {

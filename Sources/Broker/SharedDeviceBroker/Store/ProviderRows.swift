@@ -94,7 +94,6 @@ struct ProviderRows: Sendable {
 
     // MARK: Writing
 
-    /// Writes the batch's part.
     func save(_ batch: Batch, to db: SQLiteConnection) throws {
         if let session = batch.provider { try save(session, batch.providerOwner, to: db) }
         if let word = batch.compliance {

@@ -350,7 +350,6 @@ struct FleetAuthority {
         """
 }
 
-/// openssl(1), which creates keys, requests and certificates.
 struct OpenSSL {
     private let environment: [String: String]
 
@@ -405,7 +404,6 @@ struct OpenSSL {
         try run(["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path])
     }
 
-    /// Creates a request to certify this name for the key.
     func request(_ name: String, key: String, settings: String, to path: String) throws(CommandFailure) {
         try run(["req", "-new", "-key", key, "-subj", "/CN=\(name)", "-config", settings, "-out", path])
     }

@@ -4,7 +4,6 @@ import Fleet
 import FoundationEssentials
 import Glibc
 
-/// The controller that a command calls.
 struct FleetOptions: ParsableArguments {
     @Option(
         name: .customLong("bus"),
@@ -27,14 +26,11 @@ struct FleetOptions: ParsableArguments {
     }
 }
 
-/// A connection to the fleet's controller.
 struct FleetClient {
     typealias Fields = [String: DBusValue]
 
     let connection: DBusConnection
 
-    /// Calls the controller and waits for the response.
-    ///
     /// - Throws: ``CommandFailure`` whose exit status tells the kind of failure.
     func call(_ method: FleetProtocol.Method, _ request: Fields = [:]) throws(CommandFailure) -> Fields {
         do throws(DBusError) {
@@ -180,6 +176,5 @@ extension DBusValue? {
         return seconds
     }
 
-    /// A date, from seconds since 1970.
     var date: Date? { seconds.flatMap { abs($0) < 1e11 ? Date(timeIntervalSince1970: $0) : nil } }
 }

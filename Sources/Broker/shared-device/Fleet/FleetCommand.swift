@@ -95,7 +95,6 @@ struct FleetSignOutCommand: ParsableCommand {
     }
 }
 
-/// Writes the text, unless there is nothing to say.
 private func emit(_ text: String, unless isNothing: Bool) throws(CommandFailure) {
     if !isNothing, !text.isEmpty { try emit(text) }
 }
@@ -199,7 +198,6 @@ struct FleetStatusCommand: ParsableCommand {
         return (shown + ["… and \(left) more"]).joined(separator: "\n")
     }
 
-    /// Shows each change, and returns the last one.
     private func follow(_ client: FleetClient) throws -> OrderProgress {
         var shown: String?
         let isScreen = !json && isatty(STDOUT_FILENO) == 1

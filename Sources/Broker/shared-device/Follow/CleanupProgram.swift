@@ -8,7 +8,6 @@ import Synchronization
 /// The command that deletes a person's data: a shell command, run once for each person. It has its own process group
 /// and a timeout. Processes that it leaves running in that group end with it.
 struct CleanupProgram: Sendable {
-    /// Why the data may still exist.
     struct Failure: Error, CustomStringConvertible {
         let description: String
 
@@ -123,7 +122,6 @@ private struct LastLine {
         }
     }
 
-    /// The last line; `nil` if there is none.
     var text: String? {
         let last = next.isEmpty ? line : next
         return last.isEmpty ? nil : String(decoding: last, as: UTF8.self)

@@ -12,7 +12,6 @@ struct FollowAnswer: Equatable {
     let words: String?
     let isDone: Bool
 
-    /// Why a line is no response.
     struct Flaw: Error, CustomStringConvertible {
         let description: String
     }
@@ -44,7 +43,7 @@ struct FollowAnswer: Equatable {
 
 /// Splits input into lines. A line that is too long is skipped but counted, so that the next line is read. Pure.
 struct BoundedLines {
-    /// The longest line, in bytes.
+    /// In bytes.
     static let longest = 65_536
 
     private var pending: [UInt8] = []
@@ -75,7 +74,6 @@ struct BoundedLines {
 
 /// Asks the reader of the output to delete data, and waits for its responses on standard input.
 final class FollowAnswers: Sendable {
-    /// Why a step is not done.
     struct Failed: Error, CustomStringConvertible {
         let description: String
     }

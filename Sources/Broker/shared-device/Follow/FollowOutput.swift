@@ -5,9 +5,7 @@ import Glibc
 import SharedDevice
 import Synchronization
 
-/// A line in the output of `shared-device follow`.
 struct FollowLine: Encodable {
-    /// An account, with the name of its folder.
     struct Person: Encodable {
         let identifier: String
         let username: String
@@ -46,7 +44,6 @@ struct FollowLine: Encodable {
         }
     }
 
-    /// A cleanup for the reader to carry out.
     init(cleanup number: Int, step: String, accounts: [Account]) {
         state = "cleanup"
         self.number = number
@@ -77,7 +74,6 @@ final class FollowOutput: Sendable {
     }
 
     private enum Trouble: Sendable {
-        /// The reader has gone.
         case gone
         case hanging(String)
     }

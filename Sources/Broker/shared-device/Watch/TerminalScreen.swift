@@ -18,7 +18,6 @@ struct TerminalScreen {
     private var shown: [String] = []
     private var size: Size?
 
-    /// Whether keys can be read.
     var hasKeys: Bool { attributes != nil }
 
     /// - Returns: `nil` if standard output is not a terminal that shows a cursor.
@@ -41,7 +40,6 @@ struct TerminalScreen {
         try? writeAll("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l", to: STDOUT_FILENO)
     }
 
-    /// Restores the terminal.
     func leave() {
         try? writeAll("\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l", to: STDOUT_FILENO)
         guard var before = attributes else { return }

@@ -7,10 +7,8 @@ final class WatchEvents: Sendable {
     enum Event {
         case changed
         case keys([UInt8])
-        /// Standard input has ended.
         case closed
         case signal(Int32)
-        /// The timeout has passed.
         case time
     }
 
