@@ -5,17 +5,17 @@ package import Identity
 package import Logging
 package import SharedDevice
 
-// What happens to the broker, and what it does about it: the values that go into the reducer and come out of it.
+// The events and effects of the broker: the input and output of ``BrokerState/reduce(_:at:)``.
 
 /// A program that is connected to the broker's bus and has called the broker.
 package struct Caller: Sendable, Equatable {
-    /// Names the connection among those of all buses, also of a bus that has ended.
+    /// The connection's name, unique among the connections of all buses, including buses that have ended.
     package let connection: String
-    /// What tells apps apart, by the word of bus and kernel.
+    /// What the bus and the kernel say about the caller. Apps are told apart by it.
     package let credentials: AppCredentials
-    /// Its process, for the log.
+    /// The process, for the log.
     package let process: UInt32?
-    /// Whether it may do what the device's administrators may.
+    /// Whether the caller has the rights of the device's administrators.
     package let isAdministrator: Bool
 
     package init(connection: String, credentials: AppCredentials, process: UInt32?, isAdministrator: Bool) {
@@ -27,14 +27,14 @@ package struct Caller: Sendable, Equatable {
 
     package var user: UInt32 { credentials.user }
 
-    /// For the log. A path may contain anything, line breaks among it.
+    /// The program, for the log. A path may contain anything, even line breaks.
     package var program: String {
         let process = process.map { "pid \($0)" } ?? "pid unknown"
         return "\(credentials.executable.forLog(500)), \(process), uid \(user)"
     }
 }
 
-/// A call of a method.
+/// A method call.
 package struct Request: Sendable {
     package enum Call: Sendable {
         case deviceInformation
@@ -43,12 +43,12 @@ package struct Request: Sendable {
         case beginSignIn(PromptWish)
         case completeSignIn(name: String, PromptAnswer)
         case awaitSignIn(name: String, patience: Duration)
-        /// `label`: the one of a `signIn`, or the name of a prompt's sign-in.
+        /// `label` is the label of a `signIn`, or the name of a prompted sign-in.
         case cancelSignIn(label: String)
         case acquireToken(identifier: String, scopes: Set<String>, refresh: Bool, session: UInt64?)
         case signOut(identifier: String, session: UInt64?)
         case report(CleanupReport.Progress, session: UInt64, mark: UInt64 = 0, detail: String?)
-        /// `isAdministration`: for one who administers the device and takes part as no app.
+        /// `isAdministration` is true if the caller administers the device and does not take part as an app.
         case round(
             session: UInt64?,
             after: UInt64?,
@@ -60,19 +60,19 @@ package struct Request: Sendable {
         case providerEvents([ProviderEvent])
         case join(Credentials)
         case leave(Credentials)
-        /// Of this session alone, where one is named: whoever asks may have seen the one before.
+        /// If `session` is given, only that session is ended: the caller may have seen an earlier one.
         case signOutAnyone(identifier: String?, session: UInt64? = nil, reason: String)
         case waive(app: String, user: UInt32?, session: UInt64?, reason: String)
         /// Another process has removed the account's user from the directory.
         case forgetAccount(identifier: String)
         case runningApps
-        /// `underWay` is what the caller stops and deletes already.
+        /// `underWay` lists the apps that the caller is already stopping and deleting.
         case overdue(underWay: Set<Participant> = [], patience: Duration)
-        /// `problem` is why it was not done; `nil` if it was.
+        /// `problem` is why the cleanup failed; `nil` if it succeeded.
         case enforced(app: String, user: UInt32, sessions: Set<UInt64>, detail: String?, problem: String?)
-        /// The device, as soon as its revision is not this one.
+        /// The device's status, as soon as its revision differs from `known`.
         case status(known: UInt64?, patience: Duration)
-        /// The first entries of the log after this one, as soon as there are some; without a number, the newest.
+        /// The first log entries after `after`, as soon as there are any. Without a number, the newest entries.
         case log(after: Int64?, limit: Int, patience: Duration)
 
         package var isSignOut: Bool {
@@ -83,44 +83,44 @@ package struct Request: Sendable {
         }
     }
 
-    /// What a person gives to sign in.
+    /// The input of a person who signs in.
     package typealias Credentials = SignInRequest
 
-    /// What a prompt asks for at the beginning of a sign-in.
+    /// A prompt's wishes at the beginning of a sign-in.
     package struct PromptWish: Sendable {
-        /// What the prompt can show, best first; empty: anything.
+        /// The methods that the prompt supports, best first; empty means all.
         package var methods: [BrokerProtocol.SignInMethod] = []
-        /// Where the browser comes back to, for a page of the organisation's provider.
+        /// The address to which the provider's page redirects the browser.
         package var redirect: String?
-        /// The name that the page may suggest.
+        /// The user name that the page may suggest.
         package var loginHint: String?
-        /// What the first access token is to permit.
+        /// The scopes of the first access token.
         package var scopes: Set<String> = []
-        /// How long the cleanups of before may take.
+        /// How long the request may wait for earlier cleanups.
         package var patience = Duration.zero
 
         package init() {}
     }
 
-    /// What the person has given to a prompt.
+    /// The person's input at a prompt.
     package enum PromptAnswer: Sendable {
         case password(Credentials)
-        /// What the browser came back with after the `?`.
+        /// The part of the browser's redirect after the `?`.
         case query(String)
     }
 
-    /// Names the request to whoever answers it.
+    /// Identifies the request in ``Effect/reply(_:_:)``.
     package let number: UInt64
-    /// The connection that asks.
+    /// The connection of the caller.
     package let connection: String
-    /// Which app the caller says it is.
+    /// The app that the caller claims to be.
     package let claimed: String?
     package let call: Call
     /// The method's name, for the log.
     package let method: String
-    /// Whether the person may be asked for a password before the answer, by polkit.
+    /// Whether polkit may ask the person for a password before the response.
     package let isInteractive: Bool
-    /// When the caller had all that it takes to ask: its patience counts from then on.
+    /// When the request arrived, or when polkit permitted it. The caller's patience counts from then on.
     package internal(set) var askedAt = Duration.zero
 
     package init(
@@ -140,24 +140,25 @@ package struct Request: Sendable {
     }
 }
 
-/// What happens.
+/// An event that the broker processes.
 package enum Event: Sendable {
-    /// A program has called for the first time. It comes before its first request.
+    /// A program has called for the first time. This precedes its first request.
     case arrived(Caller)
-    /// A connection has left the bus, or the bus is gone with all of them. No other such event has this mark (``CleanupLedger/Part/mark``).
+    /// A connection has left the bus, or the bus was lost with all connections. No other such event has the same mark
+    /// (``CleanupLedger/Part/mark``).
     case left(String, mark: UInt64)
     case busLost(mark: UInt64)
     /// The broker has its name on the bus, for the first time or again.
     case busRestored
     case request(Request)
-    /// A request has a wrong form, and was answered so already.
+    /// A request was malformed, and was already refused.
     case malformed(connection: String, method: String, Refusal)
-    /// The identity provider has answered.
+    /// The identity provider has answered the request with this number.
     case authenticated(UInt64, Result<AuthenticatedIdentity, IdentityError>)
     case issued(UInt64, Result<AccessToken, IdentityError>)
-    /// A batch is on the disk.
+    /// The batch with this number was committed.
     case committed(UInt64)
-    /// A batch is not on the disk, for this reason.
+    /// The batch could not be committed, for this reason.
     case commitFailed(Batch, String)
     /// A managed configuration is in force.
     case configured(DevicePolicy)
@@ -165,44 +166,44 @@ package enum Event: Sendable {
     case manifests([AppManifest], problems: [String] = [], unknown: [String] = [])
     /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
-    /// polkit has said whether the caller of this request may have what it asks for.
+    /// polkit has decided on the request with this number.
     case authorised(UInt64, Bool)
-    /// Which users the operators' names stand for now.
+    /// The operators' names were looked up.
     case operatorsFound(names: [String], users: Set<UInt32>)
-    /// The log was read for this request, or could not be.
+    /// The log was read for the request with this number, or could not be read.
     case logRead(UInt64, Result<[AuditLog.Line], StoreError>)
-    /// The screen was locked, or the person has logged out.
+    /// The screen was locked, the person has logged out, or the machine is being shut down.
     case login(LoginEvent)
-    /// Who is logged in at the seat; `nil` while logind does not answer.
+    /// The logins at the seat have changed; `nil` while logind does not respond.
     case seat(Seat?)
-    /// logind was asked to end login sessions; `nil`: it has taken the request.
+    /// logind was asked to end login sessions. The second value is its error; `nil` if it has accepted the request.
     case loginsEnded([String], String?)
-    /// The organisation's provider has a page for this prompt's sign-in, or not.
+    /// The organisation's provider has returned a page for this prompted sign-in, or an error.
     case signInBegan(String, Result<BegunSignIn, IdentityError>)
-    /// What the organisation's provider says of this prompt's sign-in; `nil`: the person has not finished.
+    /// The result of the organisation's provider for this prompted sign-in; `nil` means that the person has not
+    /// finished.
     case signedIn(String, Result<ProviderSignIn?, IdentityError>)
     case renewed(UInt64, RenewalOutcome)
-    /// The provider was told of the end with this number, or not.
+    /// The provider was told of the end with this number, or the attempt failed.
     case sessionEndTold(UInt64, IdentityError?)
-    /// What is wrong with the keys of tokens and records, a sentence each.
+    /// The problems with the keys of tokens and records, one sentence each.
     case keys([String])
-    /// The time that ``BrokerState/nextDeadline`` named has come, the clock was set, or the machine has slept.
+    /// The time of ``BrokerState/nextDeadline`` has come, the clock was set, or the machine has slept.
     case time
-    /// The broker is about to end: everything is to be on the disk.
+    /// The broker is about to end, and everything has to be committed.
     case ending
 }
 
-/// What the person at the device has done, by logind's word.
+/// An action at the device, as reported by logind.
 package enum LoginEvent: Sendable, Equatable {
-    /// This session's screen.
+    /// The screen of this login session was locked.
     case locked(LoginName)
     case ended
     /// The machine is about to be shut down.
     case shutdown
-    /// It is not any more.
     case shutdownCancelled
 
-    /// The reason of a sign-out, as the log has it.
+    /// The reason of a sign-out, as written to the log.
     var cause: String {
         switch self {
         case .locked: "screen lock"
@@ -213,7 +214,7 @@ package enum LoginEvent: Sendable, Equatable {
     }
 }
 
-/// What came of asking the bus to start an app.
+/// The result of asking the bus to start an app.
 package enum ServiceStart: Sendable, Equatable {
     case started
     case running
@@ -222,54 +223,55 @@ package enum ServiceStart: Sendable, Equatable {
     case noBus
 }
 
-/// What the broker does. Whoever carries effects out does so in their order. Only ``noteState(_:)`` may wait for the disk.
+/// An action that the broker's state requests. Effects are carried out in their order. Only ``noteState(_:)`` may wait
+/// for the disk.
 package enum Effect: Sendable {
     case reply(UInt64, Result<BrokerProtocol.Fields, Refusal>)
-    /// Notes a state without an account, for a broker that starts before the state is on the disk.
+    /// Stores a state without an account at once, for a broker that starts before the state is committed.
     case noteState(DeviceState)
-    /// Tells all apps to ask.
+    /// Signals all apps to ask for the state.
     case announce(modeChanged: Bool)
-    /// Writes to the disk; answers with ``Event/committed(_:)`` or ``Event/commitFailed(_:_:)``.
+    /// Writes to the disk. Followed by ``Event/committed(_:)`` or ``Event/commitFailed(_:_:)``.
     case commit(Batch)
-    /// Answers with ``Event/authenticated(_:_:)``.
+    /// Followed by ``Event/authenticated(_:_:)``.
     case authenticate(UInt64, Request.Credentials)
-    /// Answers with ``Event/issued(_:_:)``.
+    /// Followed by ``Event/issued(_:_:)``.
     case issueToken(UInt64, Account, scopes: Set<String>)
-    /// Answers with ``Event/signInBegan(_:_:)``.
+    /// Followed by ``Event/signInBegan(_:_:)``.
     case beginSignIn(String, SignInStart)
-    /// Answers with ``Event/signedIn(_:_:)``.
+    /// Followed by ``Event/signedIn(_:_:)``.
     case completeSignIn(String, String, query: String)
-    /// Answers with ``Event/signedIn(_:_:)``.
+    /// Followed by ``Event/signedIn(_:_:)``.
     case pollSignIn(String, String)
-    /// Nobody waits for the sign-in of this handle any more.
+    /// Cancels the provider's sign-in with this handle.
     case cancelSignIn(String)
-    /// Answers with ``Event/renewed(_:_:)``.
+    /// Followed by ``Event/renewed(_:_:)``.
     case renew(UInt64, ProviderRecord, scopes: Set<String>, mayBeUsed: Bool)
-    /// Answers with ``Event/sessionEndTold(_:_:)``.
+    /// Followed by ``Event/sessionEndTold(_:_:)``.
     case tellSessionEnd(UInt64, ProviderRecord, keepsSession: Bool)
-    /// Answers with ``Event/serviceStarted(app:_:)``.
+    /// Followed by ``Event/serviceStarted(app:_:)``.
     case startService(app: String, busName: String)
-    /// Has logind end these sessions; answers with ``Event/loginsEnded(_:_:)``.
+    /// Asks logind to end these sessions. Followed by ``Event/loginsEnded(_:_:)``.
     case endLogins([String])
-    /// Nothing is left that the machine's shutdown has to wait for.
+    /// Releases the delay of the machine's shutdown.
     case allowShutdown
-    /// Asks polkit; answers with ``Event/authorised(_:_:)``.
+    /// Asks polkit. Followed by ``Event/authorised(_:_:)``.
     case authorise(UInt64, connection: String, BrokerState.Right, isInteractive: Bool)
-    /// Looks the operators' names up; answers with ``Event/operatorsFound(names:users:)``.
+    /// Looks up the operators' names. Followed by ``Event/operatorsFound(names:users:)``.
     case findOperators([String])
-    /// Reads the log; answers with ``Event/logRead(_:_:)``.
+    /// Reads the log. Followed by ``Event/logRead(_:_:)``.
     case readLog(UInt64, AuditLog.Filter)
-    /// Somebody used the device at this time.
+    /// Stores when the device was last used.
     case keepActivity(Date)
-    /// An entry of the audit log, for the journal.
+    /// Writes an entry of the audit log to the journal.
     case journal(AuditEntry)
-    /// A line for the administrator.
+    /// Logs a line for the administrator.
     case note(Logger.Level, String, [String: String])
 }
 
-/// What goes to the disk in one transaction: rows as they are to be, by their keys.
+/// The rows to write in one transaction, by their keys.
 package struct Batch: Sendable {
-    /// Names the batch in the answer.
+    /// Identifies the batch in ``Event/committed(_:)``.
     package var number: UInt64
     package var device: DeviceState?
     /// `.some(nil)` removes the row.
@@ -279,19 +281,19 @@ package struct Batch: Sendable {
     package var claims: [Participant: CleanupLedger.Claim?] = [:]
     /// `.some(nil)` removes the row.
     package var provider: ProviderSession??
-    /// The state that the row is of.
+    /// The device's state that the provider's row belongs to.
     package var providerOwner: DeviceState?
-    /// Ends that the provider is to be told, by their numbers; `nil` removes one.
+    /// The pending ends of sessions that the provider has to be told, by number; `nil` removes an entry.
     package var outbox: [UInt64: ProviderOutbox.Entry?] = [:]
-    /// What the provider said last of this device; `nil` where the disk has it.
+    /// The provider's last report on the compliance of this device; `nil` if there is no change.
     package var compliance: ComplianceWord?
     package var log: [AuditEntry] = []
-    /// Whether a name leaves the rows, so that its bytes have to leave the file.
+    /// Whether a name is removed from the rows, so that its bytes also have to be erased from the file.
     package var erases = false
 
     package init(number: UInt64) { self.number = number }
 
-    /// The ledger's keys of it.
+    /// The ledger's keys in this batch.
     package var changes: CleanupLedger.Changes {
         CleanupLedger.Changes(
             sessions: Set(sessions.keys),
@@ -301,19 +303,19 @@ package struct Batch: Sendable {
     }
 }
 
-/// What the managed configuration says of the broker's decisions.
+/// The part of the managed configuration that the broker's decisions depend on.
 package struct DevicePolicy: Sendable, Equatable {
     package var mode: ManagedMode = .personal
     package var organization: String?
-    /// Why the present file is not in force; `nil` if it is.
+    /// Why the present file is not in force; `nil` if it is in force.
     package var problem: String?
-    /// Whether a configuration was ever valid. Without one nobody signs in.
+    /// Whether there was ever a valid configuration. Without one, sign-in is not possible.
     package var isConfigured = true
-    /// Who says who people are.
+    /// The source of people's identities.
     package var identity = IdentitySource.embedded
-    /// The organisation's provider; there where ``identity`` is `oidc`, and only there.
+    /// The organisation's provider. Set if and only if ``identity`` is `oidc`.
     package var organisation: OrganisationSettings?
-    /// Whether apps may hand over passwords with `SignIn`. Prompts may in any case.
+    /// Whether apps may send passwords with `SignIn`. Prompts always may.
     package var passwordSignIn = false
     /// Whether a sign-out ends the login session at the seat.
     package var endsLoginSession = false
@@ -321,36 +323,37 @@ package struct DevicePolicy: Sendable, Equatable {
     /// The tenant whose users may sign in on a device that is not joined; `nil` means any tenant.
     package var tenantIdentifier: String?
     package var cleanup = CleanupPolicy()
-    /// When the clock ends a session.
+    /// When a session ends by time or inactivity.
     package var schedule = SignOutSchedule.Settings()
     /// Whether locking the screen signs out.
     package var endsAtScreenLock = false
     /// Whether the end of the login session signs out.
     package var endsAtLogout = false
-    /// The identity provider's end-session page, for the browsers of those who sign out (OpenID Connect RP-Initiated Logout 1.0, section
-    /// 2), with whatever query the administrator gives it.
+    /// The identity provider's end-session page, for the browser of a person who signs out (OpenID Connect RP-Initiated
+    /// Logout 1.0, section 2), with the query that the administrator has configured.
     package var endSessionURL: String?
     package var lists = AppLists()
     /// Whether only apps with a manifest take part.
     package var requiresEnrolment = false
-    /// The users who may see the device and sign out, beside its administrators, as the system knew them when the configuration was read.
+    /// The users who may see the device and sign out, in addition to its administrators, as the system knew them when
+    /// the configuration was read.
     package var operators: Set<UInt32> = []
-    /// The names that these users stand for.
+    /// The names that these users come from.
     package var operatorNames: [String] = []
 
     package init() {}
 
-    /// Whether it matters who is logged in at the seat.
+    /// Whether the broker needs to know who is logged in at the seat.
     var followsSeat: Bool { identity == .loginSession || endsLoginSession }
 }
 
 extension DevicePolicy {
-    /// What is in force.
+    /// Chooses the configuration that is in force.
     ///
     /// - Parameters:
-    ///   - content: the last valid content since the start; `nil` if there was none.
-    ///   - kept: the configuration that was valid before the start. With neither, nobody signs in.
-    ///   - hasManyUsers: whether more than one user reaches the bus.
+    ///   - content: The last valid content since the start; `nil` if there was none.
+    ///   - kept: The configuration that was valid before the start. Without either of them, sign-in is not possible.
+    ///   - hasManyUsers: Whether more than one user reaches the bus.
     package init(inForce content: ManagedConfigurationFile.Content?, kept: ManagedConfiguration?, hasManyUsers: Bool) {
         switch (content, kept) {
         case (.present(let configuration), _), (nil, let configuration?):
@@ -363,9 +366,9 @@ extension DevicePolicy {
         }
     }
 
-    /// What the managed configuration says of it.
+    /// Takes the policy from a managed configuration.
     ///
-    /// - Parameter hasManyUsers: whether more than one user reaches the bus.
+    /// - Parameter hasManyUsers: Whether more than one user reaches the bus.
     package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
         mode = configuration.mode
         organization = configuration.organization

@@ -4,28 +4,28 @@ import DeviceStorage
 import FoundationEssentials
 import SharedDevice
 
-/// What administrators see and do, and who may.
+/// The requests of administrators, and the check of their rights.
 extension BrokerState {
-    /// What somebody may be permitted beside taking part as an app.
+    /// A right that a caller needs for an administrative request.
     package enum Right: String, Sendable {
         case status
         case signOut = "sign-out"
         case waive
 
-        /// polkit's name of it.
+        /// The name of the polkit action.
         var action: String { "org.notifycenter.shared-device.\(rawValue)" }
-        /// Whether the managed configuration's operators have it: they change nothing but who is signed in.
+        /// Whether the operators of the managed configuration have this right. They may only sign people out and see
+        /// the device.
         var isOperators: Bool { self != .waive }
     }
 
-    /// A request that waits for somebody outside of the broker's state.
+    /// A request that waits for polkit, for the lookup of operators or for the log.
     struct Consulted: Sendable {
         enum Reason: Sendable {
-            /// polkit is asked.
             case permission
-            /// The operators' names are looked up.
+            /// The users behind the operators' names are being looked up.
             case operators(Right)
-            /// The log is read, after so many writes to it.
+            /// The log is being read. `writes` is the number of log writes at that time.
             case log(writes: UInt64)
         }
 
@@ -33,23 +33,23 @@ extension BrokerState {
         let reason: Reason
     }
 
-    /// The users that the operators' names stand for. A group's members change without the configuration.
+    /// The users behind the operators' names. The members of a group can change without a change of the configuration.
     struct KnownOperators: Sendable {
         var users: Set<UInt32> = []
         var foundAt = Duration.zero
         var isLookedUp = false
     }
 
-    /// How long a look at the operators' names counts.
+    /// How long a lookup of the operators' names stays valid.
     static let operatorsAge = Duration.seconds(60)
-    /// How many requests of one user wait for polkit or for the log at a time.
+    /// How many requests of one user may wait for polkit, for the lookup of operators or for the log at a time.
     static let consultationsOfUser = 8
 
     // MARK: Rights
 
-    /// Whether the caller may do this: root and the broker's user, operators, and whom polkit permits it.
+    /// Checks whether the caller has the right: root, the broker's user, operators, and users whom polkit permits it.
     ///
-    /// - Returns: `false` if the system's databases or polkit are asked; their answer goes on with the request.
+    /// - Returns: `false` if polkit is asked or the operators are looked up. The request continues with the result.
     mutating func permit(_ right: Right, _ request: Request, _ caller: Caller) throws(Refusal) -> Bool {
         if caller.isAdministrator { return true }
         if right.isOperators {
@@ -73,7 +73,8 @@ extension BrokerState {
         effects.append(.findOperators(policy.operatorNames))
     }
 
-    /// The names stand for these users, by the configuration or by a later look. Requests that waited for it go on.
+    /// Stores the users behind the operators' names, from the configuration or from a later lookup. Continues the
+    /// requests that waited for the lookup.
     mutating func operatorsFound(_ names: [String], _ users: Set<UInt32>) {
         operators.isLookedUp = false
         if names == policy.operatorNames {
@@ -103,7 +104,9 @@ extension BrokerState {
         consulted[request.number] = Consulted(request: request, reason: reason)
     }
 
-    /// Refuses what these users wait to see; where polkit lets them, they ask again. A sign-out of theirs that waits for the disk is done.
+    /// Refuses the pending status, log and round requests of users who are no longer operators. If polkit permits it,
+    /// they can send the request again. A sign-out that only waits for the disk has already happened and is not
+    /// refused.
     mutating func refuseFormerOperators(_ users: Set<UInt32>) {
         guard !users.isEmpty else { return }
         func isTheirs(_ request: Request) -> Bool {
@@ -121,13 +124,13 @@ extension BrokerState {
         }
     }
 
-    /// polkit has answered. Whoever has left meanwhile is in ``consulted`` no more.
+    /// Handles polkit's decision. The request is no longer in ``consulted`` if the caller has disconnected.
     mutating func authorised(_ number: UInt64, _ isGranted: Bool) {
         guard let entry = consulted.removeValue(forKey: number) else { return }
         do throws(Refusal) {
             guard isGranted else { throw .notPermitted }
             var request = entry.request
-            // The person's time at polkit's prompt uses up none of the caller's.
+            // The time that a person spends at polkit's prompt does not count against the caller's patience.
             request.askedAt = now.uptime
             if let fields = try administer(request) { reply(number, fields) }
         } catch {
@@ -135,9 +138,9 @@ extension BrokerState {
         }
     }
 
-    /// Carries out what needs a right. The caller has it.
+    /// Carries out a request whose caller has the required right.
     ///
-    /// - Returns: the answer; `nil` if the request waits.
+    /// - Returns: The response; `nil` if the request waits.
     mutating func administer(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
         switch request.call {
         case .signOutAnyone(let identifier, let session, let reason):
@@ -153,8 +156,9 @@ extension BrokerState {
 
     // MARK: Removed users
 
-    /// Forgets the name of a user who was removed from the directory. The directory refuses to remove a user who is signed in;
-    /// a sign-in that was under way meanwhile ends here.
+    /// Forgets the account of a user who was removed from the directory.
+    ///
+    /// The directory does not remove a user who is signed in. A sign-in that was in progress at that time ends here.
     mutating func forgetAccount(_ identifier: String) {
         if pending?.next.account?.hasIdentifier(identifier) == true { dropPendingSignIn(because: .requestAbandoned) }
         if let next = try? device.signingOut(identifier) { enter(next, cause: "the user's removal") }
@@ -163,7 +167,8 @@ extension BrokerState {
 
     // MARK: The device
 
-    /// Whoever waits for the status waits for its problems, too, and these come and go without any other change of the device.
+    /// Updates the list of problems. The status contains it, and problems appear and disappear without any other change
+    /// that would wake up the requests for the status.
     mutating func noteProblems() {
         let starts = wakes.isEmpty ? [] : wakes.sorted { $0.key < $1.key }.map(\.value.problem)
         let single = [disk.problem, keyProblem, loginProblem, enforcementProblem]
@@ -173,7 +178,7 @@ extension BrokerState {
         touch()
     }
 
-    /// The device, at once if it is not as the caller knows it.
+    /// Returns the status at once if the caller's revision is out of date. Otherwise the request waits for a change.
     mutating func status(_ request: Request) -> BrokerProtocol.Fields? {
         guard case .status(let known, let patience) = request.call else { return [:] }
         let deadline = request.askedAt + patience
@@ -200,7 +205,7 @@ extension BrokerState {
         return fields
     }
 
-    /// Apps with a manifest, and whoever runs, holds data or owes a cleanup.
+    /// The apps that have a manifest, are running, hold data or owe a cleanup.
     private var apps: [DBusValue] {
         let running = Set(connected.values.flatMap(\.apps.values))
         let holding = device.account == nil ? [] : Set((ledger.parts[device.epoch] ?? [:]).keys)
@@ -226,7 +231,7 @@ extension BrokerState {
 
     // MARK: The log
 
-    /// Has the log read for the request.
+    /// Starts to read the log for the request.
     mutating func readLog(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .log(let after, let limit, _) = request.call else { throw .requestAbandoned }
         try consult(request, .log(writes: disk.logWrites))
@@ -235,7 +240,7 @@ extension BrokerState {
         return nil
     }
 
-    /// The log was read. Without entries the request waits for the next ones.
+    /// Handles the result of reading the log. If there are no entries, the request waits for the next ones.
     mutating func logRead(_ number: UInt64, _ result: Result<[AuditLog.Line], StoreError>) {
         guard let entry = consulted.removeValue(forKey: number), case .log(let writes) = entry.reason,
             case .log(let after, _, let patience) = entry.request.call
@@ -246,12 +251,13 @@ extension BrokerState {
         case .success(let lines):
             if !lines.isEmpty || after == nil || until <= now.uptime { return reply(number, Self.logFields(lines)) }
             wait(entry.request, until: until, for: .log(writes: writes))
-            // There may be entries since it was read. Otherwise nobody who waits is looked at: such questions may come without end.
+            // Entries may have been written since the log was read. If not, waiting requests are not checked again,
+            // because callers can repeat this request without limit.
             if writes != disk.logWrites { isTouched = true }
         }
     }
 
-    /// Without the person: whoever watches a device need not learn who used it when.
+    /// The entries without the person: a caller that watches a device need not learn who used it when.
     static func logFields(_ lines: [AuditLog.Line]) -> BrokerProtocol.Fields {
         let entries = lines.map { line -> DBusValue in
             var fields: BrokerProtocol.Fields = [
@@ -270,7 +276,7 @@ extension BrokerState {
 }
 
 extension Request.Call {
-    /// What the caller needs beside being an app; `nil` where that is enough, or where only root may do it.
+    /// The right that the caller needs; `nil` if the request is open to apps, or only to root.
     var right: BrokerState.Right? {
         switch self {
         case .runningApps, .status, .log, .round(_, _, _, _, isAdministration: true): .status

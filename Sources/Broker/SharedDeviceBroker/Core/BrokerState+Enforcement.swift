@@ -4,12 +4,13 @@ import FoundationEssentials
 import Logging
 import SharedDevice
 
-/// Enforced cleanup: who is late, who is handed to the program that stops and deletes, and what it reports.
+/// The state of enforced cleanup: the late apps, and the enforcement programs that stop them and delete their data.
 ///
-/// An app is handed over once its deadline has passed while nobody is signed in. From then on until the report nobody signs in, and the app's own
-/// calls are refused: it neither cleans up nor starts anew while its data is deleted. An app that is late by its own fault cannot move the deadline.
+/// An app is handed over once its deadline has passed, unless a person is signed in. Until the report, sign-in is
+/// blocked and the app's own calls are refused: it neither cleans up nor starts again while its data is deleted. An app
+/// that is late by its own fault cannot move the deadline.
 struct Enforcement: Sendable {
-    /// A try that failed.
+    /// A failed attempt.
     struct Failure: Sendable {
         let problem: String
         /// When the app is handed over again.
@@ -18,21 +19,21 @@ struct Enforcement: Sendable {
     }
 
     var failures: [Participant: Failure] = [:]
-    /// The connections of programs that enforce.
+    /// The connections of the enforcement programs.
     var programs: Set<String> = []
-    /// Who was late at the last look, for the log.
+    /// The apps that were late at the last check. Each is logged once.
     var late: Set<Participant> = []
 
     static let firstPause = Duration.seconds(5)
-    /// How many apps are handed over at a time. The rest follows when those are done.
+    /// How many apps are claimed at a time. The others follow when those are done.
     static let mostClaims = 64
 }
 
 extension BrokerState {
-    // MARK: Who is late
+    // MARK: Late apps
 
-    /// Whoever owes a cleanup that can be enforced, with the deadline. Nobody while somebody is signed in: the data of the present user would go with
-    /// that of earlier ones.
+    /// The apps that owe an enforceable cleanup, with their deadlines. Empty during a session or a sign-in, because
+    /// enforcement would delete the present user's data with the earlier data.
     private var deadlines: [Participant: CleanupLedger.Overdue] {
         guard let deadline = policy.cleanup.deadline, device.account == nil, pending == nil else { return [:] }
         return ledger.deadlines(deadline, at: now).filter { isEnforceable($0.key) }
@@ -42,13 +43,13 @@ extension BrokerState {
         eligibility.manifest(of: participant.app)?.cleanup?.user.number == participant.user
     }
 
-    /// When the next app is late, or is tried again.
+    /// When the next app becomes late or is tried again.
     var nextDue: Duration? {
         let times = deadlines.values.map(\.due) + enforcement.failures.values.map(\.next)
         return times.filter { $0 > now.uptime }.min()
     }
 
-    /// Notes who has become late, and has those looked at who wait for it.
+    /// Logs the apps that have become late, and has the waiting requests of enforcement programs checked.
     mutating func noteOverdue() {
         let deadlines = deadlines
         let late = Set(deadlines.filter { $0.value.due <= now.uptime }.keys)
@@ -62,14 +63,14 @@ extension BrokerState {
         if !late.isEmpty { isTouched = true }
     }
 
-    /// Why no cleanup is enforced although the policy wants it; `nil` if that is in order.
+    /// Why the policy's enforcement cannot take place; `nil` if there is no problem.
     var enforcementProblem: String? {
         guard policy.cleanup.deadline != nil, enforcement.programs.isEmpty else { return nil }
         return "no program enforces cleanups: an app that hangs keeps the device closed; run: systemctl status "
             + AppCleanup.enforcementUnit
     }
 
-    /// What keeps cleanups from being enforced, each an app's identifier and a sentence about it.
+    /// The problems of enforcement: for each app, its identifier and a sentence.
     var enforcementProblems: [String] {
         guard policy.cleanup.deadline != nil else { return [] }
         let failed = enforcement.failures.map { "\($0.app) \($1.problem)" }
@@ -80,24 +81,26 @@ extension BrokerState {
         return (failed + hopeless).sorted()
     }
 
-    // MARK: The program that enforces
+    // MARK: The enforcement program
 
-    /// Whether the caller is the program that enforces. Where units tell services apart, it is root's.
+    /// Checks that the caller is the enforcement program. Where services are told apart by their units, it has to run
+    /// as root.
     func checkEnforces(_ caller: Caller) throws(Refusal) {
         let isProgram =
             isService(caller, unit: AppCleanup.enforcementUnit) && (caller.user == 0 || !requiresProof)
         guard isProgram else { throw .notEnforcing }
     }
 
-    /// Hands over who is late and not under way; with nobody, waits.
+    /// Hands over the late apps that are not claimed yet. If there are none, the request waits.
     ///
-    /// - Returns: the answer; `nil` if the request waits, for somebody who is late or for the disk.
+    /// - Returns: The response; `nil` if the request waits for a late app or for the disk.
     mutating func overdue(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .overdue(let underWay, _) = request.call else { return [:] }
         try checkEnforces(caller)
         if enforcement.programs.insert(caller.connection).inserted { touch() }
         abandonQuestions(of: caller.connection)
-        // It is at none of these: an answer, of this broker or of one before it, has not arrived. What is still due is handed over again.
+        // The program is not working on these: the response that handed them over, from this broker or an earlier one,
+        // was lost. Those that are still late are handed over again.
         let released = claims(of: caller.connection).filter { !underWay.contains($0) }
         for participant in released { ledger.release(participant) }
         let answer = handOver(request, to: caller.connection)
@@ -105,7 +108,8 @@ extension BrokerState {
         return answer
     }
 
-    /// The program asks one question at a time: it has given the earlier ones up, and would not hear what they hand over.
+    /// Drops earlier requests of the program. It sends one at a time, so it has given up the earlier ones and would not
+    /// receive the apps that they hand over.
     private mutating func abandonQuestions(of connection: String) {
         let earlier = waiting.numbers { entry in
             guard entry.request.connection == connection, case .overdue = entry.request.call else { return false }
@@ -121,7 +125,8 @@ extension BrokerState {
         ledger.claims.filter { $0.value.connection == connection }.keys.sorted()
     }
 
-    /// The apps' own processes were refused meanwhile, and the bus was not asked to start any.
+    /// Lets apps continue whose claims have ended. During a claim their own processes were refused, and the bus was not
+    /// asked to start them.
     private mutating func claimsEnded(_ participants: [Participant]) {
         guard !participants.isEmpty else { return }
         for participant in participants where wakes[participant.app]?.isPostponed == true {
@@ -132,7 +137,8 @@ extension BrokerState {
         touch()
     }
 
-    /// Looks again for somebody who is late. What was under way when the request came may be reported by now.
+    /// Checks again for late apps. Apps that the program was working on when the request came may have been reported by
+    /// now.
     mutating func handOver(_ request: Request, to connection: String) -> BrokerProtocol.Fields? {
         guard case .overdue(_, let patience) = request.call else { return [:] }
         let apps = claimOverdue(for: connection).map { participant, claim in
@@ -144,7 +150,7 @@ extension BrokerState {
         }
         let fields: BrokerProtocol.Fields = ["overdue": .array(apps, of: "a{sv}")]
         if !apps.isEmpty {
-            // On the disk first: a broker that starts anew has to wait for the report, too.
+            // The claims are committed first, so that a restarted broker also waits for the reports.
             wait(request, for: .stored(fields, nil))
             return nil
         }
@@ -154,7 +160,7 @@ extension BrokerState {
         return nil
     }
 
-    /// - Returns: those that were not claimed before.
+    /// - Returns: The new claims.
     private mutating func claimOverdue(for connection: String) -> [(Participant, CleanupLedger.Claim)] {
         var claimed: [(Participant, CleanupLedger.Claim)] = []
         for (participant, overdue) in deadlines.sorted(by: { $0.key < $1.key })
@@ -171,16 +177,18 @@ extension BrokerState {
         return claimed
     }
 
-    /// Without the part that names the bus: the program is on the same one.
+    /// The names without the part that identifies the bus, because the program is on the same bus.
     private func connections(of participant: Participant, _ claim: CleanupLedger.Claim) -> DBusValue {
-        // A broker of an earlier version has listed the program itself.
+        // The program itself is in the list if a broker of an earlier version stored it.
         let names = ledger.connections(of: participant, in: claim.sessions).subtracting([claim.connection])
             .compactMap { name in name.firstIndex(of: ":").map { String(name[$0...]) } }
         return .array(names.sorted().map { .string($0) }, of: "s")
     }
 
-    /// Takes the program's report on one app: that it was stopped and its data deleted, or why not. It counts only from whom the app was handed to, for
-    /// the sessions for which it was, and while no process is left that was given the account.
+    /// Takes the program's report on one app: that it was stopped and its data deleted, or why not.
+    ///
+    /// A report counts only from the program that has the claim, and for the sessions of the claim. It does not count
+    /// while a process is left that was given the account.
     mutating func reportEnforcement(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .enforced(let app, let user, let sessions, let detail, let problem) = request.call else {
             return [:]
@@ -215,7 +223,7 @@ extension BrokerState {
         return nil
     }
 
-    /// The program has left the bus. What it was about is for its successor.
+    /// Releases the claims of a program that has left the bus, so that its successor can take them.
     mutating func enforcerLeft(_ connection: String) {
         let released = claims(of: connection)
         for participant in released { ledger.release(participant) }
@@ -224,7 +232,7 @@ extension BrokerState {
         effects.append(.note(.error, "not enforced", ["reason": problem]))
     }
 
-    /// An app that is being stopped gets no answer, and a late receipt of it does not count.
+    /// Refuses the calls of an app that is being stopped. A late receipt does not count either.
     func checkNotEnforced(_ participant: Participant) throws(Refusal) {
         guard ledger.claims[participant] == nil else { throw .isEnforced }
     }

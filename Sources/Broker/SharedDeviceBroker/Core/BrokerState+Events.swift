@@ -4,35 +4,36 @@ import Identity
 import Logging
 import SharedDevice
 
-/// What the organisation's provider said last of this device.
+/// The last report of the organisation's provider on the compliance of this device.
 package struct ComplianceWord: Sendable, Equatable {
     package let issuer: String
-    /// Whether the device does what the organisation asks of its devices.
+    /// Whether the device meets the organisation's requirements.
     package let isCompliant: Bool
-    /// When it was so, by the provider's clock.
+    /// When this was so, by the provider's clock.
     package let date: Date
 }
 
-/// What the service that speaks to the provider has heard: ends of sessions, from whichever way they come, and reasons to ask the provider at once.
+/// Events that the identity service has received from the provider: ends of sessions, compliance, and reasons to ask
+/// the provider at once.
 extension BrokerState {
-    /// The service that speaks to the provider.
+    /// The identity service, which communicates with the provider.
     static let providerUnit = "shared-device-identity.service"
-    /// The pause between two questions to the provider that are asked before their time. Whoever brings reasons without end does not make the broker ask
-    /// more often.
+    /// The shortest pause between two early requests to the provider. Even an endless stream of reasons does not make
+    /// the broker ask more often.
     static let soonPause = Duration.seconds(30)
-    /// How far the provider's clock may be behind this device's, in seconds.
+    /// How far the provider's clock may be behind this device's clock, in seconds.
     static let clockSkew: TimeInterval = 60
 
-    /// Does what follows from what was heard.
+    /// Acts on the events.
     ///
-    /// - Returns: whether something of it has to be on the disk before the service may forget it.
+    /// - Returns: Whether a change has to be committed before the service may forget the events.
     mutating func heed(_ events: [ProviderEvent]) -> Bool {
         var isKept = false
         for event in events {
             switch event.kind {
             case .networkUp:
                 guard isIssuer(event.issuer) else { continue }
-                // Who wanted to be left alone may not have been the provider.
+                // The Retry-After may have come from a captive portal, not from the provider.
                 (provider.pausedUntil, provider.failures) = (nil, 0)
                 askSoon()
             case .doubt:
@@ -51,13 +52,14 @@ extension BrokerState {
         policy.organisation?.issuer.text.utf8.elementsEqual(name.utf8) == true
     }
 
-    /// - Returns: whether the disk has to have it. That of a sign-out is noted apart, before anybody is answered.
+    /// - Returns: Whether the change has to be committed first. A sign-out does not: ``Effect/noteState(_:)`` stores it
+    ///   before any response is sent.
     private mutating func heedEnd(_ event: ProviderEvent) -> Bool {
         keepForSignIns(event)
         if event.kind == .ended, let attempt = pending?.asked, let provided = attempt.provided,
             event.concerns(provided.record), isSince(event, attempt.beganAt)
         {
-            // Ended while the disk is still to have it.
+            // The session ended while its sign-in was still being committed.
             dropPendingSignIn(because: .endedMeanwhile(event.issuer))
             return false
         }
@@ -66,8 +68,8 @@ extension BrokerState {
 
     private mutating func heedEndOfSession(_ event: ProviderEvent) -> Bool {
         guard let session = provider.session, let record = session.record, event.concerns(record) else { return false }
-        // It was told late, or told again: the person has begun another session since, or has proved since who they are. The provider knows
-        // whether they may stay.
+        // The event is late or a repetition: the person has begun another session since, or has authenticated again.
+        // The provider decides whether the session may continue.
         let since = event.kind == .ended ? session.beganAt : session.provedAt
         if let date = event.date, date < since.addingTimeInterval(-Self.clockSkew) {
             askSoon()
@@ -80,29 +82,31 @@ extension BrokerState {
         return provider.needsPerson
     }
 
-    // MARK: While somebody signs in
+    // MARK: During a sign-in
 
     private mutating func keepForSignIns(_ event: ProviderEvent) {
         guard isIssuer(event.issuer), let began = firstSignIn else { return }
         provider.heard.add(event, at: now.uptime, since: began)
     }
 
-    /// Since when the first sign-in with the provider is under way; `nil` where none is.
+    /// When the oldest sign-in in progress with the provider began; `nil` if there is none.
     private var firstSignIn: Duration? {
         let prompts = prompts.values.filter { $0.method != .password }.map(\.beganAt)
         let written = pending?.asked.flatMap { $0.provided == nil ? nil : $0.beganAt }
         return (prompts + [written].compactMap { $0 }).min()
     }
 
-    /// When that was, by the clock as it is now: it may have been set since.
+    /// The wall-clock time of a past moment, by the present setting of the clock.
     func date(of moment: Duration) -> Date { now.wall.addingTimeInterval((moment - now.uptime) / .seconds(1)) }
 
-    /// Whether it happened since then, as far as the clocks of both agree.
+    /// Whether the event happened after the sign-in began, within the tolerance for the provider's clock. An event
+    /// without a date counts.
     private func isSince(_ event: ProviderEvent, _ began: Duration) -> Bool {
         event.date.map { $0 >= date(of: began).addingTimeInterval(-Self.clockSkew) } ?? true
     }
 
-    /// The person of a sign-in is known: nobody is signed in whose session the provider has ended since the sign-in began.
+    /// Checks a sign-in whose person is now known: it is refused if the provider has ended its session since the
+    /// sign-in began, or if events were lost.
     func checkLasts(_ record: ProviderRecord, since began: Duration) throws(Refusal) {
         let heard = provider.heard
         guard heard.isComplete(since: began) else { throw .toldTooMuch(record.person.issuer) }
@@ -111,7 +115,8 @@ extension BrokerState {
         }
     }
 
-    /// The session of a sign-in is open: what was heard of it meanwhile, and has not ended it, is heeded now.
+    /// Acts on the events that were buffered for a sign-in whose session is now open. Only events that did not end the
+    /// sign-in are left.
     mutating func heedHeard(since began: Duration) {
         guard let record = provider.session?.record else { return }
         for event in provider.heard.about(record, since: began) {
@@ -119,33 +124,35 @@ extension BrokerState {
         }
     }
 
-    /// What was heard concerns no later sign-in.
+    /// Clears the buffer when no sign-in is in progress: the events do not apply to later sign-ins.
     mutating func forgetHeard() { if !provider.heard.isEmpty, firstSignIn == nil { provider.heard = HeardEvents() } }
 
-    // MARK: Asking before the time
+    // MARK: Early checks
 
-    /// There is a reason to ask the provider, and to tell it what it was not told.
+    /// Schedules an early check with the provider, and an early attempt to send the pending ends of sessions.
     mutating func askSoon() {
-        // With nobody signed in no question uses up the time that is set: it is not put off further with each reason.
+        // Without a session `soon` stays `nil`, so each reason computes a new time. The upper bound keeps it from
+        // moving further and further away.
         let earliest = max(now.uptime, provider.lastSoon.map { $0 + Self.soonPause } ?? .zero)
         let time = min(earliest, now.uptime + Self.soonPause)
         guard provider.soon == nil else { return }
         provider.lastSoon = time
-        // A renewal that is under way may be from before.
+        // Scheduled even if a renewal is in flight: it may have begun before the reason arose.
         if provider.session != nil { provider.soon = time }
         provider.outbox.hurry(to: time)
     }
 
-    /// The machine has slept. The network is often back some seconds later only, and may say so at once: this question keeps no other one waiting.
+    /// Schedules an early check after a sleep. It does not count for the pause between early checks, because the
+    /// network often returns some seconds later and then needs a check at once.
     mutating func askAfterSleep() {
         let last = provider.lastSoon
         askSoon()
         provider.lastSoon = last
     }
 
-    // MARK: The device
+    // MARK: Compliance
 
-    /// Why nobody signs in; `nil` where the device is in order, or no event can tell.
+    /// Why compliance prevents sign-ins; `nil` if the device complies, or if no events about the device are configured.
     var complianceProblem: Refusal? {
         guard let compliance, !compliance.isCompliant, policy.organisation?.sharedSignals?.device != nil,
             isIssuer(compliance.issuer)
@@ -155,7 +162,7 @@ extension BrokerState {
 
     private mutating func heedCompliance(_ event: ProviderEvent) -> Bool {
         let date = event.date ?? now.wall
-        // Told late: something later is known.
+        // A late event: something newer is known.
         if let compliance, isIssuer(compliance.issuer), date < compliance.date { return false }
         compliance = ComplianceWord(issuer: event.issuer, isCompliant: event.kind == .compliant, date: date)
         isComplianceDirty = true

@@ -4,28 +4,31 @@ import FoundationEssentials
 import Identity
 import SharedDevice
 
-/// Signing in at a prompt: a program that asks the person, and gets neither account nor token. Its own connection alone may go on with a
-/// sign-in that it has begun, and the sign-in ends with that connection.
+/// Sign-in at a prompt: a program that asks the person for authentication, and receives neither account nor token.
+///
+/// Only the connection that began a sign-in may continue it. The sign-in ends with the connection.
 extension BrokerState {
-    /// A sign-in that a prompt has begun, and nobody has completed.
+    /// A sign-in that a prompt has begun and that is not complete.
     struct PromptedSignIn: Sendable {
-        /// What the broker waits for.
+        /// What the sign-in waits for.
         enum Stage: Sendable {
-            /// The provider's page, for this request.
+            /// For the provider's page. The request is the one that began the sign-in.
             case beginning(Request)
             case person
-            /// The provider's word, or the check of the password and what follows from it, for this request. `until`: how long it waits for a person at
-            /// another device.
+            /// For the provider's result, or for the check of the password and the steps after it. `until` is the
+            /// deadline for a person who signs in at another device.
             case answer(Request, until: Duration)
-            /// The disk, where the provider has said who it is. The request ends with the session that is being written.
+            /// For the session to be committed. The provider has identified the person, and ``PendingSignIn`` owns the
+            /// request.
             case entry
-            /// The next time to ask the provider what the person at another device has done.
+            /// For the next request to the provider whether the person at another device has finished.
             case pause(Request, until: Duration, next: Duration)
-            /// The provider's answer, which nobody waits for any more. The sign-in keeps its place until then: a user who begins sign-ins and leaves
-            /// them costs a provider that hangs no more than one who waits.
+            /// For the provider's response, although the sign-in was given up. It still counts against the limits until
+            /// then, so that a user who begins sign-ins and leaves them cannot burden a slow provider more than a user
+            /// who waits.
             case abandoned
 
-            /// Whom the answer is for.
+            /// The request that gets the response.
             var request: Request? {
                 switch self {
                 case .beginning(let request), .answer(let request, _), .pause(let request, _, _): request
@@ -37,28 +40,29 @@ extension BrokerState {
         let participant: Participant
         let connection: String
         let method: BrokerProtocol.SignInMethod
-        /// The session that goes on afterwards, where the provider has asked for its person again.
+        /// The session to continue, if the provider has asked for its person again.
         let session: UInt64?
         let beganAt: Duration
-        /// When it ends by itself.
+        /// When the sign-in expires.
         var expires: Duration
         var stage = Stage.person
-        /// The provider's name for it.
+        /// The provider's handle of the sign-in.
         var handle: String?
-        /// Whether it asks for more than each sign-in does.
+        /// Whether the prompt asks for additional scopes.
         var asksForMore = false
     }
 
     /// How long a person may take.
     static let promptLifetime = Duration.seconds(600)
-    /// The same, where the provider says so.
+    /// The limit for a lifetime that the provider chooses.
     static let longestLifetime = Duration.seconds(900)
-    /// How many sign-ins may be begun at a time: on the device, and by one user's programs.
+    /// How many prompted sign-ins may be in progress: on the device, and by one user's programs.
     static let (prompts, promptsOfUser) = (8, 2)
-    /// How long until the provider is asked again what a person at another device has done. It asks its server only as often as that allows.
+    /// The interval of polling for a person at another device. The provider sends requests to its server only as often
+    /// as the server permits.
     static let pollPause = Duration.seconds(2)
 
-    /// How people sign in on this device, the usual one first.
+    /// The sign-in methods of this device, the usual one first.
     var signInMethods: [BrokerProtocol.SignInMethod] {
         switch policy.identity {
         case .embedded: [.password]
@@ -67,7 +71,7 @@ extension BrokerState {
         }
     }
 
-    /// What people and prompts are told of how to sign in, and of the organisation's provider.
+    /// The information for people and prompts on sign-in methods and the organisation's provider.
     var providerInformation: BrokerProtocol.Fields {
         var fields: BrokerProtocol.Fields = [
             "signInMethods": .array(signInMethods.map { .string($0.rawValue) }, of: "s"),
@@ -84,8 +88,8 @@ extension BrokerState {
 
     // MARK: Requests
 
-    /// The prompt that comes with the broker needs no cleanup in its manifest, because it gets neither account nor token: it may ask for nothing
-    /// that would give it one.
+    /// Restricts the bundled prompt to calls that give it neither account nor token. For that reason its manifest needs
+    /// no cleanup.
     func checkPrompt(_ participant: Participant, _ call: Request.Call) throws(Refusal) {
         guard eligibility.manifest(of: participant.app)?.isPrompt == true else { return }
         switch call {
@@ -94,7 +98,7 @@ extension BrokerState {
         }
     }
 
-    /// Begins a sign-in, when the rounds of those before allow it.
+    /// Begins a sign-in, once the cleanup rounds allow it.
     mutating func beginSignIn(
         _ request: Request,
         _ participant: Participant
@@ -104,13 +108,13 @@ extension BrokerState {
         if session == nil {
             guard try admitSignIn(request, participant, until: request.askedAt + wish.patience) else { return nil }
         } else {
-            // The page's address and the answer have the name of who is signed in.
+            // The page's address and the response contain the name of the signed-in person.
             try checkOwesNothing(participant, request.connection)
         }
         let possible = signInMethods.filter { method in
             switch method {
             case .browser: wish.redirect != nil
-            // An app that asks for the password itself is no prompt, whatever it calls.
+            // An app that asks for the password itself is not a prompt, whatever method it calls.
             case .password: policy.passwordSignIn || request.claimed == BrokerProtocol.promptIdentifier
             case .deviceCode: true
             }
@@ -120,7 +124,7 @@ extension BrokerState {
         guard prompts.count < Self.prompts,
             prompts.values.count(where: { $0.participant.user == participant.user }) < Self.promptsOfUser
         else { throw .tooManyPrompts }
-        // The name need not be secret, because only this connection may use it. No two of a run are the same.
+        // The name is unique within a run. It need not be secret, because only this connection may use it.
         let name = "\(device.epoch)-\(request.number)"
         var prompt = PromptedSignIn(
             participant: participant,
@@ -138,7 +142,7 @@ extension BrokerState {
         return nil
     }
 
-    /// What the provider is asked; `nil` where none is. For scopes that no app may have, nobody is asked.
+    /// The provider's part in a sign-in; `nil` if the method needs none. Scopes that no manifest permits are left out.
     private func start(_ method: BrokerProtocol.SignInMethod, _ wish: Request.PromptWish) -> SignInStart? {
         let way: SignInStart.Method
         switch method {
@@ -165,8 +169,8 @@ extension BrokerState {
         ]
     }
 
-    /// Signs the person in, by what they have given to the prompt. One that is refused before anybody has looked at it may be sent again, and so
-    /// may a password.
+    /// Continues a sign-in with the person's input. Input that is refused before it is checked may be sent again, and
+    /// so may a wrong password.
     mutating func completeSignIn(
         _ request: Request,
         _ participant: Participant,
@@ -198,7 +202,7 @@ extension BrokerState {
         return nil
     }
 
-    /// The sign-in that a request goes on with, when all that has to hold still does.
+    /// Returns the sign-in that the request continues, after checking all its conditions again.
     private mutating func openPrompt(
         _ name: String,
         _ request: Request,
@@ -214,15 +218,15 @@ extension BrokerState {
             guard session == device.epoch, device.account != nil else { throw .noSuchPrompt }
             try checkOwesNothing(participant, request.connection)
         } else {
-            // With this deadline it never waits.
+            // With this deadline the request never waits.
             _ = try admitSignIn(request, participant, until: now.uptime)
         }
         return prompt
     }
 
-    // MARK: What the provider says
+    // MARK: The provider's results
 
-    /// The provider has a page for the person, or not.
+    /// Handles the provider's page for the person, or its error.
     mutating func signInBegan(_ name: String, _ result: Result<BegunSignIn, IdentityError>) {
         guard case .beginning(let request)? = prompts[name]?.stage else {
             if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
@@ -242,10 +246,10 @@ extension BrokerState {
         }
     }
 
-    /// The provider has said what the person's answer is worth; `nil`: the person has not finished.
+    /// Handles the provider's result for the person's input; `nil` means that the person has not finished.
     mutating func signedIn(_ name: String, _ result: Result<ProviderSignIn?, IdentityError>) {
         guard let prompt = prompts[name], case .answer(let request, let until) = prompt.stage else {
-            // Nobody waits any more: what was opened is closed again.
+            // The request was given up, so the opened session is closed again.
             if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
             if case .success(let signIn?) = result { tellLater(signIn.record) }
             return
@@ -271,7 +275,7 @@ extension BrokerState {
         }
     }
 
-    /// Whoever asked for more may ask for less; where the sign-in asked for no more than each one does, the configuration is wrong.
+    /// If the prompt asked for additional scopes, it may retry with fewer. Otherwise the configuration is wrong.
     private static func refusal(_ error: IdentityError, _ asksForMore: Bool) -> Refusal {
         guard error.code == .invalidScope else { return Refusal(error) }
         return Refusal(asksForMore ? .scopesDeclined : .providerMisconfigured, error.description)
@@ -302,9 +306,10 @@ extension BrokerState {
         touch()
     }
 
-    // MARK: Time and end
+    // MARK: Deadlines
 
-    /// When the next one ends by itself, or asks the provider. One whose answer is being looked at ends when that is done.
+    /// When the next sign-in expires or the next poll is due. A sign-in whose input is being checked does not expire
+    /// before the result.
     var nextLookAtPrompts: Duration? {
         prompts.values.compactMap { prompt -> Duration? in
             switch prompt.stage {
@@ -328,7 +333,7 @@ extension BrokerState {
         }
     }
 
-    /// Ends a sign-in that was not completed.
+    /// Ends a sign-in that is not complete.
     mutating func endPrompt(_ name: String, because refusal: Refusal = .noSuchPrompt) {
         guard let prompt = prompts[name] else { return }
         switch prompt.stage {
@@ -338,7 +343,7 @@ extension BrokerState {
         default: prompts[name] = nil
         }
         if let handle = prompt.handle { effects.append(.cancelSignIn(handle)) }
-        // A password's check has its own end.
+        // The result of the password check answers the request.
         if prompt.method != .password, let request = prompt.stage.request { refuse(request, refusal) }
     }
 
@@ -349,7 +354,7 @@ extension BrokerState {
         }
     }
 
-    /// The answer was looked at, and signs nobody in. A password may be tried again; what the browser has brought counts once.
+    /// Handles input that signed no one in. A password may be tried again; the browser's result can be used only once.
     mutating func reopenPrompt(of attempt: Asked) {
         guard let name = attempt.request.call.promptName else { return }
         if attempt.provided == nil { prompts[name]?.stage = .person } else { prompts[name] = nil }
@@ -372,7 +377,7 @@ extension BegunSignIn.Prompt {
 }
 
 extension Request.Call {
-    /// The name of the prompt's sign-in that it goes on with.
+    /// The name of the prompted sign-in that the request continues.
     var promptName: String? {
         switch self {
         case .completeSignIn(let name, _), .awaitSignIn(let name, _): name
@@ -380,8 +385,8 @@ extension Request.Call {
         }
     }
 
-    /// How long the caller of a sign-in waits for its answer: a little less than libraries (25 s) and prompts (60 s) do, so that nobody is signed in who
-    /// has been told that it failed.
+    /// How long the caller of a sign-in waits for the response. This is a little less than libraries (25 s) and prompts
+    /// (60 s) wait, so that no person is signed in after being told that it failed.
     var signInPatience: Duration? {
         switch self {
         case .signIn(_, _, let patience, _): patience + .seconds(20)
@@ -391,6 +396,6 @@ extension Request.Call {
         }
     }
 
-    /// What ``cancelSignIn(label:)`` names the sign-in by.
+    /// The label by which ``cancelSignIn(label:)`` identifies the sign-in.
     var signInLabel: String? { if case .signIn(_, _, _, let label) = self { label } else { promptName } }
 }

@@ -4,14 +4,14 @@ package import Identity
 import Logging
 import SharedDevice
 
-/// The session of the organisation's provider beside the device's: its beginning and end, what the disk has of it, and how long it lasts without the
-/// provider's word.
+/// The provider's session that belongs to the device's session: how it begins and ends, what is stored of it, and how
+/// long it lasts without confirmation by the provider.
 extension BrokerState {
     // MARK: Beginning
 
-    /// The person is signed in by the provider.
+    /// Opens the session of a person whom the provider has signed in.
     ///
-    /// - Parameter began: when that sign-in has begun.
+    /// - Parameter began: When that sign-in began.
     mutating func openProviderSession(_ signIn: ProviderSignIn, since began: Duration) {
         guard let settings = policy.organisation else { return }
         provider.session = ProviderSession(settings, record: signIn.record, since: date(of: began), at: now)
@@ -23,24 +23,26 @@ extension BrokerState {
         scheduleCheck()
     }
 
-    /// Answers about an earlier sign-in say nothing of the next one.
+    /// Clears the results of earlier requests: they do not apply to the next sign-in.
     private mutating func forgetQuestions() {
         (provider.mayBeUsed, provider.problem, provider.unanswered) = (false, nil, nil)
         (provider.demandedAt, provider.pausedUntil, provider.failures) = (nil, nil, 0)
     }
 
-    /// A session that an earlier run of the broker has opened.
+    /// Continues a session that an earlier run of the broker has opened.
     mutating func resumeProviderSession(_ session: ProviderSession) {
         provider.session = session
         provider.mayBeUsed = !session.isSettled
         if !session.needsPerson { provider.demandedAt = now.uptime }
-        // The clock may have been set since: nobody was checked later than now.
+        // The clock may have been set back since. A check in the future counts as one now.
         provider.isGood(since: now.uptime - .seconds(max(0, now.wall.timeIntervalSince(session.checkedAt))))
         provider.nextCheck = now.uptime
     }
 
-    /// The same person has proved again who they are. The tokens of before are revoked, where they are of another session at the provider: those of
-    /// the same one end with it, and to revoke them might end it.
+    /// Replaces the session after the same person has authenticated again.
+    ///
+    /// Revokes the earlier tokens, unless they belong to the same session at the provider: those end with that session,
+    /// and revoking them could end it.
     mutating func replaceProviderSession(_ signIn: ProviderSignIn, since began: Duration) {
         if let old = provider.session?.record, old.session == nil || old.session != signIn.record.session {
             tellLater(old, keepsSession: true, isRenewed: isRenewed)
@@ -49,15 +51,15 @@ extension BrokerState {
         keepProviderSession(within: .zero)
     }
 
-    /// Whether a renewal of the present record is under way.
+    /// Whether a renewal of the present record is in flight.
     private var isRenewed: Bool { provider.renewal?.generation == provider.generation }
 
-    // MARK: The disk
+    // MARK: Storage
 
-    /// What is kept of the provider for the open session.
+    /// The provider's record for the open session.
     package var providerRecord: ProviderRecord? { provider.session?.record }
 
-    /// What the disk is to have: of the session that is open, or about to be.
+    /// The row to store: for the session that is being committed, or else for the open one.
     var providerRow: ProviderSession? {
         guard let pending else { return provider.session }
         guard let asked = pending.asked, let signIn = asked.provided, let settings = policy.organisation else {
@@ -74,7 +76,7 @@ extension BrokerState {
 
     // MARK: End
 
-    /// The session is over here: the provider is told afterwards, whatever comes of it.
+    /// Closes the session on this device. The provider is told afterwards, whether or not that succeeds.
     mutating func closeProviderSession() {
         guard let session = provider.session else { return }
         let isRenewed = isRenewed
@@ -93,7 +95,8 @@ extension BrokerState {
         provider.queue = []
     }
 
-    /// What follows when the provider has ended its session, by the managed configuration.
+    /// Handles the end of the session at the provider. The managed configuration decides between a sign-out and a new
+    /// authentication.
     mutating func endByProvider(_ cause: String) {
         guard provider.session != nil, let next = try? device.signingOut(nil) else { return }
         if policy.organisation?.onProviderSessionEnd == .reauthenticate { return needPerson() }
@@ -101,7 +104,8 @@ extension BrokerState {
         effects.append(.note(.notice, "signed out by the provider", ["reason": cause, "epoch": "\(device.epoch)"]))
     }
 
-    /// The provider wants the person before it gives a token. If it wants them again, they get no more time.
+    /// Withholds tokens until the person has authenticated again. A repeated demand by the provider does not extend
+    /// their time.
     mutating func needPerson() {
         guard !provider.needsPerson else { return }
         provider.demandedAt = now.uptime
@@ -116,7 +120,7 @@ extension BrokerState {
 
     var personNeeded: Refusal { .signInAgain(provider.session?.issuer ?? "the organisation") }
 
-    /// A configuration is in force: a session that another provider or client knows ends.
+    /// Checks the session against a new configuration. Signs out if the session belongs to another provider or client.
     mutating func checkProviderSession() {
         guard device.account != nil, pending == nil else { return }
         let isOfConfiguration =
@@ -130,13 +134,19 @@ extension BrokerState {
         }
     }
 
-    // MARK: Without the provider's word
+    // MARK: Without confirmation
 
-    /// When the session ends because nobody can say whether it may go on; `nil` while somebody can.
+    /// When the session ends for lack of confirmation by the provider. It is `nil` if no check is overdue or has failed
+    /// and no person is needed, or if no grace is configured.
     ///
-    /// It counts from the provider's last good word, whatever keeps the next one away: the network, the provider, the configuration, the disk without
-    /// which nothing is asked, or the person whom the provider wants. They have the time of a prompt in any case, a question has that of its answer, and
-    /// a machine that has slept has as much for its network to come back, once after each good word: who lets it sleep again and again gains no more.
+    /// The grace counts from the last confirmation, whatever prevents the next one: the network, the provider, the
+    /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. Each
+    /// of these gets a minimum of time, even if the grace is over:
+    ///
+    /// - A person has the lifetime of a prompt.
+    /// - A request has the time for its response.
+    /// - After a sleep the network has as much time to return, but only once after each confirmation. Repeated sleeps
+    ///   do not extend the session.
     var graceEnd: Duration? {
         guard let grace = policy.organisation?.offlineGrace.duration else { return nil }
         let word = provider.lastGood + grace
@@ -146,10 +156,10 @@ extension BrokerState {
         return provider.unanswered.map { max(end, $0 + Self.answerPatience) }
     }
 
-    /// From what on the time without the processor counts as sleep. The clocks are read within a tenth of that.
+    /// The shortest suspension that counts as sleep. The clocks are read within a tenth of that.
     static let leastSleep = Duration.seconds(1)
 
-    /// The machine has slept: where the grace is over by now, the question still has its time.
+    /// Notes a sleep after which the grace is over or nearly over, so that a check still has time for its response.
     mutating func wakeWithinGrace() {
         guard provider.wokeAt == nil, let grace = policy.organisation?.offlineGrace.duration,
             provider.lastGood + grace < now.uptime + Self.answerPatience
@@ -157,7 +167,7 @@ extension BrokerState {
         provider.wokeAt = now.uptime
     }
 
-    /// A session that nobody has checked for too long ends.
+    /// Ends a session that was not confirmed in time.
     mutating func endOfflineSession() {
         guard provider.session != nil, device.account != nil, let end = graceEnd, end <= now.uptime else { return }
         let seconds = (now.uptime - provider.lastGood).components.seconds

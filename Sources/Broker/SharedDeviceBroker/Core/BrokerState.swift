@@ -4,12 +4,16 @@ import Identity
 import Logging
 import SharedDevice
 
-/// All that the broker knows and decides: `reduce` takes what happens and returns what is to be done about it. Pure: it asks no clock, no disk
-/// and no bus, so that a test or a simulation can drive it through every order of events.
+/// The broker's state and its decisions: ``reduce(_:at:)`` takes an event and returns the effects to carry out.
 ///
-/// Two rules hold throughout (architecture, D9 and D10). An app is given an account only after the disk has it that the app may hold its data,
-/// and somebody is signed in only after the disk says so. A sign-out waits for nobody: account and tokens are withheld and all apps are told at
-/// once, and the disk follows.
+/// It uses no clock, disk or bus, so that a test or a simulation can drive it through every order of events. Only the
+/// time zone comes from the system, through ``LocalTime/device``.
+///
+/// Two rules always hold (architecture, D9 and D10):
+///
+/// - An app receives an account only after the ledger entry that it may hold its data is committed. A person is signed
+///   in only after the session is committed.
+/// - A sign-out does not wait: account and tokens are withheld and all apps are told at once. The commit follows.
 package struct BrokerState: Sendable {
     // MARK: The device
 
@@ -17,31 +21,31 @@ package struct BrokerState: Sendable {
     package internal(set) var membership: Membership?
     package internal(set) var policy = DevicePolicy()
     package internal(set) var manifests: [AppManifest] = []
-    /// Why others are not in force.
+    /// Why the other manifests are not in force.
     var manifestProblems: [String] = []
-    /// Manifests that nobody could read so far.
+    /// Manifests that could not be read so far.
     var unknownManifests: [String] = []
     var eligibility = AppEligibility()
     let requiresProof: Bool
     package internal(set) var ledger: CleanupLedger
     var tokens = TokenVault()
-    /// What is under way with the organisation's provider.
+    /// The session with the organisation's provider and the requests to it.
     var provider = Provider()
-    /// What the organisation's provider said last of this device.
+    /// The last report of the organisation's provider on the compliance of this device.
     package internal(set) var compliance: ComplianceWord?
-    /// The sign-in whose session is being written to the disk.
+    /// The sign-in whose session is being committed.
     var pending: PendingSignIn?
-    /// The session that was begun last, and the request that began it.
+    /// The latest session, with the label and the connection of the request that began it.
     var lastSignIn: (label: String, connection: String, epoch: UInt64)?
 
-    // MARK: Who asks
+    // MARK: Callers
 
-    /// A connection, and the apps that it has said it is.
+    /// A connection and the apps that it has identified as.
     struct Connected: Sendable {
         let caller: Caller
-        /// By the name that the caller gave. One process may be several apps.
+        /// The apps by the names that the caller gave. One process may be several apps.
         var apps: [String?: Participant] = [:]
-        /// The change that the disk has to have before it is given the account.
+        /// The change that has to be committed before the connection receives the account.
         var held: UInt64 = 0
     }
 
@@ -50,29 +54,28 @@ package struct BrokerState: Sendable {
     var waiting = WaitingRequests()
     /// Requests that wait for the identity provider.
     var asked: [UInt64: Asked] = [:]
-    /// Requests that wait for polkit, or for entries of the log to be read.
+    /// Requests that wait for polkit, for the lookup of operators or for the log to be read.
     var consulted: [UInt64: Consulted] = [:]
     var operators = KnownOperators()
-    /// Sign-ins that prompts have begun, by their names.
+    /// Sign-ins begun by prompts, by their names.
     var prompts: [String: PromptedSignIn] = [:]
     var throttle = PasswordThrottle()
     var refusals = LogLimiter()
     var reports = LogLimiter(limit: 60)
-    /// How many entries of each session each app has brought about again and again.
+    /// The number of repeatable log entries by session and app.
     var repeatedEntries: [UInt64: [Participant: Int]] = [:]
 
     // MARK: Time
 
-    /// The present event's time.
+    /// The time of the present event.
     var now: Moment
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
     var reminder: (at: Duration, pause: Duration, isForAll: Bool)?
     var wakes: [String: Wake] = [:]
     var watch = SeatWatch()
-    /// When somebody used the device last, before this run of the broker.
+    /// When the device was last used, by the wall clock, in this run of the broker or an earlier one; `nil` if unknown.
     var lastActivity: Date?
 
-    /// Cleanups that apps have not done in time.
     var enforcement = Enforcement()
 
     // MARK: The disk
@@ -84,21 +87,21 @@ package struct BrokerState: Sendable {
     var isComplianceDirty = false
     var erases = false
     var log: [AuditEntry] = []
-    /// Grows with each change that somebody may wait for.
+    /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
     var isTouched = false
-    /// What was wrong after the last event.
+    /// The problems after the last event.
     var problems: [String] = []
-    /// What is wrong with keys, as whoever has them says.
+    /// Problems with keys, as reported by ``Event/keys(_:)``.
     var keyTroubles: [String] = []
-    /// Why records of the organisation's provider that a start has found could not be opened.
+    /// Why stored records of the organisation's provider could not be opened at the start.
     var recordProblem: String?
     var effects: [Effect] = []
 
     /// - Parameters:
-    ///   - content: what the store holds.
-    ///   - lastActivity: when somebody used the device last; `nil` if nobody knows.
-    ///   - requiresProof: whether more than one user reaches the bus.
+    ///   - content: The content of the store.
+    ///   - lastActivity: When the device was last used; `nil` if unknown.
+    ///   - requiresProof: Whether more than one user reaches the bus.
     package init(
         _ content: DeviceStore.Content = DeviceStore.Content(),
         lastActivity: Date? = nil,
@@ -113,7 +116,7 @@ package struct BrokerState: Sendable {
         self.lastActivity = lastActivity
         self.requiresProof = requiresProof
         self.now = now
-        // Without a session in the ledger, nobody would record who holds the account's data.
+        // Without a session in the ledger, the apps that hold the account's data would not be recorded.
         if let account = device.account, ledger.sessions[device.epoch] == nil {
             ledger.begin(device.epoch, account: account, at: now)
         }
@@ -125,30 +128,33 @@ package struct BrokerState: Sendable {
             enter(noted.state, cause: "what the broker had noted before this start")
             self.now = now
         }
-        // The journal has a line of that, too; everybody is told as soon as the broker has its name on the bus.
+        // Keeps the entries for the journal, which has to match the log. Apps are told as soon as the broker has its
+        // name on the bus.
         effects = effects.filter { if case .journal = $0 { true } else { false } }
     }
 
-    /// Takes one event.
+    /// Processes one event.
     ///
-    /// - Returns: what is to be done, in this order.
+    /// - Returns: The effects to carry out, in this order.
     package mutating func reduce(_ event: Event, at now: Moment) -> [Effect] {
         let hasSlept = now.asleep - self.now.asleep >= Self.leastSleep
         self.now = now
-        // Whatever event is the first one after a sleep.
+        // Any event can be the first one after a sleep.
         if hasSlept { wakeWithinGrace() }
-        // What is due comes before the event: a round that has expired holds up no sign-in.
+        // Expired deadlines come before the event: an expired round must not delay a sign-in.
         passTime()
         if hasSlept { askAfterSleep() }
         switch event {
         case .arrived(let caller):
-            // One that was kept through an outage is the same process, whatever a second look at it has found.
+            // A connection that was kept through a loss of the bus is the same process, whatever the second
+            // identification says.
             if connected[caller.connection] == nil { connected[caller.connection] = Connected(caller: caller) }
         case .left(let connection, let mark): leave(connection, mark: mark)
         case .busLost(let mark):
             provider.isReachable = false
-            // The broker may be alone in having left the bus, and what the enforcement deletes must not be the next person's. Who has not called since
-            // the broker's start may be it.
+            // Perhaps only the broker has lost the bus, and an enforcement program still deletes data. Its claim stays,
+            // so that the next person's data is not deleted. A program that has not called since the broker's start is
+            // not in `connected`, and also keeps its claim.
             let claimants = Set(ledger.claims.values.map(\.connection))
             for connection in connected.keys.sorted() {
                 if claimants.contains(connection) {
@@ -205,8 +211,8 @@ package struct BrokerState: Sendable {
 
     // MARK: Changes of the device
 
-    /// Who may sign in. On a device that has joined an organisation, the membership names the tenant; the tenant of the configuration then
-    /// matters for joining only.
+    /// The rules for signing in. On a joined device the membership names the tenant. The tenant of the configuration
+    /// then matters only for joining.
     var rules: SignInRules {
         SignInRules(
             requiresJoin: policy.requiresJoin,
@@ -215,9 +221,9 @@ package struct BrokerState: Sendable {
         )
     }
 
-    /// Makes `next` the device's state at once, and tells everybody.
+    /// Makes `next` the device's state at once, and tells all apps.
     ///
-    /// - Parameter cause: who or what wants it, for the log.
+    /// - Parameter cause: The user, app or rule that caused the change, for the log.
     mutating func enter(_ next: DeviceState, cause: String) {
         let before = device
         if let account = before.account, next.account == nil {
@@ -236,14 +242,15 @@ package struct BrokerState: Sendable {
         needsDisk(within: .zero)
         if next.account == nil {
             effects.append(.noteState(next))
-            // Tried at once, also on a disk that has just failed: what was noted has to get there at least.
+            // Also tries a disk that has just failed, because the noted state has to reach the disk.
             disk.due = now.uptime
         }
         announce(modeChanged: next.mode != before.mode)
         touch()
     }
 
-    /// Tells all apps to ask: after a change, and after a start and an outage, in which they may have missed a broadcast.
+    /// Tells all apps to ask for the state: after a change, and after a start or a loss of the bus, when they may have
+    /// missed a signal.
     private mutating func announce(modeChanged: Bool) {
         effects.append(.announce(modeChanged: modeChanged))
         remind()
@@ -256,7 +263,7 @@ package struct BrokerState: Sendable {
         self.policy = policy
         if before.identity != policy.identity || before.organisation?.signInPart != policy.organisation?.signInPart {
             endPrompts(because: .noSuchPrompt)
-            // Another directory or provider than the one that has checked the person.
+            // The person was checked by another directory or provider than the configured one.
             if pending?.asked != nil {
                 dropPendingSignIn(because: policy.identity == .loginSession ? .signedInByLogin : .noSuchPrompt)
             }
@@ -277,7 +284,7 @@ package struct BrokerState: Sendable {
         touch()
     }
 
-    /// The device's membership has changed. An account that the new rules do not admit is signed out.
+    /// Changes the device's membership. An account that the new rules do not admit is signed out.
     mutating func changeMembership(to next: Membership?, by account: Account) {
         enterLog(next == nil ? .left : .joined, account: account, detail: next.map { "tenant \($0.tenantIdentifier)" })
         membership = next
@@ -306,7 +313,7 @@ package struct BrokerState: Sendable {
 
     // MARK: Time
 
-    /// When the broker wants to be woken, at the latest; `nil` means never.
+    /// The latest time at which the broker has to be woken; `nil` means never.
     package var nextDeadline: Duration? {
         var next: Duration?
         func consider(_ time: Duration?) { if let time, next.map({ time < $0 }) ?? true { next = time } }

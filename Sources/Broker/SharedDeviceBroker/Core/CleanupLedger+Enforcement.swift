@@ -1,14 +1,15 @@
 import FoundationEssentials
 import SharedDevice
 
-/// Cleanups that are done in an app's place, because the app is late.
+/// Enforced cleanup: another program cleans up for an app that is late.
 ///
-/// From the claim on, until the process behind it has reported, says that it is not at it, or is gone, that process may be deleting the app's data: nobody
-/// signs in, and the app's own calls are refused. Claims are on the disk, so that this holds for a broker that starts anew meanwhile, too.
+/// A claim ends when the program reports, releases it or disconnects. Until then the program may be deleting the app's
+/// data, so sign-in is blocked and the app's own calls are refused. Claims are stored, so that they also hold after a
+/// restart of the broker.
 extension CleanupLedger {
-    /// Who cleans up in an app's place.
+    /// The enforcement of one app's cleanup.
     package struct Claim: Sendable, Equatable {
-        /// The connection of the process that does it.
+        /// The connection of the enforcement program.
         package let connection: String
         /// The sessions whose data it deletes.
         package let sessions: Set<UInt64>
@@ -19,16 +20,16 @@ extension CleanupLedger {
         }
     }
 
-    /// What somebody who is late owes.
+    /// The cleanups that a late app owes.
     package struct Overdue: Sendable, Equatable {
-        /// All sessions that the app owes.
+        /// All sessions whose cleanup the app owes.
         package let sessions: Set<UInt64>
-        /// When the deadline is or was.
+        /// The deadline, before or after it has passed.
         package let due: Duration
     }
 
-    /// Whoever owes a cleanup, with the deadline. It counts from the end of the latest of the sessions: an earlier one alone makes nobody late who
-    /// was given another account since.
+    /// The apps that owe a cleanup, with their deadlines. A deadline counts from the end of the latest session that the
+    /// app owes: an app that was given a later account is not late because of an earlier one alone.
     package func deadlines(_ deadline: Duration, at now: Moment) -> [Participant: Overdue] {
         var overdue: [Participant: Overdue] = [:]
         for participant in debtors {
@@ -39,20 +40,21 @@ extension CleanupLedger {
         return overdue
     }
 
-    /// The process behind the connection is about to clean up in the app's place.
+    /// Records that the program starts to clean up for the app.
     package mutating func claim(_ participant: Participant, _ claim: Claim) { setClaim(participant, claim) }
 
-    /// The process does so no longer. The app or the next process cleans up what is left.
+    /// Ends the claim. The app or the next enforcement program does the rest of the cleanup.
     package mutating func release(_ participant: Participant) { setClaim(participant, nil) }
 
-    /// The app's connections of processes that may have in memory what is being deleted.
+    /// The connections of the app's processes that may still hold the deleted data in memory.
     package func connections(of participant: Participant, in owed: Set<UInt64>) -> Set<String> {
         Set(owed.flatMap { parts[$0]?[participant]?.connections ?? [] })
     }
 
-    /// Records that the app was stopped and its data deleted, and ends the claim. To be called once no connection of the app is left.
+    /// Records that the app was stopped and its data deleted, and ends the claim. Call this only when no connection of
+    /// the app is left.
     ///
-    /// - Returns: the sessions that are settled by it.
+    /// - Returns: The sessions that this settled.
     package mutating func enforce(_ participant: Participant, detail: String?, at now: Moment) -> [UInt64] {
         let owed = claims[participant]?.sessions ?? []
         let open = owed.filter { parts[$0]?[participant]?.progress?.isSettled == false }.sorted()

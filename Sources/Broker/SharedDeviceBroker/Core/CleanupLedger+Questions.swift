@@ -2,30 +2,31 @@ import FoundationEssentials
 package import SharedDevice
 
 extension Account {
-    /// The account that stands for a person whose name the ledger has forgotten. The app still owes the cleanup: an adapter deletes its program's data
-    /// whoever it belongs to, and one that was not running in the session has deleted nothing yet.
+    /// A placeholder account for a session whose account name the ledger has deleted. The app still owes the cleanup:
+    /// an adapter deletes its program's data regardless of whose it is, and an app that was not running has deleted
+    /// nothing yet.
     fileprivate static func forgotten(_ session: UInt64) -> Account {
         Account(identifier: "forgotten.\(session)", username: "forgotten")
     }
 }
 
-/// What the ledger says of itself.
 extension CleanupLedger {
-    /// The connections that were given an account and have not reported, and those of programs that clean up in an app's place. Their ends count, although
-    /// a broker that has started anew, or has lost the bus meanwhile, does not know whose they are.
+    /// The connections that were given an account and have not reported, and those of enforcement programs.
+    ///
+    /// The broker watches for their ends. After a restart or a lost bus it may not know which app they belong to.
     package var connections: Set<String> {
         Set(parts.values.flatMap { $0.values.flatMap(\.connections) }).union(claims.values.map(\.connection))
     }
 
-    /// The rounds that a sign-in may have to wait for, oldest first, each with the time when its session ended.
+    /// The rounds that can delay a sign-in, oldest first, each with the time when its session ended.
     package var openRounds: [(number: UInt64, ended: Duration?)] {
         unfinished.filter { sessions[$0]?.outcome == .open }.sorted().map { ($0, sessions[$0]?.endedUptime) }
     }
 
     /// The sessions whose cleanup the app owes, oldest first.
     ///
-    /// - Parameter connection: the process that asks; one that has reported owes nothing more, although another one of its app may. `nil`
-    ///   asks for the whole app.
+    /// - Parameter connection: The process that asks; `nil` asks for the whole app. A process that has reported owes
+    ///   nothing, even if another process of its app does.
     package func owed(by participant: Participant, on connection: String? = nil) -> [OwedSession] {
         unfinished.compactMap { number in
             guard let part = parts[number]?[participant], part.progress?.isSettled == false else { return nil }
@@ -39,7 +40,7 @@ extension CleanupLedger {
         }.sorted { $0.epoch < $1.epoch }
     }
 
-    /// Whoever owes something and satisfies the condition.
+    /// The apps that owe a cleanup for which the condition holds.
     package func participants(where condition: (UInt64, Part) -> Bool) -> Set<Participant> {
         unfinished.reduce(into: []) { found, number in
             let owing = (parts[number] ?? [:]).filter { $1.progress?.isSettled == false && condition(number, $1) }
@@ -47,9 +48,9 @@ extension CleanupLedger {
         }
     }
 
-    /// Whether this one owes something. Unlike ``debtors``, it costs no look at the parts of others.
+    /// Whether the app owes a cleanup. Unlike ``debtors``, it does not search the other apps' parts.
     package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
-    /// Whether ``idle`` has this one.
+    /// Whether ``idle`` contains the app.
     package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
 
     private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {
@@ -62,18 +63,18 @@ extension CleanupLedger {
         part.progress == .owed || part.progress == .told || part.isReported
     }
 
-    /// Whoever owes something.
+    /// The apps that owe a cleanup.
     package var debtors: Set<Participant> { participants { _, _ in true } }
-    /// Whoever owes something and has not begun, or has processes that have not reported although another one has.
+    /// The apps that owe a cleanup and have not begun it, or that have reported while some of their processes have not.
     package var idle: Set<Participant> { participants { Self.isIdle($1) } }
-    /// Whoever open rounds wait for.
+    /// The apps with a part in an open round.
     package var awaited: Set<Participant> { participants { number, _ in sessions[number]?.outcome == .open } }
-    /// Whether a round is not complete; one that has expired is not.
+    /// Whether a round is open or has expired.
     package var hasIncompleteRounds: Bool { sessions.values.contains { $0.outcome == .open || $0.outcome == .expired } }
-    /// The rounds that are known, oldest first.
+    /// The numbers of the known rounds, oldest first.
     package var rounds: [UInt64] { sessions.filter { $0.value.endedAt != nil }.keys.sorted() }
 
-    /// The round of a session; `nil` if the session is open or unknown.
+    /// The round of a session; `nil` if the session has not ended or is unknown.
     package func report(of number: UInt64, isRunning: (Participant) -> Bool = { _ in false }) -> CleanupReport? {
         guard let session = sessions[number], let endedAt = session.endedAt, let outcome = session.outcome else {
             return nil

@@ -1,23 +1,24 @@
 import Identity
 
-/// What the provider has told of sessions while somebody is signing in. Whom it concerns is known when the sign-in's person is: until then it is kept.
-/// Pure: the caller brings the time.
+/// Buffers provider events about sessions during a sign-in, until it is known who signs in and which events apply.
+///
+/// Pure: the caller passes the time.
 struct HeardEvents: Sendable {
-    /// How much is kept: an organisation whose stream tells of everybody is not to fill the memory.
+    /// The limits of the buffer. An organisation's stream may report on all of its users, and must not fill the memory.
     static let (capacity, byteCapacity) = (1000, 256 << 10)
 
-    /// When each was heard last.
+    /// When each event was last received.
     private var arrivals: [ProviderEvent: Duration] = [:]
     private(set) var bytes = 0
-    /// When something was heard last for which there is no room any more.
+    /// When the latest event that the buffer lost was last received.
     private var lost: Duration?
 
     var count: Int { arrivals.count }
     var isEmpty: Bool { arrivals.isEmpty && lost == nil }
 
-    /// Keeps an event.
+    /// Adds an event.
     ///
-    /// - Parameter began: when the first sign-in that is under way has begun. What was heard before concerns none of them.
+    /// - Parameter began: When the oldest sign-in in progress began. Earlier events concern none of the sign-ins.
     mutating func add(_ event: ProviderEvent, at now: Duration, since began: Duration) {
         if arrivals[event] != nil {
             arrivals[event] = now
@@ -25,7 +26,7 @@ struct HeardEvents: Sendable {
         }
         let size = event.size
         if isFull(with: size) { forget(before: began) }
-        // The oldest goes: who has begun to sign in since misses nothing of theirs.
+        // Drops the oldest events. A sign-in that began after them loses nothing.
         while isFull(with: size) {
             guard let oldest = arrivals.min(by: { $0.value < $1.value }) else {
                 lost = now
@@ -47,23 +48,23 @@ struct HeardEvents: Sendable {
         if let lost, lost < began { self.lost = nil }
     }
 
-    /// What was heard of this sign-in since it began, in its order.
+    /// The events that may concern this sign-in since it began, in order of arrival.
     func about(_ record: ProviderRecord, since began: Duration) -> [ProviderEvent] {
         arrivals.filter { $0.value >= began && $0.key.mayConcern(record) }.sorted { $0.value < $1.value }.map(\.key)
     }
 
-    /// Whether all that was heard since then was kept.
+    /// Whether no event since then was lost.
     func isComplete(since began: Duration) -> Bool { lost.map { $0 < began } ?? true }
 }
 
 extension ProviderEvent {
-    /// A doubt need not say whom it is about.
+    /// A doubt may name only the issuer, and then concerns everyone.
     fileprivate func mayConcern(_ record: ProviderRecord) -> Bool {
         guard kind == .doubt else { return concerns(record) }
         return issuer == record.person.issuer && (subject == nil || subject == record.person.subject)
     }
 
-    /// In bytes, of what is of another process's length.
+    /// The size in bytes, including the strings that another process chose.
     fileprivate var size: Int {
         issuer.utf8.count + (subject?.utf8.count ?? 0) + (session?.utf8.count ?? 0) + MemoryLayout<ProviderEvent>.size
     }

@@ -3,15 +3,15 @@ import FoundationEssentials
 package import Identity
 package import SharedDevice
 
-/// A request that the broker does not carry out: the answer that the caller gets, under a code that travels on the bus.
+/// A refused request: the error that the caller receives, with a code that is sent over the bus.
 ///
-/// The texts name no account: any app that asks gets them, and not every app may know who is signed in.
+/// The texts name no account. Any app can receive them, and not every app may know who is signed in.
 package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
-    /// Why.
     package let code: SharedDeviceError.Code
-    /// One sentence: what is the case, and what helps.
+    /// One sentence with the cause and the remedy.
     package let description: String
-    /// With `scopesDeclined`, where the provider has said it: what it does not grant of what was asked for, and what it grants instead.
+    /// For `scopesDeclined`, if the provider has said so: the requested scopes that it does not grant, and the scopes
+    /// that it grants instead.
     package private(set) var declinedScopes: [String] = []
     package private(set) var grantedScopes: [String] = []
 
@@ -52,7 +52,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func signInAgain(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
     }
-    /// - Parameter issuer: the organisation's provider.
+    /// - Parameter issuer: The organisation's provider.
     package static func endedMeanwhile(_ issuer: String) -> Refusal {
         Refusal(
             .interactionRequired,
@@ -87,7 +87,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         (refusal.declinedScopes, refusal.grantedScopes) = (declined, granted)
         return refusal
     }
-    /// The provider names in a token what the app's manifest lacks.
+    /// The provider granted scopes in a token that the app's manifest does not list.
     package static func excessScopes(_ scopes: [String]) -> Refusal {
         let names = scopes.joined(separator: " ").forLog(200)
         return Refusal(
@@ -104,7 +104,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "only the service shared-device-identity tells what providers have said"
     )
-    /// - Parameter issuer: the organisation's provider.
+    /// - Parameter issuer: The organisation's provider.
     package static func notCompliant(_ issuer: String) -> Refusal {
         Refusal(
             .notPermitted,
@@ -132,7 +132,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .invalidRequest,
         "this sign-in is being completed already; wait for the answer"
     )
-    /// - Parameter methods: those of this device.
+    /// - Parameter methods: The methods of this device.
     package static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
         let names = methods.map(\.rawValue).joined(separator: " or ")
         return Refusal(.invalidRequest, "people sign in on this device by another method; use \(names)")
@@ -158,7 +158,7 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .cleanupRequired,
         "this app has to clean up after an earlier session first; follow accountChanges and report the cleanup"
     )
-    /// - Parameter apps: the ledger's keys of those that the sign-in waits for.
+    /// - Parameter apps: The ledger's keys of the apps that the sign-in waits for.
     package static func cleanupPending(_ apps: [String]) -> Refusal {
         let names = AppNames(apps)
         return Refusal(
@@ -227,13 +227,13 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func missing(_ field: String) -> Refusal {
         Refusal(.invalidRequest, "the request lacks “\(field)”; add it")
     }
-    /// - Parameter flaw: what is wrong with the field, and what it has to be.
+    /// - Parameter flaw: The problem with the field, and how it has to be.
     package static func malformed(_ field: String, _ flaw: String) -> Refusal {
         Refusal(.invalidRequest, "“\(field)” \(flaw)")
     }
     package static func failed(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }
 
-    /// What the identity provider says, as the caller gets it.
+    /// The refusal for an error of the identity provider.
     package init(_ error: IdentityError) {
         let code: SharedDeviceError.Code =
             switch error.code {
@@ -250,9 +250,9 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         self.init(code, error.description)
     }
 
-    /// What the organisation's provider says while somebody is signed in.
+    /// The refusal for an error of the organisation's provider during a session.
     ///
-    /// - Parameter end: when the session ends, if nothing changes.
+    /// - Parameter end: When the session ends, if nothing changes.
     init(_ error: IdentityError, staysSignedInUntil end: Date) {
         let refusal = Refusal(error)
         self.init(refusal.code, "\(refusal.description); who is signed in stays so until \(end.formatted(.iso8601))")

@@ -1,36 +1,35 @@
 package import FoundationEssentials
 
-/// Decides when a session ends by itself: after a time without activity, or at the end of a shift. Pure: the caller passes the time, and asks
-/// again when told to.
+/// Decides when a session ends automatically: after a time of inactivity, or at the end of a shift.
 ///
-/// Shifts end by the wall clock. Over a restart the wall clock says how long the device was unused; otherwise the clock that never jumps does:
-/// the longer time counts, so that a clock that is set back lets nobody stay longer.
+/// Pure: the caller passes the time, and calls ``look(at:)`` again at the returned time.
+///
+/// Shifts end by the wall clock. Inactivity is measured by the wall clock across a restart, and otherwise by the
+/// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session.
 package struct SignOutSchedule: Sendable {
-    /// What the administrator has set.
+    /// The administrator's settings.
     package struct Settings: Sendable, Equatable {
-        /// How long the device may be unused; `nil` means without limit.
+        /// How long the device may be unused; `nil` means no limit.
         package var inactivity: Duration?
         /// When shifts end, in minutes of the local day: 0 to 1439.
         package var shiftEnds: Set<Int> = []
     }
 
-    /// What is to be done.
     package enum Decision: Sendable, Equatable {
-        /// For this reason, as the log has it: `inactivity for 900 s`, `shift end 14:00`.
+        /// Sign out. The reason is written to the log, such as `inactivity for 900 s` or `shift end 14:00`.
         case signOut(String)
-        /// Ask again at this instant; `nil` means never.
+        /// Check again at this time; `nil` means never.
         case look(at: Date?)
     }
 
-    /// What the administrator has set.
     package var settings: Settings
-    /// What shifts end by.
+    /// The local time by which shifts end.
     package var localTime: LocalTime
-    /// When the session began.
     package private(set) var startedAt: Date
-    /// When somebody used the device last.
+    /// When the device was last used, by the wall clock.
     package private(set) var lastActivity: Date
-    /// The same by the clock that never jumps; `nil` until somebody looks.
+    /// When the device was last used, by the monotonic clock; `nil` until the first ``look(at:)`` or
+    /// ``noteActivity(at:)``.
     private var lastUptime: Duration?
 
     package init(settings: Settings, localTime: LocalTime, startedAt: Date, lastActivity: Date) {
@@ -40,13 +39,13 @@ package struct SignOutSchedule: Sendable {
         self.lastActivity = max(startedAt, lastActivity)
     }
 
-    /// Somebody is using the device.
+    /// Records that the device is in use.
     package mutating func noteActivity(at moment: Moment) { (lastActivity, lastUptime) = (moment.wall, moment.uptime) }
 
-    /// What is to be done at this instant.
+    /// Decides what to do at this time.
     package mutating func look(at moment: Moment) -> Decision {
         let now = moment.wall
-        // Nobody used the device in the future: the clock was set back.
+        // Times in the future mean that the clock was set back.
         startedAt = min(startedAt, now)
         lastActivity = min(lastActivity, now)
         var next: Date?
@@ -57,7 +56,7 @@ package struct SignOutSchedule: Sendable {
             }
             next = end
         }
-        // Also where no time is set: one may be, after the clock was set back.
+        // Computed even without an inactivity limit: one may be set later, after the clock was set back.
         let unused = now.timeIntervalSince(lastActivity)
         let since = lastUptime ?? moment.uptime - .seconds(unused)
         lastUptime = since
@@ -72,15 +71,15 @@ package struct SignOutSchedule: Sendable {
         return .look(at: next)
     }
 
-    /// The first end of a shift after the session's begin. A time that the change to summer time leaves out is the first one after the gap;
-    /// of one that there is twice, the first counts.
+    /// The first end of a shift after the session began. A local time that the change to summer time skips counts as
+    /// the first time after the gap. If a local time occurs twice, the first occurrence counts.
     private var shiftEnd: (Date, minute: Int)? {
-        // The system takes long to say the local time.
+        // Finding the local time is slow.
         guard !settings.shiftEnds.isEmpty else { return nil }
         let day = 86_400.0
         let today = (localTime.clock(at: startedAt).timeIntervalSince1970 / day).rounded(.down) * day
         let ends = settings.shiftEnds.sorted().compactMap { minute in
-            // Today's may be over.
+            // The end of today's shift may have passed.
             [0, day, 2 * day].lazy
                 .map { localTime.instant(ofClock: Date(timeIntervalSince1970: today + $0 + Double(minute * 60))) }
                 .first { $0 > startedAt }
