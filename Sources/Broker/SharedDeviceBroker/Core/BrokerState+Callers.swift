@@ -3,9 +3,9 @@ import DeviceConfiguration
 import FoundationEssentials
 import SharedDevice
 
-/// Who asks: the apps behind the connections, their arrival and their end.
+/// The apps behind the connections: how they are identified, and how they end.
 extension BrokerState {
-    /// Which app the caller is.
+    /// Identifies the app that calls.
     mutating func identify(_ request: Request, _ caller: Caller) throws(Refusal) -> Participant {
         if let known = connected[request.connection]?.apps[request.claimed] { return known }
         guard connected[request.connection].map({ $0.apps.count < Self.namesOfConnection }) ?? false else {
@@ -17,7 +17,7 @@ extension BrokerState {
         case .failure(let refusal): throw .appNotEligible(refusal.description)
         }
         let participant = identity.participant(of: caller.user)
-        // What it owed before it had a manifest, it owes under its new name.
+        // An app that received a manifest keeps the debts of its earlier name.
         for key in eligibility.formerKeys(of: identity, caller.credentials) {
             guard ledger.rename(Participant(app: key, user: caller.user), to: participant) else { continue }
             needsDisk(within: .zero)
@@ -29,14 +29,15 @@ extension BrokerState {
         return participant
     }
 
-    /// Whether the caller of a request that has waited is the app still: the rules may have changed meanwhile.
+    /// Checks that the caller is still the same app after a wait: the rules may have changed.
     func checkIdentity(_ request: Request, _ participant: Participant) throws(Refusal) {
         guard connected[request.connection]?.apps[request.claimed] == participant else {
             throw .appNotEligible("which apps take part has changed since this app asked; ask again")
         }
     }
 
-    /// An app that may no longer take part and still owes a cleanup: without an answer it could never settle it.
+    /// The app behind a refused caller, if it may no longer take part. Such an app still gets responses about its
+    /// debts, because it could never settle them otherwise.
     func debtor(_ request: Request, _ caller: Caller) -> Participant? {
         eligibility.identityOfRefused(caller.credentials, claiming: request.claimed)?.participant(of: caller.user)
     }
@@ -61,13 +62,14 @@ extension BrokerState {
         }
     }
 
-    /// Whether the caller is the service of this unit, or, on a bus that one user reaches, a program of the broker's user that is no app.
+    /// Whether the caller is the service of this unit. On a bus that only one user reaches, it may be any program of
+    /// the broker's user that is not an app.
     func isService(_ caller: Caller, unit: String) -> Bool {
         if requiresProof { return caller.credentials.unit == unit }
         return caller.isAdministrator && connected[caller.connection]?.apps.isEmpty == true
     }
 
-    /// Whether a process of the app is on the bus, as far as the broker has seen.
+    /// Whether the app has an identified connection on the bus.
     func isRunning(_ participant: Participant) -> Bool {
         connected.values.contains { $0.apps.values.contains(participant) }
     }
@@ -79,10 +81,11 @@ extension BrokerState {
         wakeDebtors()
     }
 
-    /// Finds every connection's apps by the rules in force. An app that is the same by them goes on undisturbed; others end, and start again
-    /// with their next call.
+    /// Identifies the apps of all connections by the present rules. An app with an unchanged result continues; the
+    /// others end, and start again at their next call.
     mutating func identifyAnew() {
-        // Without a valid configuration it is unknown whom the administrator keeps out, so that only apps with a manifest take part.
+        // Without a valid configuration the administrator's exclusions are unknown, so only apps with a manifest take
+        // part.
         eligibility = AppEligibility(
             lists: policy.lists,
             requiresEnrolment: policy.requiresEnrolment || !policy.isConfigured,
@@ -106,8 +109,10 @@ extension BrokerState {
         holdForAdapters()
     }
 
-    /// An adapter's program asks nobody who is signed in, so that it holds data of every session: from its beginning on, or from the adapter's
-    /// manifest on. The caller sees to the disk where the session itself is new.
+    /// Records that each adapter holds data of the open sessions. An adapter's program never asks for the account, so
+    /// it holds data from the beginning of the session, or from the time when its manifest appears.
+    ///
+    /// For a new session the caller has to commit the change.
     mutating func holdForAdapters() {
         for (number, session) in ledger.sessions.sorted(by: { $0.key < $1.key }) where session.outcome == nil {
             for manifest in eligibility.adapters {
@@ -120,7 +125,8 @@ extension BrokerState {
         }
     }
 
-    /// A connection has left the bus. One that has not called since the broker's start may be in the ledger all the same.
+    /// Handles a connection that has left the bus. The ledger may list it even if it has not called since the broker's
+    /// start.
     mutating func leave(_ connection: String, mark: UInt64) {
         let apps = Set((connected[connection]?.apps ?? [:]).values)
         abandonRequests(of: connection)
@@ -129,14 +135,14 @@ extension BrokerState {
         for (session, participant) in ledger.connectionEnded(connection, mark: mark) {
             enterRepeatable(.interrupted, "interrupted", session, participant)
             needsDisk(within: .zero)
-            // The app's other processes are to hear of it.
+            // Tells the app's other processes about the debt.
             remind(isForAll: true)
         }
         for participant in apps.sorted() where !isRunning(participant) { appEnded(participant) }
         touch()
     }
 
-    /// Nobody waits any more for what the connection has asked.
+    /// Drops the pending requests of a connection that has left the bus or was cut off from it.
     mutating func abandonRequests(of connection: String) {
         for number in waiting.numbers(where: { $0.request.connection == connection }) {
             guard let entry = waiting[number] else { continue }
@@ -153,7 +159,7 @@ extension BrokerState {
         }
         for number in asked.filter({ $0.value.request.connection == connection }).keys.sorted() { abandon(number) }
         if let asked = pending?.asked, asked.request.connection == connection {
-            // A person whose app has ended may have left the device.
+            // The app has ended, so the person may have left the device.
             dropPendingSignIn(because: .requestAbandoned)
         }
         endPrompts(of: connection, because: .requestAbandoned)

@@ -4,46 +4,48 @@ import Identity
 import Logging
 import SharedDevice
 
-// What is to be on the disk, and when. The store itself is the engine's.
+// The changes to commit, and when. The engine has the store itself.
 extension BrokerState {
     struct Disk: Sendable {
         /// The number of the latest change.
         var changes: UInt64 = 0
-        /// All changes up to this number are on the disk.
+        /// All changes up to this number are committed.
         var committed: UInt64 = 0
-        /// What is being written; `nil` where nothing is.
+        /// The batch that is being written; `nil` if there is none.
         var writing: Batch?
-        /// When the next write begins at the latest; `nil` where nothing is to be written.
+        /// The latest time at which the next write begins; `nil` if there is nothing to write.
         var due: Duration?
-        /// How many writes that have entries of the log have ended well.
+        /// The number of successful writes that contained log entries.
         var logWrites: UInt64 = 0
-        /// Why the last write failed; `nil` if it did not.
+        /// Why the last write failed; `nil` if it succeeded.
         var problem: String?
     }
 
-    /// The pause after a write that failed.
+    /// The pause after a failed write.
     static let diskPause = Duration.seconds(1)
-    /// How long a change may stay in memory that a crash may lose.
+    /// How long a change that a crash may lose can stay in memory.
     static let lazyWrite = Duration.milliseconds(200)
-    /// How many entries of the log wait for a disk that fails, and how many refusals among them: callers bring these about without end.
+    /// The limits of the log while the disk fails: of all entries, and of refusals among them. Callers can cause
+    /// refusals without limit.
     static let (longestLog, mostRefusals) = (5000, 1250)
-    /// How many complete rounds are kept for later questions, how many that are not complete, and how long names of accounts whose data an app never deleted.
+    /// How many complete and incomplete rounds are kept, and for how long (in seconds) the account names of incomplete
+    /// rounds are kept.
     static let (keptRounds, keptDebts) = (100, 200)
     static let keptNames: TimeInterval = 30 * 24 * 3600
 
-    /// Something has changed that the disk is to have.
+    /// Records a change that has to be committed.
     ///
-    /// - Returns: the change's number.
+    /// - Returns: The number of the change.
     @discardableResult
     mutating func needsDisk(within delay: Duration) -> UInt64 {
         disk.changes += 1
         let due = now.uptime + delay
-        // After a failure the pause stays; whoever needs the disk is refused meanwhile.
+        // After a failure the pause is kept. Until then, requests that need the disk are refused.
         if disk.problem == nil || disk.due == nil { disk.due = min(disk.due ?? due, due) }
         return disk.changes
     }
 
-    /// Somebody waits for the disk to have all changes up to now.
+    /// Starts the next write at once, because a request waits for all changes up to now.
     mutating func urge() {
         if disk.committed < disk.changes, disk.problem == nil { disk.due = min(disk.due ?? now.uptime, now.uptime) }
         isTouched = true
@@ -73,8 +75,8 @@ extension BrokerState {
         needsDisk(within: Self.lazyWrite)
     }
 
-    /// What is kept of a log that waits for the disk. Beyond its limit it first loses the oldest of those refusals that exceed their share, and then the
-    /// oldest entries.
+    /// Shortens a log that waits for the disk. If it is too long, it first loses the oldest refusals beyond their own
+    /// limit, and then the oldest entries.
     static func bounded(_ log: [AuditEntry]) -> [AuditEntry] {
         guard log.count > longestLog else { return log }
         let refusals = log.count { $0.event == .refused }
@@ -140,12 +142,12 @@ extension BrokerState {
         if let pending, pending.change <= batch.number { dropPendingSignIn(because: .failed(problem)) }
     }
 
-    /// Whether the disk has it who is signed in.
+    /// Whether the present state of the session is committed.
     var isSessionOnDisk: Bool { !isDeviceDirty && disk.writing?.device == nil }
 
     // MARK: Keys
 
-    /// What is wrong with keys, and what helps; `nil` where all is in order.
+    /// The problems with keys, and their remedies; `nil` if there are none.
     var keyProblem: String? {
         let problems = keyTroubles + [recordProblem].compactMap { $0 }
         return problems.isEmpty ? nil : problems.joined(separator: "; ")
@@ -158,9 +160,9 @@ extension BrokerState {
             + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }
 
-    /// Whether everything is on the disk.
+    /// Whether all changes are committed.
     package var isOnDisk: Bool { disk.writing == nil && disk.due == nil }
 
-    /// Whether the broker knows that it is about to end, and everything is on the disk.
+    /// Whether the broker is about to end and all changes are committed.
     var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
 }

@@ -4,32 +4,35 @@ import Identity
 import Logging
 import SharedDevice
 
-/// Who is logged in at the seat: the device's account, where the configuration says so, and the login that a sign-out ends.
+/// The login at the seat: the device's account if the configuration says so, and the login session that a sign-out
+/// ends.
 extension BrokerState {
-    /// What the broker knows of the seat, and what it has made of it.
+    /// The state of the seat, and the broker's reactions to it.
     struct SeatWatch: Sendable {
-        /// `nil` until logind has answered, and while it does not.
+        /// The last report of logind; `nil` until logind has responded, and while it does not.
         var seat: Seat?
-        /// Since when logind does not answer; `nil` if it does.
+        /// When logind stopped responding; `nil` if it responds.
         var silentSince: Duration?
-        /// The login that the present session is of; `nil` after a start of the broker, until it is known again.
+        /// The login of the present session; `nil` after a start of the broker until the login is identified.
         var login: SeatLogin?
-        /// Sessions whose sign-out somebody wanted: they sign nobody in again, because who sits there may be another person.
+        /// Login sessions whose account was signed out although the login still exists. They do not sign in again,
+        /// because another person may sit there.
         var spent: Set<LoginName> = []
-        /// Those of them that a locked screen has signed out. Their unlocking is a login, too.
+        /// The spent sessions that a screen lock has signed out. Unlocking them counts as a login.
         var lockedOut: Set<LoginName> = []
-        /// For each sign-out, the login sessions that it has to end and that are still there.
+        /// For each sign-out, the login sessions that it has to end and that still exist.
         var endings: [Ending] = []
-        /// Why somebody who is logged in is not signed in, or why nobody can be. It names no account.
+        /// Why a logged-in person is not signed in, or why sign-in by login is not possible. It names no account.
         var problem: String?
         var shutdown = Shutdown.none
-        /// Whether logind has not answered since the broker's start.
+        /// Whether logind has not responded since the broker's start.
         var isFromStart = true
     }
 
     enum Shutdown: Equatable {
         case none
-        /// The machine goes down as soon as this session's cleanup is done; `nil`: there is none.
+        /// The machine shuts down when this session's cleanup is complete; `nil` means that there is no session to wait
+        /// for.
         case waits(for: UInt64?)
         case allowed
     }
@@ -37,39 +40,40 @@ extension BrokerState {
     /// Login sessions that logind is asked to end.
     struct Ending: Sendable {
         var sessions: Set<LoginName>
-        /// The session whose receipts they are kept for.
+        /// The session whose cleanup the login sessions are kept for.
         let session: UInt64
-        /// When logind is asked at the latest.
+        /// The latest time at which logind is asked.
         var due: Duration
-        /// Until logind is asked again.
+        /// The pause before logind is asked again.
         var pause = BrokerState.endPause
         var isAsked = false
-        /// Why they are still there.
+        /// Why the login sessions still exist.
         var problem: String?
     }
 
-    /// How long a login session outlasts the sign-out at most, so that its programs clean up while they run.
+    /// The longest time that a login session outlasts the sign-out, so that its programs can clean up while they run.
     static let endPatience = Duration.seconds(10)
     /// How long logind may take to end a session before it is asked again.
     static let endPause = Duration.seconds(5)
-    /// How long logind may be away before the person at the seat counts as gone. A restart of it takes less than a second.
+    /// How long logind may be silent before the person at the seat counts as gone. A restart of logind takes less than
+    /// a second.
     static let silencePatience = Duration.seconds(60)
 
-    /// When the seat needs a look again; `nil` means when something happens.
+    /// When the seat has to be checked again; `nil` means at the next event.
     var nextLookAtSeat: Duration? {
         let silent = device.account == nil ? nil : watch.silentSince.map { $0 + Self.silencePatience }
-        // Without logind nobody can be logged out, and its return is an event.
+        // Without logind no login session can be ended. Its return is an event.
         let ending = watch.seat == nil ? nil : watch.endings.map(\.due).min()
         let times = [ending, policy.identity == .loginSession ? silent : nil]
         return times.compactMap { $0 }.min()
     }
 
-    /// What administrators are told of logins; it names no account.
+    /// The problem with logins that administrators are told. It names no account.
     var loginProblem: String? { watch.endings.lazy.compactMap(\.problem).first ?? watch.problem }
 
-    // MARK: What logind says
+    // MARK: Reports of logind
 
-    /// - Parameter seat: `nil` means that logind does not answer.
+    /// - Parameter seat: `nil` means that logind does not respond.
     mutating func look(at seat: Seat?) {
         let before = watch.seat
         watch.seat = seat
@@ -90,14 +94,16 @@ extension BrokerState {
         watch.lockedOut.formIntersection(seat.names)
     }
 
-    /// After a start of the broker, or without logind for long: a login that was there when the last session began has been signed out since. Other
-    /// people's logins beside the one whose session goes on may have been signed out, too.
+    /// Finds the logins that were already signed out, after a start of the broker or a long silence of logind. These
+    /// are the logins that already existed when the last session began.
+    ///
+    /// While a session is open, only the logins of other users count: they may have been signed out before it.
     private mutating func findSpent(_ seat: Seat) {
         guard let last = ledger.sessions.keys.max(), let began = ledger.sessions[last]?.startedAt else { return }
         let present = device.account.flatMap(SeatLogin.user)
         guard device.account == nil || present != nil else { return }
-        // Somebody may have set the wall clock between the login and the sign-in. Then the clock that never jumps is right, as long as nobody has set the
-        // wall clock since the sign-in.
+        // The wall clock may have been set between the login and the sign-in. In that case the monotonic clock is
+        // right, provided that the wall clock was not set after the sign-in.
         let awake = now.uptime - now.asleep - .seconds(max(0, now.wall.timeIntervalSince(began)))
         let former = seat.sessions.filter { session in
             session.userID != present && (session.began <= began || session.beganAwake.map { $0 <= awake } ?? false)
@@ -106,7 +112,7 @@ extension BrokerState {
         guard device.account == nil, watch.isFromStart, policy.identity == .loginSession,
             let owner = ledger.sessions[last]?.account.flatMap(SeatLogin.user)
         else { return }
-        // Others were at the seat before her, and have not been signed out.
+        // Ends only the owner's logins. The other users were at the seat earlier, and the last sign-out was not theirs.
         endLogins(former.filter { $0.userID == owner }.map(\.name), of: last)
     }
 
@@ -114,17 +120,18 @@ extension BrokerState {
         switch event {
         case .locked(let name) where policy.endsAtScreenLock:
             let sessions = watch.login?.sessions ?? []
-            // Where the login is the account, the lock of another person's session in the background does not concern it.
+            // If the login is the account, a lock of another person's session in the background does not affect it.
             if policy.identity == .loginSession, let login = watch.login,
                 watch.seat?.sessions.contains(where: { $0.name == name && $0.userID != login.user }) == true
             {
                 break
             }
-            // Otherwise a person whose sign-in is being written would be signed in behind the lock: the login is there still, and signs in again.
+            // Without this a person whose sign-in is being committed would be signed in behind the lock, because the
+            // login still exists.
             if let pending, pending.asked == nil { watch.spent.formUnion(sessions) }
             signOutAutomatically(because: event.cause)
             watch.lockedOut.formUnion(sessions.intersection(watch.spent))
-        // Where the login is the account, the whole seat decides: another session of the person may be left.
+        // If the login is the account, the whole seat decides: the person may have another session.
         case .ended where policy.endsAtLogout && policy.identity != .loginSession:
             signOutAutomatically(because: event.cause)
         case .shutdown where policy.identity == .loginSession:
@@ -136,13 +143,14 @@ extension BrokerState {
         }
     }
 
-    // MARK: What follows
+    // MARK: Reactions
 
-    /// A configuration is in force: an account of the other kind is from before its change.
+    /// Adapts to a new configuration. An account of the other kind (login or directory) is signed out, because it is
+    /// from before the change.
     mutating func checkKindOfAccount() {
         guard policy.isConfigured else { return }
         if !policy.followsSeat {
-            // Who is at the seat is still so, and is told again only when it changes.
+            // The report on the seat is still valid, and is only repeated after a change.
             watch = SeatWatch(seat: watch.seat, silentSince: watch.silentSince, isFromStart: false)
         }
         checkProviderSession()
@@ -154,7 +162,8 @@ extension BrokerState {
         }
     }
 
-    /// Makes the person at the seat the account, and nobody else.
+    /// If the login is the account, signs in the person at the seat and signs out any other account. Also ends login
+    /// sessions and allows a shutdown when these are due.
     mutating func followSeat() {
         endLoginsIfDue()
         allowShutdown()
@@ -195,8 +204,8 @@ extension BrokerState {
         signOutAutomatically(because: "logind does not answer")
     }
 
-    /// Whether it is the login of the present session, or of the one that is being written. A broker that was started since goes by time: a
-    /// login that began after the session is another one.
+    /// Whether it is the login of the present session, or of the session that is being committed. A broker that was
+    /// restarted since then compares times: a login that began after the session is another login.
     private func continues(_ login: SeatLogin) -> Bool {
         if let known = watch.login {
             return known.user == login.user && !known.sessions.isDisjoint(with: login.sessions)
@@ -230,7 +239,7 @@ extension BrokerState {
         }
     }
 
-    /// Each problem is logged once.
+    /// Records the problem, and logs it if it is new.
     private mutating func tellLoginProblem(_ problem: String?) {
         guard problem != watch.problem else { return }
         watch.problem = problem
@@ -239,7 +248,7 @@ extension BrokerState {
 
     // MARK: The end of the login session
 
-    /// A session has ended that its login did not end itself.
+    /// Handles the end of a session whose login still exists.
     mutating func loginIsSpent(_ epoch: UInt64) {
         let names = watch.login?.sessions ?? (policy.identity == .loginSession ? [] : watch.seat?.graphical ?? [])
         if watch.login != nil { watch.spent.formUnion(names) }
@@ -249,15 +258,16 @@ extension BrokerState {
 
     private mutating func endLogins(_ names: some Collection<LoginName>, of epoch: UInt64) {
         guard policy.endsLoginSession, !names.isEmpty else { return }
-        // A login session belongs to the latest sign-out alone.
+        // A login session belongs only to the latest sign-out.
         for index in watch.endings.indices { watch.endings[index].sessions.subtract(names) }
         watch.endings.removeAll(where: \.sessions.isEmpty)
         watch.endings.append(Ending(sessions: Set(names), session: epoch, due: now.uptime + Self.endPatience))
     }
 
-    /// Has logind end the sessions when all receipts are there, or the patience is over; and again while one of them is still there.
+    /// Asks logind to end the sessions when their cleanup is complete or the time is over, and asks again while one of
+    /// them exists.
     private mutating func endLoginsIfDue() {
-        // A logind that was away may count anew: only a session that is there, with the same beginning, is the one that is meant.
+        // After a restart logind may reuse names. Only a session with the same name and beginning is the right one.
         guard let seat = watch.seat else { return }
         watch.endings.removeAll { $0.sessions.isDisjoint(with: seat.names) }
         for index in watch.endings.indices {
@@ -281,8 +291,8 @@ extension BrokerState {
     }
 
     /// - Parameters:
-    ///   - identifiers: what logind was asked to end.
-    ///   - problem: `nil` if logind has taken the request.
+    ///   - identifiers: The sessions that logind was asked to end.
+    ///   - problem: The error; `nil` if logind has accepted the request.
     mutating func loginsEnded(_ identifiers: [String], _ problem: String?) {
         for index in watch.endings.indices {
             let ending = watch.endings[index]
@@ -298,7 +308,8 @@ extension BrokerState {
 
     // MARK: Shutdown
 
-    /// Lets the machine be shut down when the last session's cleanup is done and on the disk. logind waits no longer than it likes.
+    /// Lets the machine shut down when the last session's cleanup is complete and committed. logind may stop waiting
+    /// earlier.
     private mutating func allowShutdown() {
         guard case .waits(let session) = watch.shutdown, device.account == nil, isOnDisk else { return }
         if let session, ledger.sessions[session]?.outcome == .open { return }
@@ -308,6 +319,6 @@ extension BrokerState {
 }
 
 extension Set<LoginName> {
-    /// For people.
+    /// The sessions' names for people.
     fileprivate var text: String { map(\.identifier).sorted().joined(separator: ", ").forLog(200) }
 }

@@ -3,38 +3,37 @@ import DeviceConfiguration
 import FoundationEssentials
 import SharedDevice
 
-/// Requests that wait for the disk, for a round or for a time.
+/// Requests that wait for a commit, a change or a time.
 extension BrokerState {
-    /// A request that waits.
     struct Waiting: Sendable {
         enum Reason: Sendable {
-            /// The disk has to have it that the app may hold data, before the app gets the account.
+            /// The ledger entry that the app may hold data has to be committed before the app receives the account.
             case account(Participant)
-            /// The same for a token.
+            /// The same before the app receives a token.
             case token(Participant, Grant)
-            /// A change has to be on the disk.
+            /// A change has to be committed.
             case stored(BrokerProtocol.Fields, Participant?)
-            /// Open rounds hold up a sign-in, or its beginning at a prompt.
+            /// Open rounds delay a sign-in, or its beginning at a prompt.
             case signIn(Participant)
-            /// Somebody is to be late.
+            /// The enforcement program waits for an app to become late.
             case overdue
-            /// The round is to change.
+            /// The round has to change.
             case round
-            /// The device is to change.
+            /// The device has to change.
             case status
-            /// The log is to have more entries on the disk than after so many writes.
+            /// The log has to receive an entry after this number of writes.
             case log(writes: UInt64)
         }
 
         let request: Request
-        /// When the request is answered at the latest; `nil` means that the disk decides.
+        /// The latest time for the response; `nil` means that only the commit counts.
         let until: Duration?
         let reason: Reason
-        /// What the disk has to have first.
+        /// The change that has to be committed first.
         let change: UInt64
     }
 
-    /// Looks at every request that waits, where something that it waits for has changed or its time is over.
+    /// Checks the waiting requests whose condition may have changed or whose time is over.
     mutating func answerWaiting() {
         let hasChanged = isTouched
         isTouched = false
@@ -49,7 +48,7 @@ extension BrokerState {
         }
     }
 
-    /// - Returns: the answer; `nil` if the request waits on.
+    /// - Returns: The response; `nil` if the request continues to wait.
     private mutating func resume(_ entry: Waiting) throws(Refusal) -> BrokerProtocol.Fields? {
         let request = entry.request
         let isLate = entry.until.map { $0 <= now.uptime } ?? false
@@ -62,10 +61,11 @@ extension BrokerState {
         case .stored(let fields, let participant) where isStored: return confirmation(of: request, fields, participant)
         case .stored(let fields, _)
         where request.call.isSignOut && (isLate || disk.problem != nil && disk.writing == nil):
-            // The device is signed out; whoever asks may know that the disk does not have it yet.
+            // The device is signed out. The response tells the caller that this is not committed yet.
             return confirmation(of: request, fields, nil).merging(["stored": .boolean(false)]) { $1 }
         case .account, .token, .stored:
-            // A sign-out has happened, and is tried on a disk that fails as well: its answer says what became of that.
+            // A sign-out has already happened, and its commit is tried even on a failing disk. Its response reports the
+            // result.
             if let problem = disk.problem, !request.call.isSignOut { throw .failed(problem) }
             waiting[request.number] = entry
             return nil
@@ -86,8 +86,11 @@ extension BrokerState {
         }
     }
 
-    /// The answer to a request whose change is on the disk. It says what its app would ask next: the round after a sign-out, and after a
-    /// receipt who is signed in, while that is nobody. An account needs a question of its own, which records that the app has it.
+    /// The response to a request whose change is committed. It includes what the app would ask for next: the round
+    /// after a sign-out, and the session's state after a receipt if no account is signed in.
+    ///
+    /// An account is not included. The app has to request it separately, so that the ledger records that the app has
+    /// it.
     private func confirmation(
         of request: Request,
         _ fields: BrokerProtocol.Fields,
@@ -96,12 +99,13 @@ extension BrokerState {
         if request.call.isSignOut, let session = fields["session"]?.unsignedValue {
             return fields.merging(roundFields(of: session)) { $1 }
         }
-        // Where a receipt does not count, its sender has to ask: that has the ledger wait for it.
+        // If a receipt does not count, its sender has to ask for what it owes. By asking it enters the ledger, which
+        // then waits for it.
         guard case .report = request.call, let participant, device.account == nil, fields.isEmpty else { return fields }
         return sessionFields(nil, owing: ledger.owed(by: participant, on: request.connection))
     }
 
-    /// - Parameter change: what the disk has to have first; `nil` means all changes up to now.
+    /// - Parameter change: The change that has to be committed first; `nil` means all changes up to now.
     mutating func wait(_ request: Request, until: Duration? = nil, for reason: Waiting.Reason, change: UInt64? = nil) {
         let change = change ?? disk.changes
         waiting[request.number] = Waiting(request: request, until: until, reason: reason, change: change)
@@ -109,14 +113,14 @@ extension BrokerState {
     }
 }
 
-/// The requests that wait. Those that wait for the disk may be many, and each event would look at all of them: they are apart, with what the
-/// first of them waits for.
+/// The waiting requests. Many of them may wait for the disk, and checking all of them at each event would be slow. They
+/// are stored separately, with the first change that any of them waits for.
 struct WaitingRequests: Sendable {
     private var onDisk: [UInt64: BrokerState.Waiting] = [:]
     private var others: [UInt64: BrokerState.Waiting] = [:]
-    /// No request waits for an earlier change; `nil` where none waits for the disk.
+    /// No request waits for an earlier change; `nil` if none waits for the disk.
     private var firstChange: UInt64?
-    /// When the first of all has to be answered; `nil`: nobody waits for a time.
+    /// The earliest time at which a request has to be answered; `nil` if no request has a time.
     private(set) var deadline: Duration?
 
     subscript(number: UInt64) -> BrokerState.Waiting? {
@@ -139,12 +143,12 @@ struct WaitingRequests: Sendable {
 
     var requests: [BrokerState.Waiting] { [onDisk, others].flatMap(\.values) }
 
-    /// The numbers of those that satisfy the condition, in their order.
+    /// The numbers of the requests for which the condition holds, in ascending order.
     func numbers(where condition: (BrokerState.Waiting) -> Bool) -> [UInt64] {
         [onDisk, others].flatMap { $0.filter { condition($0.value) }.keys }.sorted()
     }
 
-    /// The numbers of those that may have an answer now, in their order.
+    /// The numbers of the requests that may have a response now, in ascending order.
     mutating func due(hasChanged: Bool, _ disk: BrokerState.Disk, at now: Duration) -> [UInt64] {
         let isLate = deadline.map { $0 <= now } ?? false
         let hasAnswer = hasChanged && (disk.problem != nil || firstChange.map { $0 <= disk.committed } ?? false)
@@ -152,7 +156,7 @@ struct WaitingRequests: Sendable {
         var due: [UInt64] = []
         if isLate || hasAnswer {
             for (number, entry) in onDisk where hasAnswer || isDue(entry) { due.append(number) }
-            // What is taken out now comes back with its change where it waits on.
+            // The requests returned here are removed. If one continues to wait, its change is taken into account again.
             if hasAnswer { firstChange = nil }
         }
         if isLate || hasChanged {
@@ -163,7 +167,7 @@ struct WaitingRequests: Sendable {
 }
 
 extension BrokerState.Waiting.Reason {
-    /// Whether the disk decides.
+    /// Whether the request waits for a commit.
     fileprivate var isOfDisk: Bool {
         switch self {
         case .account, .token, .stored: true

@@ -2,45 +2,46 @@ import DeviceConfiguration
 package import FoundationEssentials
 package import SharedDevice
 
-/// The login sessions of this machine that matter to the device's account, as logind tells of them. Pure.
+/// The login sessions of this machine that concern the device's account, as logind reports them. Pure.
 ///
-/// A broker on a session bus follows its own user's sessions at a seat: when a session over the network ends, nobody leaves the device. A broker
-/// on the system bus follows the sessions of all users at the machine's seat. A session in the background counts too: its user has
-/// handed the device to another.
+/// A broker on a session bus follows its own user's sessions at a seat: the end of a remote session does not mean that
+/// the person has left. A broker on the system bus follows the sessions of all users at the machine's seat. It also
+/// follows sessions in the background, whose users have handed the device to another person.
 package struct LoginSessions: Sendable {
-    /// Whose sessions matter.
+    /// The sessions that matter.
     package enum Scope: Sendable, Equatable {
-        /// This user's.
+        /// The sessions of this user.
         case user(UInt32)
-        /// All of them here. The screen lock and the end of those alone count that are graphical: an administrator at a text console locks nothing.
+        /// All sessions at this seat. Screen locks and ends are reported only for graphical sessions: an administrator
+        /// at a text console causes no sign-out.
         case seat(String)
     }
 
-    /// What a session is, by logind's word.
+    /// A session's properties as reported by logind.
     package struct Session: Sendable, Equatable {
-        /// logind's name for it. Another session may get it after a restart of logind.
+        /// logind's name of the session. After a restart of logind another session may get the same name.
         package var identifier: String
         package var userID: UInt32
         package var userName: String
-        /// Empty for one over the network.
+        /// The seat's name; empty for a remote session.
         package var seat: String
         /// `tty`, `x11`, `wayland`, `mir`, `unspecified`.
         package var type: String
         /// `user`, `greeter`, `lock-screen`, `background`, `manager`.
         package var sessionClass: String
-        /// When it began, by the wall clock.
+        /// When the session began, by the wall clock.
         package var began: Date
-        /// When it began, by the clock that never jumps, and stands still while the machine sleeps; `nil` where logind does not say.
+        /// When the session began, by the monotonic clock that stops during sleep; `nil` if logind does not report it.
         package var beganAwake: Duration?
-        /// Whether it is the one in front.
+        /// Whether the session is in the foreground.
         package var isActive: Bool
         package var isLocked: Bool
-        /// Whether somebody has logged in over the network, for instance to a screen that a program makes.
+        /// Whether it is a login over the network, for instance to a screen that a program provides.
         package var isRemote: Bool
-        /// Whether its person has logged out, and processes of it are left.
+        /// Whether the person has logged out while processes of the session remain.
         package var isClosing: Bool
 
-        /// One that has just begun: in front, at this machine, and not locked.
+        /// By default a session that has just begun: in the foreground, local and not locked.
         package init(
             identifier: String,
             userID: UInt32,
@@ -78,47 +79,50 @@ package struct LoginSessions: Sendable {
 
     package init(scope: Scope) { self.scope = scope }
 
-    /// Whether there is no session that matters.
     package var isEmpty: Bool { sessions.isEmpty }
 
-    /// The sessions of people at the seat.
+    /// The sessions at the seat whose people have not logged out.
     package var seat: Seat { Seat(sessions: sessions.values.filter { !$0.isClosing }) }
 
-    /// What logind says of the session at `path`.
+    /// Records the properties of the session at `path`.
+    ///
+    /// - Returns: The resulting event, if any.
     package mutating func found(_ session: Session, at path: String) -> LoginEvent? {
         guard matters(session) else {
             sessions[path] = nil
             return nil
         }
         let before = sessions.updateValue(session, forKey: path)
-        // The person has logged out, though a process may be left.
+        // The person has logged out, even if processes remain.
         if session.isClosing { return before?.isClosing == false && tells(session) ? .ended : nil }
         return session.isLocked && before?.isLocked != true && tells(session) ? .locked(session.name) : nil
     }
 
-    /// The session's screen is locked, or not any more.
+    /// Records that the session's screen was locked or unlocked.
     package mutating func setLocked(_ isLocked: Bool, at path: String) -> LoginEvent? {
         guard let session = sessions[path] else { return nil }
         sessions[path]?.isLocked = isLocked
         return isLocked && !session.isLocked && tells(session) && !session.isClosing ? .locked(session.name) : nil
     }
 
-    /// Somebody asks for the session's screen to be locked. The program that locks it may or may not tell logind that it is locked.
+    /// Handles a request to lock the session's screen. The program that locks the screen may never report the lock to
+    /// logind.
     package func lockRequested(at path: String) -> LoginEvent? {
         sessions[path].flatMap { tells($0) && !$0.isClosing ? .locked($0.name) : nil }
     }
 
-    /// The session is over.
+    /// Removes a session that has ended.
     package mutating func removed(_ path: String) -> LoginEvent? {
         sessions.removeValue(forKey: path).map { tells($0) && !$0.isClosing } == true ? .ended : nil
     }
 
-    /// These are all sessions that there are.
+    /// Removes all sessions that are not in the complete list `paths`.
     package mutating func listed(_ paths: [String]) -> [LoginEvent] {
         sessions.keys.filter { !paths.contains($0) }.compactMap { removed($0) }
     }
 
-    /// Of a session whose user's home directory is not there yet (`user-incomplete`), nobody knows whether it becomes one.
+    /// Whether the session concerns the device's account. A session of class `user-incomplete`, whose home directory is
+    /// not available yet, does not: it may never become a full session.
     private func matters(_ session: Session) -> Bool {
         guard session.sessionClass.hasPrefix("user"), session.sessionClass != "user-incomplete", !session.isRemote
         else {
@@ -130,38 +134,41 @@ package struct LoginSessions: Sendable {
         }
     }
 
-    /// Whether its lock and its end are told. What is left of a person who has logged out (`isClosing`) must not sign out who comes next.
+    /// Whether the session's lock and end are reported. Callers also exclude sessions with `isClosing`: their remaining
+    /// processes must not sign out the next person.
     private func tells(_ session: Session) -> Bool { if case .user = scope { true } else { session.isGraphical } }
 }
 
-/// A login session, also beside others that had the same name before or after it.
+/// Identifies a login session, even if an earlier or a later one has the same name.
 package struct LoginName: Sendable, Hashable {
     package let identifier: String
     package let began: Date
 }
 
-/// Who is logged in at the seat: the sessions of people there that are not over.
+/// The logins at the seat: the sessions that people have not left.
 package struct Seat: Sendable, Equatable {
     package let sessions: [LoginSessions.Session]
 
-    /// - Parameter sessions: in any order.
+    /// - Parameter sessions: The sessions, in any order.
     package init(sessions: [LoginSessions.Session] = []) {
         self.sessions = sessions.sorted { ($0.began, $0.identifier) < ($1.began, $1.identifier) }
     }
 
-    /// The sessions' names.
     package var names: Set<LoginName> { Set(sessions.map(\.name)) }
 
-    /// The names of the graphical ones.
+    /// The names of the graphical sessions.
     package var graphical: Set<LoginName> { Set(sessions.filter(\.isGraphical).map(\.name)) }
 
-    /// The names of those whose screen is locked.
+    /// The names of the sessions with a locked screen.
     package var locked: Set<LoginName> { Set(sessions.filter(\.isLocked).map(\.name)) }
 
-    /// The person at the device: whose session is in front. While a greeter or an empty console is in front, the person who was there stays; one
-    /// who is logged in in the background, behind nobody, is not at the device. Root is the administrator, and never that person.
+    /// The person at the device: the user of the session in the foreground.
     ///
-    /// - Parameter staying: the user who is there by what was known before.
+    /// While a greeter or an empty console is in the foreground, the previous person counts as still there. A person
+    /// with only a session in the background is not at the device. Root is the administrator, and never counts as the
+    /// person.
+    ///
+    /// - Parameter staying: The user who was at the device so far.
     package func login(staying: UInt32?) -> SeatLogin? {
         let people = sessions.filter { $0.userID != 0 }
         guard let session = people.first(where: \.isActive) ?? people.first(where: { $0.userID == staying }) else {
@@ -177,8 +184,8 @@ package struct Seat: Sendable, Equatable {
     }
 }
 
-/// One person's login at the seat. It lasts as long as one of its sessions does, so that a second session of the same person neither begins nor
-/// ends it.
+/// One person's login at the seat. It lasts as long as any of the person's sessions, so that a second session neither
+/// begins nor ends it.
 package struct SeatLogin: Sendable, Equatable {
     package let user: UInt32
     package let userName: String
@@ -186,18 +193,18 @@ package struct SeatLogin: Sendable, Equatable {
     /// When the first of the sessions began.
     package let began: Date
 
-    /// The beginning of the identifiers of all accounts that are logins.
+    /// The prefix of the identifiers of accounts that come from a login.
     private static let prefix = "uid-"
 
-    /// The account that is this person's.
+    /// The person's account.
     ///
-    /// - Parameter tenant: the device's; who may log in at the device belongs to it.
+    /// - Parameter tenant: The device's tenant. People who may log in at the device belong to it.
     package func account(tenant: String?) -> Account {
         let tenant = tenant?.lowercased() ?? IdentitySource.loginSession.rawValue
         return Account(identifier: "\(Self.prefix)\(user).\(tenant)", username: userName)
     }
 
-    /// The user whose login this account is; `nil` for an account of an identity provider's.
+    /// The user of an account that comes from a login; `nil` for an account of an identity provider.
     package static func user(of account: Account) -> UInt32? {
         let parts = account.identifier.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard let first = parts.first, first.hasPrefix(prefix) else { return nil }
