@@ -11,7 +11,7 @@ package import SharedDevice
 package struct Caller: Sendable, Equatable {
     /// The connection's name, unique among the connections of all buses, including buses that have ended.
     package let connection: String
-    /// What the bus and the kernel say about the caller. Apps are told apart by it.
+    /// The caller's credentials, as reported by the bus and the kernel. They tell apps apart.
     package let credentials: AppCredentials
     /// The process, for the log.
     package let process: UInt32?

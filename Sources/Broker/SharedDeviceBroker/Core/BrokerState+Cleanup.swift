@@ -3,12 +3,14 @@ import DeviceConfiguration
 import FoundationEssentials
 import SharedDevice
 
-/// The rounds of cleanup after each session (architecture, D10), and what ends a session by itself.
+/// The cleanup rounds after each session (architecture, D10), and the automatic end of a session.
 extension BrokerState {
     // MARK: Reports
 
-    /// Takes an app's report. The answer to a settled duty waits for the disk. A report on a cleanup that the app does not owe changes
-    /// nothing: the same report may come twice. The answer says where a receipt does not count because its sender began under another mark.
+    /// Handles an app's report. The response waits for the commit, except for the report that a cleanup has begun.
+    ///
+    /// A report on a cleanup that the app does not owe changes nothing, because a report may arrive twice. The response
+    /// says if a receipt does not count because its sender began under another mark.
     mutating func report(
         _ request: Request,
         _ progress: CleanupReport.Progress,
@@ -48,11 +50,11 @@ extension BrokerState {
         return nil
     }
 
-    /// An administrator declares an app's cleanup done.
+    /// Waives an app's cleanup: an administrator declares it done.
     ///
     /// - Parameters:
-    ///   - user: the user that runs the app; `nil` means every one.
-    ///   - session: `nil` means every session that the app owes.
+    ///   - user: The user that runs the app; `nil` means every user.
+    ///   - session: The session; `nil` means every session whose cleanup the app owes.
     mutating func waive(
         _ request: Request,
         _ app: String,
@@ -76,7 +78,7 @@ extension BrokerState {
         return nil
     }
 
-    /// Enters an app's progress into the log, and the round's completion.
+    /// Logs an app's progress, and the completion of the round.
     mutating func noteSettled(
         _ progress: CleanupReport.Progress,
         _ session: UInt64,
@@ -84,7 +86,7 @@ extension BrokerState {
         detail: String?
     ) {
         guard let event = AuditEntry.Event(rawValue: progress.rawValue) else { return }
-        // What settles a duty happens once.
+        // A cleanup is settled only once.
         if ledger.parts[session]?[participant]?.progress?.isSettled == true {
             enterLog(event, session: session, participant: participant, detail: detail)
         } else {
@@ -93,10 +95,11 @@ extension BrokerState {
         noteCompletion(session)
     }
 
-    /// How many entries one app may bring about in one session again and again. A round may stay open for months, and its entries stay as long.
+    /// How many repeatable log entries one app may cause in one session. A round may stay open for months, and its
+    /// entries are kept until then.
     static let entriesOfPart = 200
 
-    /// Enters into the log what an app can bring about again and again, as often as the log takes it.
+    /// Logs an event that an app can repeat, unless the app has reached a limit.
     mutating func enterRepeatable(
         _ event: AuditEntry.Event,
         _ kind: String,
@@ -121,7 +124,7 @@ extension BrokerState {
     }
 
     mutating func tell(_ participant: Participant) {
-        // The note that an app was told is for people only: what it owes is on the disk already.
+        // The note that an app was told is only for people: the ledger already contains the debt.
         for number in ledger.tell(participant, at: now) {
             enterRepeatable(.told, "told", number, participant)
             needsDisk(within: Self.lazyWrite)
@@ -129,7 +132,8 @@ extension BrokerState {
         }
     }
 
-    /// The app's last process has left the bus. It owes again what it had begun, and the bus is asked to start it.
+    /// Handles the end of the app's last process. It owes again the cleanups that it had begun, and the bus is asked to
+    /// start it.
     mutating func appEnded(_ participant: Participant) {
         for number in ledger.processEnded(participant) {
             enterRepeatable(.interrupted, "interrupted", number, participant)
@@ -139,9 +143,10 @@ extension BrokerState {
         if ledger.owes(participant) { wake(participant.app) }
     }
 
-    // MARK: Questions
+    // MARK: Requests
 
-    /// A round and its revision, which grows with each change.
+    /// Returns a round with its revision, which grows with each change. The request can wait for a change or for the
+    /// end of the round.
     mutating func round(_ request: Request) -> BrokerProtocol.Fields? {
         guard case .round(let session, let known, let awaitsEnd, let patience, _) = request.call else { return [:] }
         guard let number = session ?? ledger.rounds.last, let outcome = ledger.sessions[number]?.outcome else {
@@ -163,10 +168,12 @@ extension BrokerState {
 
     // MARK: The next sign-in
 
-    /// Whether an open round holds up the next sign-in. A round that outlasts the policy's timeout expires and holds up nobody; a policy
-    /// without a timeout waits for rounds that expired under an earlier policy too.
+    /// Whether an open round delays the next sign-in.
+    ///
+    /// A round that outlasts the policy's timeout expires and no longer delays sign-ins. A policy without a timeout
+    /// also waits for rounds that expired under an earlier policy.
     var isSignInHeld: Bool {
-        // What is being deleted must not be the next person's.
+        // An enforcement program may still delete data, which must not be the next person's.
         if !ledger.claims.isEmpty { return true }
         if waitsWithoutEnd { return ledger.hasIncompleteRounds }
         return policy.cleanup.timeout != nil && !ledger.openRounds.isEmpty
@@ -184,13 +191,14 @@ extension BrokerState {
     static let firstReminder = Duration.seconds(2)
     static let longestPause = Duration.seconds(60)
 
-    /// Announces again, at growing intervals, while an app that runs does not see to what it owes: neither a broadcast that it lost nor an answer
-    /// that it did not heed, because the question led to no cleanup, may keep a round open.
+    /// Schedules repeated announcements while a running app does not clean up, at growing intervals. They keep a round
+    /// from staying open because an app has lost a signal, or has asked and then not cleaned up.
     ///
-    /// - Parameter isForAll: whether the first one is sent although no process is known that it is for. One that has reported is not listed with its
-    ///   debt any more, and where manifests or policy have changed since, it is recognised only when it calls.
+    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known. A process that has
+    ///   reported is no longer listed with its debt. After a change of manifests or policy a process is identified only
+    ///   when it calls.
     mutating func remind(isForAll: Bool = false) {
-        // Never later than it was: an app could put off the reminder of all others.
+        // The reminder is never postponed: otherwise an app could postpone the reminder for all other apps.
         let due = now.uptime + Self.firstReminder
         let at = reminder.map { min($0.at, due) } ?? due
         reminder = (at, Self.firstReminder, isForAll || reminder?.isForAll == true)
@@ -198,8 +206,8 @@ extension BrokerState {
 
     mutating func remindIfDue() {
         guard let due = reminder, due.at <= now.uptime else { return }
-        // A process that lost its part for a moment, while manifests and policy changed, is recognised again only when it calls. Until then its
-        // debt still names its connection.
+        // A process may have lost its identity briefly, while manifests and policy changed. It is identified again only
+        // when it calls. Until then its debt still lists its connection.
         let present = ledger.participants { $1.connections.contains { connected[$0] != nil } }
         guard ledger.idle.contains(where: { due.isForAll || isRunning($0) || present.contains($0) }) else {
             reminder = nil
@@ -210,21 +218,22 @@ extension BrokerState {
         reminder = (now.uptime + pause, pause, false)
     }
 
-    /// The bus's attempts to start an app that owes a cleanup. They go on while it owes something, at intervals that grow to a minute: an app
-    /// that crashes at each start does not keep the device busy, and one that is repaired is started.
+    /// The attempts to start an app that owes a cleanup. They continue while the debt exists, at intervals that grow to
+    /// a minute. An app that crashes at each start does not keep the device busy, and an app that is repaired gets
+    /// started.
     struct Wake: Sendable {
-        /// When the next attempt is due; `nil` while one is under way.
+        /// When the next attempt is due; `nil` while one is in progress.
         var next: Duration?
         var pause = Duration.milliseconds(500)
-        /// Whether the next one waits for a claim to end.
+        /// Whether the next attempt waits for the end of a claim.
         var isPostponed = false
-        /// Why the last attempt failed. The same reason is logged once.
+        /// Why the last attempt failed. The same reason is logged only once in a row.
         var problem: String?
     }
 
     mutating func wakeDebtors() { for app in Set(ledger.debtors.map(\.app)).sorted() { wake(app) } }
 
-    /// Starts the app if it has a bus name. An app without one has to start by itself.
+    /// Starts the app through its bus name. An app without a bus name has to start by itself.
     private mutating func wake(_ app: String) {
         guard wakes[app] == nil, busName(of: app) != nil else { return }
         wakes[app] = Wake()
@@ -236,7 +245,7 @@ extension BrokerState {
             wakes[app] = nil
             return
         }
-        // It may start again when nobody deletes its data any more.
+        // The app must not start while its data is being deleted.
         guard !ledger.claims.keys.contains(where: { $0.app == app }) else {
             wakes[app]?.next = now.uptime + Self.longestPause
             wakes[app]?.isPostponed = true
@@ -268,13 +277,13 @@ extension BrokerState {
 
     private func busName(of app: String) -> String? { manifests.first { $0.identifier == app }?.busName }
 
-    // MARK: What ends a session by itself
+    // MARK: The automatic end of a session
 
-    /// Somebody is using the device.
+    /// Records that the device is in use.
     mutating func noteActivity() {
         guard schedule != nil else { return }
         schedule?.schedule.noteActivity(at: now)
-        // Often enough for timeouts that are a matter of minutes.
+        // Stored at most once a second, which is enough for timeouts of minutes.
         if abs(now.wall.timeIntervalSince(lastActivity ?? .distantPast)) >= 1 {
             lastActivity = now.wall
             effects.append(.keepActivity(now.wall))
@@ -282,7 +291,7 @@ extension BrokerState {
         lookAtSchedule()
     }
 
-    /// Asks the schedule about the present session.
+    /// Checks whether the schedule ends the present session.
     mutating func lookAtSchedule() {
         guard device.account != nil, let session = ledger.sessions[device.epoch] else {
             schedule = nil
@@ -292,7 +301,8 @@ extension BrokerState {
         if let schedule, schedule.epoch == device.epoch {
             next = schedule.schedule
         } else {
-            // A session of an earlier run goes on from the last time that anybody used the device then; in any other, signing in was that.
+            // A session of an earlier run continues from the last activity of that run. In a new session, the sign-in
+            // itself is the last activity.
             next = SignOutSchedule(
                 settings: policy.schedule,
                 localTime: .device,
@@ -305,7 +315,7 @@ extension BrokerState {
         switch decision {
         case .look(nil): break
         case .look(let date?):
-            // The clock may be set meanwhile: nobody waits longer than a minute to see that.
+            // The clock may be set during the wait, which is noticed within a minute.
             let wait = Duration.seconds(max(0.01, date.timeIntervalSince(now.wall)))
             schedule?.nextLook = now.uptime + min(wait, Self.longestPause)
         case .signOut(let reason): signOutAutomatically(because: reason)

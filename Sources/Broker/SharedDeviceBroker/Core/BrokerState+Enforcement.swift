@@ -100,7 +100,7 @@ extension BrokerState {
         if enforcement.programs.insert(caller.connection).inserted { touch() }
         abandonQuestions(of: caller.connection)
         // The program is not working on these: the response that handed them over, from this broker or an earlier one,
-        // was lost. Those that are still late are handed over again.
+        // was lost. Apps that are still late are handed over again.
         let released = claims(of: caller.connection).filter { !underWay.contains($0) }
         for participant in released { ledger.release(participant) }
         let answer = handOver(request, to: caller.connection)

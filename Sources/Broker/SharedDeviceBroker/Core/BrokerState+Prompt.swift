@@ -10,9 +10,9 @@ import SharedDevice
 extension BrokerState {
     /// A sign-in that a prompt has begun and that is not complete.
     struct PromptedSignIn: Sendable {
-        /// What the sign-in waits for.
+        /// The step that the sign-in waits for.
         enum Stage: Sendable {
-            /// For the provider's page. The request is the one that began the sign-in.
+            /// For the provider's page, for the request that began the sign-in.
             case beginning(Request)
             case person
             /// For the provider's result, or for the check of the password and the steps after it. `until` is the
@@ -354,7 +354,7 @@ extension BrokerState {
         }
     }
 
-    /// Handles input that signed no one in. A password may be tried again; the browser's result can be used only once.
+    /// Handles input that led to no sign-in. A password may be tried again; the browser's result can be used only once.
     mutating func reopenPrompt(of attempt: Asked) {
         guard let name = attempt.request.call.promptName else { return }
         if attempt.provided == nil { prompts[name]?.stage = .person } else { prompts[name] = nil }

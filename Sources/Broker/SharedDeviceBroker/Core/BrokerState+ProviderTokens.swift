@@ -4,12 +4,12 @@ import FoundationEssentials
 import Identity
 import SharedDevice
 
-/// Tokens of the organisation's provider: who gets which, and who waits.
+/// Tokens of the organisation's provider: which app receives which token, and which apps wait.
 extension BrokerState {
-    /// How many apps wait for a token at a time.
+    /// How many token requests may wait at a time.
     static let longestQueue = 256
 
-    /// Gives the app a token of the provider: one that is there, or else a new one.
+    /// Gives the app a token of the provider: a cached one or a new one.
     mutating func acquireProviderToken(
         _ request: Request,
         _ participant: Participant,
@@ -33,7 +33,7 @@ extension BrokerState {
         if isProviderPaused, provider.renewal == nil, let problem = provider.problem { throw problem }
         try checkRoom(of: participant.user, isPassword: false)
         guard provider.queue.count < Self.longestQueue else { throw .tooManyQuestions }
-        // Who wants what is waited for already gets it with the same question.
+        // A request for a token that is already awaited gets it from the same renewal.
         if !provider.queue.contains(where: token.isSameToken(as:)) {
             let waiting = Set(provider.queue.filter { $0.participant == participant }.map(\.scopes)).count
             if let pause = provider.pace.pause(of: asker(participant), waiting: waiting, at: now.uptime) {
@@ -46,7 +46,7 @@ extension BrokerState {
         return nil
     }
 
-    /// The app has had the provider asked too often: it gets what is known already.
+    /// Responds to an app that has used up its requests to the provider: with the cached result, or with a refusal.
     private mutating func handOverKnown(
         _ request: Request,
         _ account: Account,
@@ -59,12 +59,13 @@ extension BrokerState {
         return try handOver(request, token.participant, Grant(account: account, epoch: device.epoch, token: kept))
     }
 
-    /// What is asked for the app counts until the next sign-in, for which there has to be a person.
+    /// The key of the app's request count. It counts until the next sign-in, which requires a person.
     func asker(_ participant: Participant) -> QuestionPace.Asker {
         QuestionPace.Asker(participant: participant, generation: provider.generation)
     }
 
-    /// What the app may ask for, by its manifest. An app that names nothing gets all of that.
+    /// The scopes to request, limited by the app's manifest. An app that names no scopes gets all of its manifest's
+    /// scopes.
     private func scopes(_ wanted: Set<String>, for participant: Participant) throws(Refusal) -> Set<String> {
         let rights = eligibility.manifest(of: participant.app)?.tokens ?? TokenRights()
         guard !rights.scopes.isEmpty else { throw .noScopes }
@@ -77,10 +78,10 @@ extension BrokerState {
         request.isRefresh ? nil : storedToken(for: request)
     }
 
-    /// One that is there, also where the app wants a new one.
+    /// A cached token, even if the app has asked for a new one.
     private func storedToken(for request: TokenRequest) -> AccessToken? {
         if let token = tokens.anyToken(for: request.participant, scopes: request.scopes, at: now) { return token }
-        // That of the sign-in itself permits whatever was granted then, which may be more than the app may have.
+        // The sign-in's token permits all scopes granted at that time, which may exceed the app's scopes.
         let rights = eligibility.manifest(of: request.participant.app)?.tokens.scopes ?? []
         guard let token = tokens.common(at: now), token.scopes.isSubset(of: rights),
             request.scopes.isSubset(of: token.scopes)
@@ -88,7 +89,7 @@ extension BrokerState {
         return token
     }
 
-    /// A token has come: for whoever asked for it, and for those whom it serves as well.
+    /// Stores a new token, and gives it to all waiting requests that it satisfies. The token of a check is only stored.
     mutating func take(_ token: AccessToken, for request: TokenRequest?) {
         let token = keepIdentity(token)
         guard let request else { return tokens.keepCommon(token) }
@@ -118,61 +119,65 @@ extension BrokerState {
         }
     }
 
-    /// The app does not wait any more. A renewal that is under way for it goes on, because its answer may have a new record.
+    /// Removes an app's request that was given up. A renewal in flight for it continues, because its response may
+    /// contain a new record.
     mutating func forgetTokenRequest(_ number: UInt64) { provider.queue.removeAll { $0.number == number } }
 }
 
-/// How often each app has the provider asked, whatever comes of it: a question is a request to the provider, and a change of the disk. Pure: the caller
-/// brings the time.
+/// Limits how often each app causes a request to the provider, whatever the result: each one costs a request over the
+/// network and a commit.
+///
+/// Pure: the caller passes the time.
 struct QuestionPace: Sendable {
-    /// How many questions an app of one user has at first, and how long it takes until it has one more.
+    /// How many requests an app of one user has at first, and after what time it gets another one.
     static let (burst, interval) = (16, Duration.seconds(15))
 
-    /// An app that asks during one sign-in: another person may be granted other scopes.
+    /// An app during one sign-in. The limit starts again with the next sign-in, because another person may be granted
+    /// other scopes.
     struct Asker: Sendable, Hashable {
         let participant: Participant
         let generation: UInt64
     }
 
     private struct Entry {
-        /// When the app has all of its questions again.
+        /// When the app has all of its requests again.
         var restored: Duration
-        /// The scopes that the provider has refused last.
+        /// The scopes that the provider last refused.
         var refused: Set<String>?
     }
 
     private var entries: [Asker: Entry] = [:]
 
-    /// How many apps are remembered.
+    /// The number of remembered apps.
     var count: Int { entries.count }
 
-    /// How long until the app may have the provider asked; `nil` where it may now.
+    /// How long until the app may cause a request to the provider; `nil` if it may now.
     ///
-    /// - Parameter waiting: how many of its questions are not put yet.
+    /// - Parameter waiting: How many of its requests are not sent yet.
     func pause(of asker: Asker, waiting: Int = 0, at now: Duration) -> Duration? {
         let restored = max(entries[asker]?.restored ?? now, now) + Self.interval * waiting
         let pause = restored - now - Self.interval * (Self.burst - 1)
         return pause > .zero ? pause : nil
     }
 
-    /// The app has the provider asked.
+    /// Counts a request that is sent for the app.
     mutating func take(_ asker: Asker, at now: Duration) {
-        // Who has all questions again is as good as new.
+        // An entry with all of its requests restored equals a new entry.
         entries = entries.filter { $0.value.restored > now }
         entries[asker, default: Entry(restored: now)].restored += Self.interval
     }
 
-    /// The provider has refused the scopes that the app has had it asked for.
+    /// Records that the provider has refused the scopes that the app asked for.
     mutating func note(_ refused: Set<String>, to asker: Asker) { entries[asker]?.refused = refused }
 
-    /// Whether these scopes are those that the provider has refused last.
+    /// Whether the provider last refused exactly these scopes.
     func hasRefused(_ scopes: Set<String>, to asker: Asker) -> Bool { entries[asker]?.refused == scopes }
 }
 
 extension Refusal {
-    /// - Parameter pause: how long until the app may have the provider asked.
+    /// - Parameter pause: How long until the app may cause a request to the provider.
     fileprivate static func askedTooOften(_ pause: Duration) -> Refusal {
-        // Rounded up, so that who waits that long has waited long enough.
+        // Rounded up, so that an app that waits for this time has waited long enough.
         let seconds = pause.components.seconds + (pause.components.attoseconds > 0 ? 1 : 0)
         return Refusal(
             .tooManyAttempts,

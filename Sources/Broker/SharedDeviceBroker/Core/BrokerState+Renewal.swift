@@ -4,71 +4,78 @@ import Identity
 import Logging
 import SharedDevice
 
-/// Questions to the organisation's provider. A token for an app, and whether the person may still be signed in, are one question, a renewal, and one
-/// renewal at a time is under way, because providers revoke all tokens of a sign-in where one is used twice.
+/// Renewals: requests to the organisation's provider. One renewal both gets a token for an app and checks whether the
+/// person may stay signed in.
+///
+/// Only one renewal is in flight at a time. A provider revokes all tokens of a sign-in if a refresh token is used
+/// twice.
 extension BrokerState {
-    /// How long a question that is due may take, until nobody can say any more whether the session may go on: as long as the process that carries it
-    /// out has for its answer, and a little more.
+    /// How long an overdue check may stay unanswered before the session can end. It is a little longer than the
+    /// identity service's time for a response.
     static let answerPatience = Duration.seconds(90)
-    /// The longest pause after renewals that brought nothing, and the longest one that the provider may ask for. After the first there is none, because
-    /// a process that was just started may know better at once; after the second it is 2 s, and then each time twice the one before.
+    /// The longest pause after failed renewals, and the longest pause that the provider may request.
+    ///
+    /// There is no pause after the first failure, because a process that was just started may succeed at once. After
+    /// the second failure the pause is 2 s, and it doubles with each further failure.
     static let (longestRest, longestWish) = (Duration.seconds(60), Duration.seconds(300))
 
-    // MARK: When
+    // MARK: Timing
 
-    /// When the provider is asked next. It is left alone also where there is a reason to ask at once.
+    /// When the provider is asked next. A pause also delays an early check.
     var nextCheck: Duration {
         max(min(provider.nextCheck, provider.soon ?? provider.nextCheck), provider.pausedUntil ?? .zero)
     }
 
-    /// Whether the provider is left alone, because it gave nothing when it was asked last.
+    /// Whether the provider is not asked for now, because the last renewal failed.
     var isProviderPaused: Bool { provider.pausedUntil.map { now.uptime < $0 } ?? false }
 
-    /// Whether the provider could be asked, were nothing else under way.
+    /// Whether the session and the configuration permit a renewal, ignoring one in flight.
     private var mayAskProvider: Bool {
         provider.session?.record != nil && policy.organisation != nil && !provider.needsPerson && !provider.isEnding
     }
 
-    /// When the provider is to be asked or told next.
+    /// When the next renewal or the next report of a session's end is due.
     var nextLookAtProvider: Duration? {
         var times = [provider.isReachable ? provider.outbox.next : nil]
         if device.account != nil, provider.session != nil, policy.organisation != nil {
             times.append(graceEnd)
-            // From when it is due on, what keeps the question back ends by itself, or the session does.
+            // If a check is overdue and something blocks it, no wake-up is needed: the obstacle ends with an event, or
+            // the session ends.
             let isFree = provider.isReachable && provider.renewal == nil && disk.committed >= provider.change
             if mayAskProvider, isFree || provider.unanswered == nil { times.append(nextCheck) }
         }
         return times.compactMap { $0 }.min()
     }
 
-    /// The next check: by the configured interval, spread by a tenth, so that not all devices of an organisation ask at a time.
+    /// Schedules the next check: after the configured interval, varied by up to a tenth, so that the devices of an
+    /// organisation do not all ask at once.
     mutating func scheduleCheck() {
         provider.unanswered = nil
         guard let interval = policy.organisation?.remoteCheckInterval.duration else { return }
-        // Which tenth is no secret: epochs differ from device to device.
+        // A predictable variation is enough, because epochs differ between devices.
         let spread = (device.epoch &* 31 &+ provider.lastNumber &* 17) % 21
         provider.nextCheck = now.uptime + interval * (90 + Int(spread)) / 100
     }
 
-    /// The provider is left alone for a while.
+    /// Pauses requests to the provider after a failure.
     ///
-    /// - Parameter wish: how long it wants to be.
+    /// - Parameter wish: The provider's Retry-After.
     private mutating func pauseProvider(_ wish: Duration?) {
         let pause = provider.failures == 0 ? .zero : min(.seconds(1 << min(provider.failures, 6)), Self.longestRest)
         provider.failures += 1
         provider.pausedUntil = now.uptime + max(pause, min(wish ?? .zero, Self.longestWish))
     }
 
-    // MARK: Asking
+    // MARK: Requests
 
-    /// Asks the provider, where an app waits or a check is due, and nothing else is under way.
+    /// Sends a renewal if an app waits or a check is due, and nothing else is in flight.
     mutating func askProvider() {
         tellProvider()
         guard mayAskProvider, let record = provider.session?.record else { return }
         let isDue = nextCheck <= now.uptime
         if isDue, provider.unanswered == nil { provider.unanswered = now.uptime }
         guard provider.isReachable, provider.renewal == nil, isDue || !provider.queue.isEmpty else { return }
-        // A record that the disk does not have would be lost with the power, and its predecessor is used up.
+        // A power cut would lose a record that is not committed, and its predecessor is used up.
         guard disk.committed >= provider.change else {
             if let problem = disk.problem { refuseTokens(.failed(problem)) }
             return
@@ -76,7 +83,7 @@ extension BrokerState {
         guard provider.session?.isSettled == false else { return keepQuestion(isOpen: true) }
         provider.lastNumber += 1
         if let soon = provider.soon, soon <= now.uptime { provider.soon = nil }
-        // Scopes that are refused say nothing of the session: a check that is due asks for none.
+        // A check requests no scopes, because a refusal of scopes says nothing about the session.
         let token = isDue ? nil : provider.queue.first
         if let token { provider.pace.take(asker(token.participant), at: now.uptime) }
         provider.renewal = Renewal(number: provider.lastNumber, generation: provider.generation, token: token)
@@ -85,41 +92,47 @@ extension BrokerState {
         effects.append(.renew(provider.lastNumber, record, scopes: scopes, mayBeUsed: mayBeUsed))
     }
 
-    /// Has the disk know whether a question is without its answer: before it is put, or the next start would take the device's own second use of a
-    /// token for the provider's refusal; and after its answer, or it would take a refusal for a second use.
+    /// Stores whether a renewal is unanswered.
+    ///
+    /// This is committed before the renewal is sent: otherwise the next start could mistake the device's own second use
+    /// of a token for a refusal by the provider. It is cleared after the response: otherwise a start could mistake a
+    /// refusal for a second use.
     private mutating func keepQuestion(isOpen: Bool) {
         guard let session = provider.session, session.isSettled == isOpen else { return }
         provider.session?.isSettled = !isOpen
         keepProviderSession(within: isOpen ? .zero : Self.lazyWrite)
     }
 
-    /// Tokens of an earlier sign-in of this person's are revoked, and a provider may have revoked those of the present one with them: the next refusal
-    /// may be due to that, as it may be due to a token that was used twice.
+    /// Notes that the record's token may be revoked: tokens of an earlier sign-in of the person were revoked, and the
+    /// provider may have revoked the present ones with them. The next refusal may be due to that, or to a token that
+    /// was used twice.
     mutating func doubtRecord(of person: ProviderRecord.Person) {
         guard provider.session?.record?.person == person else { return }
         provider.mayBeUsed = true
-        // A token that is on its way may be revoked, too.
+        // A token of a renewal in flight may be revoked, too.
         provider.renewal?.isDoubtful = true
         keepQuestion(isOpen: true)
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
-    /// The provider has answered a renewal.
+    /// Handles the provider's response to a renewal.
     mutating func renewed(_ number: UInt64, _ outcome: RenewalOutcome) {
         guard let renewal = provider.renewal, renewal.number == number else { return }
         provider.renewal = nil
         if let held = renewal.held {
-            // That sign-in is over meanwhile. The newest record is the one that can be ended, and a start has to find it: the one before is used up.
+            // The renewal's sign-in is over. The entry gets the newest record, because the earlier one is used up and
+            // cannot end the session. It is committed, so that a start finds it.
             var newest: ProviderRecord?
             if case .renewed(_, let record) = outcome { newest = record }
             if newest != nil { needsDisk(within: .zero) }
             return provider.outbox.release(held, with: newest)
         }
-        // The person has signed in again meanwhile: what the earlier sign-in had counts no more.
+        // The person has signed in again, so results of the earlier sign-in do not count.
         guard renewal.generation == provider.generation, device.account != nil else { return }
         if case .scopeRefused = outcome, let token = renewal.token {
-            // It says nothing of the session or its record: it puts off neither the next check nor the end of the grace.
+            // This says nothing about the session or its record, so it delays neither the next check nor the end of the
+            // grace.
             refuseTokens(.scopesNotGranted) { $0.isSameToken(as: token) }
             provider.pace.note(token.scopes, to: asker(token.participant))
             return keepQuestion(isOpen: provider.mayBeUsed)
@@ -150,8 +163,9 @@ extension BrokerState {
         keepQuestion(isOpen: provider.mayBeUsed)
     }
 
-    /// The person is wanted since the question was put, and an answer does not make up for them: nobody gets its token. What it has is kept with the
-    /// session, because at its end the provider is to be told of all.
+    /// Handles the response to a renewal if the provider has asked for the person since it was sent. The response does
+    /// not replace the person, so its token is not handed out. A new record is stored with the session, so that the
+    /// provider can end it later.
     private mutating func renewedInVain(_ outcome: RenewalOutcome) {
         switch outcome {
         case .renewed(_, let record?):
@@ -169,7 +183,8 @@ extension BrokerState {
         }
     }
 
-    /// Whether the record's token may be used up. Who did not look at the token has not said that it counts.
+    /// Whether the record's token may be used up. An outcome without a check of the token does not confirm that the
+    /// token is valid.
     private func mayBeUsed(after outcome: RenewalOutcome, isDoubtful: Bool) -> Bool {
         switch outcome {
         case .renewed: isDoubtful
@@ -179,7 +194,7 @@ extension BrokerState {
         }
     }
 
-    /// Nobody gets a token at the moment. Administrators are told once of each reason.
+    /// Refuses token requests for now, and pauses. Logs the reason for administrators.
     private mutating func fail(_ error: IdentityError) {
         pauseProvider(error.retryAfter)
         let grace = policy.organisation?.offlineGrace.duration ?? .zero

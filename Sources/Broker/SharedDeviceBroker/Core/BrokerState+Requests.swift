@@ -6,13 +6,13 @@ import Logging
 import ProjectVersion
 import SharedDevice
 
-/// What programs ask for.
+/// The requests of programs.
 extension BrokerState {
     /// A request that waits for the identity provider.
     struct Asked: Sendable {
         enum Purpose: Sendable {
             case signIn(scopes: Set<String>)
-            /// The person answers a prompt.
+            /// The person completes a prompt.
             case prompt
             /// The device joins or leaves its organisation.
             case membership
@@ -22,27 +22,29 @@ extension BrokerState {
         let request: Request
         let participant: Participant
         let purpose: Purpose
-        /// What the throttle knows the attempt by.
+        /// The key of the attempt in the password throttle.
         var throttleName = ""
-        /// Who signs in, once the provider has said so.
+        /// The account that signs in, once the provider has identified it.
         var account: Account?
-        /// The same, where the organisation's provider has said so.
+        /// The sign-in of the organisation's provider, once it has identified the person.
         var provided: ProviderSignIn?
-        /// When its prompt has begun it.
+        /// When the prompt began the sign-in.
         var beganAt = Duration.zero
-        /// Nobody waits for the password's check any more. To the throttle it is a wrong one until the provider has answered, and then what it
-        /// was: whoever hangs up does not try for nothing, and an app that is killed locks nobody out.
+        /// Whether the request for the password check was given up. The throttle counts it as a failure until the
+        /// provider has answered, and then by the result.
+        ///
+        /// So a caller that disconnects gains no free attempts, and an app that is killed locks out no user.
         var isAbandoned = false
 
         var isPassword: Bool { if case .token = purpose { false } else { true } }
     }
 
-    /// A sign-in whose session is not on the disk yet.
+    /// A sign-in whose session is not committed yet.
     struct PendingSignIn: Sendable {
-        /// `nil` where it is a login at the seat.
+        /// The request; `nil` for a login at the seat.
         let asked: Asked?
         let next: DeviceState
-        /// `nil` for a login, and where a prompt has asked.
+        /// The token of the app that signs in; `nil` for a login or a prompt.
         let token: AccessToken?
         let change: UInt64
     }
@@ -65,19 +67,21 @@ extension BrokerState {
         }
     }
 
-    /// How many app names one connection may use. A caller makes up names at no cost, and each becomes an app that may owe a cleanup.
+    /// How many app names one connection may use. A caller can invent names at no cost, and each becomes an app that
+    /// may owe a cleanup.
     static let namesOfConnection = 16
-    /// How long the answer to a sign-out waits for the disk. Account and tokens are withheld and all apps are told before.
+    /// How long the response to a sign-out waits for the commit. Account and tokens are withheld, and all apps are
+    /// told, before that.
     static let signOutPatience = Duration.milliseconds(500)
-    /// How many password checks of one user wait at a time, and how many of its tokens.
+    /// How many password checks and how many token requests of one user may wait at a time.
     static let checksOfUser = 4
     static let tokensOfUser = 64
-    /// How many apps of one user a session knows. Where no app needs a manifest, callers make up names at no cost.
+    /// How many apps of one user a session may list. If apps need no manifest, callers can invent names at no cost.
     static let appsOfUser = 200
 
-    // MARK: Who asks
+    // MARK: Dispatch
 
-    /// Takes a request, and answers it or lets it wait.
+    /// Processes a request: responds to it or lets it wait.
     mutating func take(_ request: Request) {
         var request = request
         request.askedAt = now.uptime
@@ -89,13 +93,14 @@ extension BrokerState {
         }
     }
 
-    /// - Returns: the answer; `nil` if the request waits.
+    /// - Returns: The response; `nil` if the request waits.
     private mutating func answer(_ request: Request, _ caller: Caller) throws(Refusal) -> BrokerProtocol.Fields? {
         switch request.call {
         case .deviceInformation: return deviceInformation
         case .join(let credentials), .leave(let credentials):
             guard caller.isAdministrator else { throw .notPermitted }
-            // The device's own directory says nothing about the organisation's people.
+            // A join checks the administrator in the device's own directory, which knows nothing about the
+            // organisation's people.
             if case .join = request.call, policy.organisation != nil { throw .noJoinByPage }
             try authenticate(credentials, request, Participant(app: "enrolment", user: caller.user), .membership)
             return nil
@@ -148,7 +153,7 @@ extension BrokerState {
         }
     }
 
-    // MARK: Answers
+    // MARK: Responses
 
     mutating func reply(_ number: UInt64, _ fields: BrokerProtocol.Fields) {
         effects.append(.reply(number, .success(fields)))
@@ -212,7 +217,8 @@ extension BrokerState {
 
     // MARK: The current account
 
-    /// Tells an app who is signed in and what it owes. Before the app hears of the account, the disk has it that the app may hold its data.
+    /// Tells an app which account is signed in and which cleanups it owes. The ledger entry that the app may hold data
+    /// is committed before the app receives the account.
     mutating func currentAccount(
         _ request: Request,
         _ participant: Participant
@@ -228,7 +234,8 @@ extension BrokerState {
         return sessionFields(account, owing: owed)
     }
 
-    /// What an app is told of who is signed in. Where somebody is and the app is not told who, the account is withheld.
+    /// The response about the session. If an account is signed in but not included, the response says that it is
+    /// withheld.
     func sessionFields(_ account: Account?, owing owed: [OwedSession]) -> BrokerProtocol.Fields {
         SessionAnswer(
             session: DeviceSession(account: account, epoch: device.epoch),
@@ -240,8 +247,8 @@ extension BrokerState {
 
     /// Records that the app may hold data of the session.
     ///
-    /// - Returns: the change that the disk has to have first; `nil` if it has it.
-    /// - Throws: ``Refusal`` where the session knows too many apps of this user.
+    /// - Returns: The change that has to be committed first; `nil` if it is committed.
+    /// - Throws: ``Refusal`` if the session lists too many apps of this user.
     private mutating func hold(_ participant: Participant, _ connection: String) throws(Refusal) -> UInt64? {
         let isListed = ledger.parts[device.epoch]?[participant] != nil
         guard
@@ -259,7 +266,7 @@ extension BrokerState {
         return change
     }
 
-    /// The log says of each app that holds the account by what the broker knows it.
+    /// Logs that the app holds the account, and by which property of its manifest it was identified.
     mutating func noteHolder(_ participant: Participant, of session: UInt64) {
         let identity = eligibility.manifest(of: participant.app)?.identity
         let detail = identity.map { "known by \($0)" } ?? "no manifest"
@@ -296,16 +303,16 @@ extension BrokerState {
         return nil
     }
 
-    /// Gives the app a token, when the disk has it that the app may hold data of the session.
+    /// Gives the app a token, once the ledger entry that it may hold data of the session is committed.
     mutating func handOver(
         _ request: Request,
         _ participant: Participant,
         _ grant: Grant
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         try checkIdentity(request, participant)
-        // The policy may have become strict while the provider or the disk was asked.
+        // The policy may have become strict while the provider was asked or the change was committed.
         try checkOwesNothing(participant, request.connection)
-        // The provider may have refused the session while the disk was asked.
+        // The provider may have refused the session while the change was committed.
         if provider.session != nil, provider.needsPerson { throw personNeeded }
         guard grant.epoch == device.epoch, device.account != nil else { throw sessionIsOver(grant.account.identifier) }
         let change = max(try hold(participant, request.connection) ?? 0, provider.change)
@@ -327,7 +334,8 @@ extension BrokerState {
         return account
     }
 
-    /// The refusal for a session that ended during the request, even where the same person has signed in again (edge case E14).
+    /// The refusal for a session that ended during the request, even if the same person has signed in again (edge case
+    /// E14).
     func sessionIsOver(_ identifier: String) -> Refusal {
         do throws(Refusal) {
             _ = try checkAccount(identifier)
@@ -337,7 +345,7 @@ extension BrokerState {
         }
     }
 
-    /// Bounds what one user lets the identity provider do at a time.
+    /// Limits how many requests to the identity provider one user may have in flight.
     func checkRoom(of user: UInt32, isPassword: Bool) throws(Refusal) {
         let own = asked.values.count { $0.participant.user == user && $0.isPassword == isPassword && !$0.isAbandoned }
         guard own < (isPassword ? Self.checksOfUser : Self.tokensOfUser) else { throw .tooManyQuestions }
@@ -352,7 +360,8 @@ extension BrokerState {
         cause: String
     ) throws(Refusal) -> BrokerProtocol.Fields? {
         var ended = device.epoch
-        // Whoever is being signed in is meant as well: an administrator who disables the user sees them gone.
+        // A sign-out also ends a sign-in in progress, so that an administrator who disables the user sees the sign-in
+        // end.
         if let pending, session == nil || session == pending.next.epoch,
             identifier.map({ pending.next.account?.hasIdentifier($0) == true }) ?? true
         {

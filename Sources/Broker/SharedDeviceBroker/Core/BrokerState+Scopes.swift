@@ -2,15 +2,17 @@ import DeviceConfiguration
 import Identity
 import SharedDevice
 
-/// What apps may ask for in the tokens of the device's own directory. The device signs what the token permits, so that somebody has to have permitted
-/// it: whoever wrote the app's manifest.
+/// The scopes that apps may request.
+///
+/// The device itself signs the tokens of its own directory and what they permit. The author of the app's manifest
+/// therefore has to have granted the scopes.
 extension BrokerState {
-    /// Checks the scopes that an app asks for, before anything is done for it.
+    /// Checks the requested scopes in tokens of the device's own directory, before any other work for the app.
     ///
-    /// An app whose manifest has `scopes` gets those. Other apps get scopes that are of no service in particular, and where no enrolment is required,
-    /// all: there any program may be an app, so that a scope proves nothing about it.
+    /// An app whose manifest has `scopes` gets those. Other apps get scopes that belong to no particular service. If no
+    /// enrolment is required, they get all scopes: any program may then be an app, so a scope proves nothing about it.
     ///
-    /// - Throws: ``Refusal``, which names the scopes and what to write.
+    /// - Throws: ``Refusal``, which names the scopes and the remedy.
     func checkScopes(_ wanted: Set<String>, of participant: Participant) throws(Refusal) {
         let manifest = eligibility.manifest(of: participant.app)
         let refused: [String]
@@ -24,8 +26,11 @@ extension BrokerState {
         if !refused.isEmpty { throw .refusedScopes(refused) }
     }
 
-    /// Sees that a token of the organisation's provider permits all that the app has named, and nothing that its manifest lacks: providers may grant fewer
-    /// scopes than they are asked for, or more (RFC 6749, section 3.3), and all tokens are issued to the one client that the broker is.
+    /// Checks that a token of the organisation's provider permits all scopes that the app named, and none that its
+    /// manifest lacks.
+    ///
+    /// Providers may grant fewer or more scopes than requested (RFC 6749, section 3.3), and they issue all tokens to
+    /// the broker as a single client.
     func checkGrant(_ token: AccessToken, for request: TokenRequest) throws(Refusal) {
         let rights = eligibility.manifest(of: request.participant.app)?.tokens.scopes ?? []
         let excess = AccessToken.scopes(token.scopes, beyond: rights)
@@ -33,12 +38,14 @@ extension BrokerState {
         guard request.areNamed else { return }
         let declined = AccessToken.scopes(request.scopes, notIn: token.scopes)
         guard !declined.isEmpty else { return }
-        // As the manifest writes them: by these names the app may ask again.
+        // In the spelling of the manifest, which the app can use in its next request.
         throw .declinedScopes(declined.sorted(), granted: AccessToken.scopes(rights, in: token.scopes).sorted())
     }
 
-    /// The organisation's provider's word of who is signed in; `nil` where there is none, or the app may not have it: its manifest has to have each
-    /// scope about the person that the sign-in was granted, because nobody can take a claim out of what the provider has signed.
+    /// The ID token of the organisation's provider; `nil` if there is none, or if the app may not have it.
+    ///
+    /// The app's manifest has to list each scope about the person that the sign-in was granted, because no claim can be
+    /// removed from a token that the provider has signed.
     func idToken(for participant: Participant) -> String? {
         guard let identity = provider.identity, let rights = eligibility.manifest(of: participant.app)?.tokens.scopes,
             identity.scopes.isSubset(of: rights)
@@ -46,9 +53,9 @@ extension BrokerState {
         return identity.text
     }
 
-    /// Keeps the provider's word, once for all tokens that came with it.
+    /// Stores the ID token once for all access tokens that come with it.
     ///
-    /// - Returns: the token without it.
+    /// - Returns: The access token without it.
     mutating func keepIdentity(_ token: AccessToken) -> AccessToken {
         if let identity = token.identity { provider.identity = identity }
         var token = token

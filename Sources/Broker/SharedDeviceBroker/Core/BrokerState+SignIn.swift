@@ -5,28 +5,29 @@ import Identity
 import Logging
 import SharedDevice
 
-/// Signing in, joining and leaving: what asks the identity provider.
+/// Signing in, joining and leaving: the requests that need the identity provider.
 extension BrokerState {
-    /// Lets the next step of a sign-in begin: first the rounds of those before have to allow it, then the provider is asked.
+    /// Continues a sign-in: once the cleanup rounds allow it, the provider is asked.
     mutating func signIn(_ request: Request, _ participant: Participant) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .signIn(let credentials, let scopes, let patience, _) = request.call else { return nil }
-        // Where people log in at the machine, no prompt helps either.
+        // A device where people sign in by login is excluded: a prompt does not help there, and the checks below throw
+        // the reason.
         guard policy.passwordSignIn || policy.identity == .loginSession else {
-            // Where nobody can sign in at all, no prompt helps.
+            // If no sign-in is possible at all, the refusal says so instead of naming the prompt.
             try checkIdentity(request, participant)
             try checkSignIn()
             throw policy.organisation.map { .promptNeeded($0.issuer.text) } ?? .promptNeeded
         }
-        // All of it before the password is looked at: a refusal must not tell whether it was right.
+        // All checks precede the password check: a refusal must not reveal whether the password was right.
         guard try admitSignIn(request, participant, until: request.askedAt + patience) else { return nil }
         try checkScopes(scopes, of: participant)
         try authenticate(credentials, request, participant, .signIn(scopes: scopes))
         return nil
     }
 
-    /// Checks all that has to hold before anybody is asked who they are.
+    /// Checks all conditions of a sign-in before the person is asked or identified.
     ///
-    /// - Returns: `false` if the request waits for the rounds of those before.
+    /// - Returns: `false` if the request waits for earlier cleanup rounds.
     mutating func admitSignIn(
         _ request: Request,
         _ participant: Participant,
@@ -52,7 +53,8 @@ extension BrokerState {
         guard pending == nil else { throw .signInUnderWay }
     }
 
-    /// Under a strict policy nobody signs in while a manifest may be of a program that would not be cleaned up.
+    /// Under a strict policy sign-in is blocked while a manifest cannot be read: the data of its program might not be
+    /// cleaned up.
     func checkManifests() throws(Refusal) {
         if policy.cleanup.isStrict, let path = unknownManifests.first { throw .manifestUnknown(path) }
     }
@@ -73,12 +75,12 @@ extension BrokerState {
         effects.append(.authenticate(request.number, credentials))
     }
 
-    /// All names that are too long for any user count as one, so that they do not fill the memory.
+    /// The throttle's key. All names that are too long for any user share one key, so that they do not fill the memory.
     private static func throttleName(_ username: String) -> String {
         username.utf8.count > 4 * longestUsername ? "" : usernameKey(username)
     }
 
-    // MARK: What the provider says
+    // MARK: The provider's results
 
     mutating func authenticated(_ number: UInt64, _ result: Result<AuthenticatedIdentity, IdentityError>) {
         guard var attempt = asked[number] else { return }
@@ -111,7 +113,7 @@ extension BrokerState {
         }
     }
 
-    /// Tells the throttle, and passes the identity on.
+    /// Passes the result to the throttle and returns the identity.
     private mutating func identity(
         by result: Result<AuthenticatedIdentity, IdentityError>,
         of attempt: Asked
@@ -154,31 +156,32 @@ extension BrokerState {
         }
     }
 
-    /// The person is known: decides again, because somebody else may have signed in or out meanwhile, and lets the disk have the session.
+    /// Begins the session of an identified person. Checks everything again, because another person may have signed in
+    /// or out since, and then starts to commit the session.
     ///
-    /// - Parameter token: the first one of the app that asks; a prompt gets none.
+    /// - Parameter token: The first token of the app that asks; a prompt gets none.
     mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
         guard !hasCallerGivenUp(attempt.request) else { throw .requestAbandoned }
         try checkSignIn()
-        // The configuration may name another directory by now than the one that has checked the person.
+        // The configuration may now name another directory than the one that has identified the person.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         try checkCleanups(attempt)
         try write(account, of: attempt, token, detail: attempt.participant.app)
     }
 
-    /// Lets the disk have a session of this account.
+    /// Starts to commit a session of this account.
     ///
     /// - Parameters:
-    ///   - attempt: who has asked for it; `nil` for a login at the seat.
-    ///   - token: the first one of the app that asks; a prompt and a login get none.
-    ///   - detail: who signs the person in, for the log.
+    ///   - attempt: The request for it; `nil` for a login at the seat.
+    ///   - token: The first token of the app that asks; `nil` for a prompt or a login.
+    ///   - detail: The app or the login that signs the person in, for the log.
     mutating func write(_ account: Account, of attempt: Asked?, _ token: AccessToken?, detail: String) throws(Refusal) {
         let next = try device.signingIn(account, rules)
         if let problem = disk.problem { throw .failed(problem) }
         ledger.begin(next.epoch, account: account, at: now)
-        // In the same transaction as the session: each session that a restart finds is in the log.
+        // In the same transaction as the session, so that each session that a restart finds is in the log.
         enterLog(.signedIn, session: next.epoch, account: account, detail: detail)
-        // The answer gives an app the account, so that the ledger lists it from the start. A prompt holds nothing.
+        // The response gives the app the account, so the ledger lists the app from the start. A prompt holds nothing.
         let holder = token == nil ? nil : attempt
         if let holder {
             _ = ledger.hold(next.epoch, by: holder.participant, on: holder.request.connection)
@@ -198,12 +201,12 @@ extension BrokerState {
         try checkOwesNothing(attempt.participant, attempt.request.connection)
     }
 
-    /// Under a strict policy an app that owes a cleanup gets neither an account nor a token.
+    /// Under a strict policy an app that owes a cleanup receives neither an account nor a token.
     func checkOwesNothing(_ participant: Participant, _ connection: String) throws(Refusal) {
         if policy.cleanup.isStrict, !ledger.owed(by: participant, on: connection).isEmpty { throw .cleanupRequired }
     }
 
-    /// The rules have changed: the session that is being written has to be one that they allow.
+    /// Checks the session that is being committed against changed rules.
     mutating func checkPendingSignIn() {
         guard let pending else { return }
         do throws(Refusal) {
@@ -214,24 +217,24 @@ extension BrokerState {
         }
     }
 
-    /// The disk has the session: now the person is signed in.
+    /// Signs the person in once the session is committed.
     mutating func finishSignIn() {
         guard let pending, disk.committed >= pending.change, let account = pending.next.account else { return }
-        // The disk may have stood still. The person was told that the sign-in had failed, and may have left the device.
+        // The disk may have stalled. The person was told that the sign-in failed, and may have left the device.
         if let asked = pending.asked, hasCallerGivenUp(asked.request) {
             return dropPendingSignIn(because: .requestAbandoned)
         }
         self.pending = nil
         enter(pending.next, cause: pending.asked?.participant.app ?? "login")
         guard let asked = pending.asked else {
-            // The clock may have been set meanwhile, and the new session ended at once.
+            // The clock may have been set, so that the new session ended at once.
             guard device == pending.next else { return }
             effects.append(.note(.notice, "signed in by login", ["epoch": "\(device.epoch)"]))
             return noteActivity()
         }
         let request = asked.request
         guard device == pending.next else {
-            // The clock was set meanwhile, and the new session ended at once.
+            // The clock was set, and the new session ended at once.
             discard(asked)
             reopenPrompt(of: asked)
             return refuse(request, sessionIsOver(account.identifier))
@@ -254,8 +257,10 @@ extension BrokerState {
         if asked.provided != nil { heedHeard(since: asked.beganAt) }
     }
 
-    /// The session that is being written comes to nothing. The disk may have it already, so that its number is used up, and its end is
-    /// written like any other's.
+    /// Ends the sign-in whose session is being committed.
+    ///
+    /// The session may be on the disk already, so its number is used up, and its end is written like the end of any
+    /// other session.
     mutating func dropPendingSignIn(because refusal: Refusal) {
         guard let pending else { return }
         self.pending = nil
@@ -278,22 +283,23 @@ extension BrokerState {
         refuse(asked.request, refusal)
     }
 
-    /// What a provider has opened for a sign-in that comes to nothing is closed again.
+    /// Closes the session that a provider has opened for a failed sign-in.
     private mutating func discard(_ attempt: Asked) {
         guard let provided = attempt.provided else { return }
-        // The disk may have it already.
+        // The disk may already have the provider's row.
         isProviderDirty = true
         tellLater(provided.record)
     }
 
     // MARK: Cancelling
 
-    /// Whether the caller of a sign-in has stopped waiting for the answer.
+    /// Whether the caller of a sign-in has stopped waiting for the response.
     private func hasCallerGivenUp(_ request: Request) -> Bool {
         request.call.signInPatience.map { now.uptime >= request.askedAt + $0 } ?? false
     }
 
-    /// Cancels the sign-in that this connection began under this label or name. If it has signed somebody in already, signs that account out again.
+    /// Cancels the sign-in that this connection began under this label or name. If the sign-in has already succeeded,
+    /// signs the account out again.
     mutating func cancelSignIn(_ label: String, of connection: String) {
         func isMeant(_ request: Request) -> Bool {
             request.connection == connection && request.call.signInLabel == label
@@ -312,7 +318,7 @@ extension BrokerState {
         enter(next, cause: "the sign-in was cancelled")
     }
 
-    /// Nobody waits for the provider's answer any more.
+    /// Gives up a request to the identity provider.
     mutating func abandon(_ number: UInt64) {
         guard let attempt = asked[number], !attempt.isAbandoned else { return }
         if attempt.isPassword, attempt.account == nil {
@@ -327,7 +333,7 @@ extension BrokerState {
     // MARK: The organisation
 
     private mutating func join(_ request: Request, _ account: Account) throws(Refusal) {
-        // The configuration may have changed while the password was looked at.
+        // The configuration may have changed during the password check.
         guard policy.organisation == nil else { throw .noJoinByPage }
         let tenant = account.tenantIdentifier.lowercased()
         if let membership {

@@ -1,11 +1,10 @@
 package import FoundationEssentials
 package import SharedDevice
 
-/// An app as one user runs it: each user has data of their own, so that each pair owes a cleanup of its own.
+/// An app as run by one user. Each user has separate data, so each pair owes its own cleanup.
 package struct Participant: Sendable, Hashable, Comparable {
-    /// The app's identifier.
     package let app: String
-    /// The user that its processes run as.
+    /// The user that the app's processes run as.
     package let user: UInt32
 
     package init(app: String, user: UInt32) {
@@ -18,89 +17,98 @@ package struct Participant: Sendable, Hashable, Comparable {
     }
 }
 
-/// Records which app of which user holds whose data, and which one has reported that the data is gone (architecture, D10). Pure: the caller
-/// passes the time, and writes what ``changes`` names to the disk.
+/// Records which app of which user holds whose data, and which app has reported that the data is deleted (architecture,
+/// D10).
 ///
-/// The ledger lists an app under a session before the app is given the session's account. Only the app's own report or an administrator's
-/// waiver settles the entry; the end of the app does not. Where several processes of an app were given the account, each one that still
-/// runs has to report.
+/// Pure: the caller passes the time, and writes the entries of ``changes`` to the disk.
+///
+/// The ledger lists an app under a session before the app receives the session's account. Only the app's own report, an
+/// administrator's waiver or an enforced cleanup settles the entry; the end of the app does not. If several processes
+/// of an app received the account, each one that still runs has to report.
 package struct CleanupLedger: Sendable, Equatable {
-    /// One account's stay on the device, by the number of its session.
+    /// One account's session on the device.
     package struct Session: Sendable, Equatable {
-        /// Whose it is; `nil` once nobody holds data of it.
+        /// The account; `nil` once no app holds data of it, or once its name was deleted.
         package var account: Account?
-        /// When it began, by the wall clock.
+        /// When the session began, by the wall clock.
         package var startedAt: Date
-        /// When it ended; `nil` while it is open.
+        /// When the session ended, by the wall clock; `nil` while it is open.
         package var endedAt: Date?
-        /// When it ended, by the clock that never jumps.
+        /// When the session ended, by the monotonic clock.
         package var endedUptime: Duration?
-        /// What became of its round; `nil` while it is open.
+        /// The state of the session's cleanup round; `nil` while the session is open.
         package var outcome: CleanupReport.Outcome?
     }
 
-    /// One app's part in a session.
+    /// One app's entry in a session.
     package struct Part: Sendable, Equatable {
-        /// How far its cleanup is; `nil` while the session is open.
+        /// The progress of the cleanup; `nil` while the session is open.
         package var progress: CleanupReport.Progress?
         package var toldAt: Date?
         package var begunAt: Date?
         package var finishedAt: Date?
         package var detail: String?
-        /// The connections that were given the account and have not reported.
+        /// The connections that received the account and have not reported.
         package var connections: Set<String> = []
-        /// Whether a process has reported that the data is gone from the disk. The processes of ``connections`` still have it in memory.
+        /// Whether a process has reported that the data is deleted from the disk. The processes of ``connections``
+        /// still have it in memory.
         package var isReported = false
-        /// Changes each time that a process of the app leaves the bus without a report, and after the first such end at each start of the broker;
-        /// 0 where there was none. Such a process may have stored something after another one's cleanup: a receipt brings back the mark under which
-        /// its sender began, and counts only under that one.
+        /// Identifies the state of the app's processes that a receipt refers to; 0 at first.
+        ///
+        /// A process that leaves the bus without a report may have stored something after another process's cleanup.
+        /// Each such departure changes the mark. After the first one, each start of the broker changes it too. A
+        /// receipt contains the mark under which its sender began, and counts only if that is still the mark.
         package var mark: UInt64 = 0
         /// The connections that have reported under this mark.
         package var reported: Set<String> = []
 
-        /// Waits for the processes of another part as well.
+        /// Merges another entry, so that this one also waits for its processes.
         mutating func take(_ other: Part) {
             connections.formUnion(other.connections)
-            // Another one than a receipt on its way has, where both had such ends.
+            // If both entries had such departures, the result differs from both marks, so that a receipt in flight does
+            // not count.
             if mark != other.mark { mark ^= other.mark }
             reported = []
             if other.progress?.isSettled != true { isReported = isReported && other.isReported }
         }
     }
 
-    /// A new ``Part/mark``, for whoever runs the ledger. Random, and no count: one that the disk did not have would come a second time after a
-    /// power cut. JavaScript's numbers hold 53 bits.
+    /// Creates a ``Part/mark`` for the caller of the ledger.
+    ///
+    /// Random, because a counter value that was not committed would occur twice after a power cut. Limited to 53 bits,
+    /// because JavaScript's numbers are exact only to that size.
     package static func newMark() -> UInt64 { .random(in: 1..<1 << 53) }
 
-    /// What is still to be written to the disk, by its keys.
+    /// The keys of uncommitted changes.
     package struct Changes: Sendable, Equatable {
         package var sessions: Set<UInt64> = []
         package var parts: [UInt64: Set<Participant>] = [:]
         package var claims: Set<Participant> = []
     }
 
-    /// What a report changed.
+    /// The effect of a report.
     package enum Effect: Sendable, Equatable {
-        /// Nothing: there is no such duty, it was settled before, or the report says what is known.
+        /// None: there is no such debt, it was settled before, or the report repeats what is known.
         case none
-        /// Only the words of the report.
+        /// Only the text of the report has changed.
         case detailed
-        /// The app's progress.
+        /// The app's progress has changed.
         case recorded
-        /// The receipt does not count: the mark is another one than when its sender began.
+        /// The receipt does not count, because the mark has changed since its sender began.
         case refused
-        /// With it, nobody owes anything of this session any more.
+        /// The report has settled the last debt of the session.
         case completed
     }
 
     package private(set) var sessions: [UInt64: Session] = [:]
     package private(set) var parts: [UInt64: [Participant: Part]] = [:]
-    /// Cleanups that are done in an app's place. Whatever becomes of the entries meanwhile, each stays until its process has reported, is not at it, or is gone.
+    /// Enforced cleanups. A claim ends when the enforcement program reports, releases it or disconnects, even if the
+    /// entries change before that.
     package private(set) var claims: [Participant: Claim] = [:]
     package private(set) var changes = Changes()
-    /// The sessions that are open, and those of which somebody owes something. All others are kept for questions only.
+    /// The open sessions, and the sessions with debts. The others are kept only to answer requests.
     private(set) var unfinished: Set<UInt64> = []
-    /// The parts in which a connection is listed, so that the end of one costs no look at all others.
+    /// The entries by the connections that they list, so that the end of a connection does not require a search.
     private var listings: [String: Set<Listing>] = [:]
 
     private struct Listing: Hashable, Sendable {
@@ -110,7 +118,7 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package init() {}
 
-    /// What the store holds.
+    /// Creates the ledger with the content of the store.
     package init(
         sessions: [UInt64: Session],
         parts: [UInt64: [Participant: Part]],
@@ -125,13 +133,13 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
-    /// Hands over what is to be written.
+    /// Returns and clears the uncommitted changes.
     package mutating func takeChanges() -> Changes {
         defer { changes = Changes() }
         return changes
     }
 
-    /// What could not be written is still to be written.
+    /// Adds changes again that could not be written.
     package mutating func putBack(_ unwritten: Changes) {
         changes.sessions.formUnion(unwritten.sessions)
         changes.parts.merge(unwritten.parts) { $0.union($1) }
@@ -140,12 +148,12 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Sessions
 
-    /// Somebody signed in.
+    /// Adds the session of an account that signs in.
     package mutating func begin(_ number: UInt64, account: Account, at now: Moment) {
         setSession(number, Session(account: account, startedAt: now.wall))
     }
 
-    /// Takes back a session that never came to be.
+    /// Removes a session that never began.
     package mutating func remove(_ number: UInt64) {
         setSession(number, nil)
         for (participant, part) in parts[number] ?? [:] { list(nil, instead: part, number, participant) }
@@ -153,7 +161,7 @@ package struct CleanupLedger: Sendable, Equatable {
         changes.parts[number] = nil
     }
 
-    /// The session is over: every app that was given its account owes a cleanup.
+    /// Ends the session. Every app that received its account now owes a cleanup.
     package mutating func end(_ number: UInt64, at now: Moment) {
         guard var session = sessions[number], session.outcome == nil else { return }
         session.endedAt = now.wall
@@ -164,7 +172,9 @@ package struct CleanupLedger: Sendable, Equatable {
         completeIfSettled(number)
     }
 
-    /// The app is about to be given the account of an open session, on this connection. Returns whether the ledger has changed.
+    /// Records that the app is about to receive the account of an open session on this connection.
+    ///
+    /// - Returns: Whether the ledger has changed.
     package mutating func hold(_ number: UInt64, by participant: Participant, on connection: String?) -> Bool {
         guard let session = sessions[number], session.outcome == nil else { return false }
         let before = parts[number]?[participant]
@@ -177,9 +187,10 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Cleanups
 
-    /// A process asks. Where a process has left the bus without a report, this one may be it under another name, and has to report too.
+    /// Records that a process has asked. If a process has left the bus without a report, this one may be the same
+    /// process under another name, and has to report too.
     ///
-    /// - Returns: whether the disk is to know of it.
+    /// - Returns: Whether the change has to be committed.
     @discardableResult
     package mutating func ask(_ participant: Participant, on connection: String) -> Bool {
         var isNews = false
@@ -193,7 +204,9 @@ package struct CleanupLedger: Sendable, Equatable {
         return isNews
     }
 
-    /// The app has asked, and is told all that it owes. Returns the sessions of which it had not been told.
+    /// Records that the app is told all cleanups that it owes.
+    ///
+    /// - Returns: The sessions of which it had not been told.
     package mutating func tell(_ participant: Participant, at now: Moment) -> [UInt64] {
         let news = unfinished.filter { parts[$0]?[participant]?.progress == .owed }.sorted()
         for number in news {
@@ -208,8 +221,8 @@ package struct CleanupLedger: Sendable, Equatable {
     /// Records an app's report on its cleanup. A settled cleanup stays settled.
     ///
     /// - Parameters:
-    ///   - connection: the process that reports; `nil` for the administrator's waiver, which settles the whole entry.
-    ///   - mark: what the sender was told of ``Part/mark`` before it began.
+    ///   - connection: The process that reports; `nil` for the administrator's waiver, which settles the whole entry.
+    ///   - mark: The ``Part/mark`` that the sender was told before it began.
     package mutating func report(
         _ progress: CleanupReport.Progress,
         of number: UInt64,
@@ -224,10 +237,10 @@ package struct CleanupLedger: Sendable, Equatable {
         }
         var next = part
         next.detail = detail
-        // An app that reports on a session has heard of its end.
+        // An app that reports on a session knows that it has ended.
         if progress != .waived { next.toldAt = part.toldAt ?? now.wall }
         switch progress {
-        // Only the broker itself sets these.
+        // Only the broker sets these.
         case .owed, .told, .enforced: return .none
         case .begun:
             next.progress = .begun
@@ -239,7 +252,7 @@ package struct CleanupLedger: Sendable, Equatable {
         case .waived:
             next.progress = .waived
             next.finishedAt = now.wall
-        // What this process has reported under the present mark counts, whatever it says again.
+        // A repeated report of a process that has reported under the present mark still counts.
         case .finished where mark != part.mark && connection.map(part.reported.contains) != true:
             next.progress = .owed
             if next != part { change(number, participant) { $0 = next } }
@@ -259,10 +272,11 @@ package struct CleanupLedger: Sendable, Equatable {
         return next.progress == before && next.isReported == part.isReported ? .detailed : .recorded
     }
 
-    /// A connection has left the bus. Where its process has not reported, what it stored after another process's cleanup is on the disk still.
+    /// Handles a connection that has left the bus. If its process has not reported, the disk may contain data that it
+    /// stored after another process's cleanup.
     ///
-    /// - Parameter mark: a number that no such end has had.
-    /// - Returns: the cleanups that are owed again.
+    /// - Parameter mark: A mark that no earlier departure has used.
+    /// - Returns: The cleanups that are owed again.
     package mutating func connectionEnded(
         _ connection: String,
         mark: UInt64
@@ -273,11 +287,11 @@ package struct CleanupLedger: Sendable, Equatable {
             guard var part = parts[number]?[participant] else { continue }
             part.reported.remove(connection)
             guard part.connections.remove(connection) != nil, part.progress?.isSettled != true else {
-                // The disk need not know of it.
+                // This change need not be committed.
                 setPart(part, number, participant)
                 continue
             }
-            // Of an open session, too: where the bus was lost, the process may live on, and come back under another name.
+            // Also in an open session: if the bus was lost, the process may still run and return under another name.
             part.mark = mark
             part.reported = []
             if part.isReported {
@@ -291,9 +305,10 @@ package struct CleanupLedger: Sendable, Equatable {
         return reopened.sorted { ($0.session, $0.participant) < ($1.session, $1.participant) }
     }
 
-    /// The app's last process is gone: it owes again every cleanup that it was told of or had begun. A failed cleanup stays failed.
+    /// Handles the end of the app's last process. Cleanups that it was told of or had begun are owed again; a failed
+    /// cleanup stays failed.
     ///
-    /// - Returns: the sessions whose cleanup was interrupted.
+    /// - Returns: The sessions whose cleanup was interrupted.
     package mutating func processEnded(_ participant: Participant) -> [UInt64] {
         let isInterrupted = { (progress: CleanupReport.Progress?) in progress == .begun || progress == .told }
         let interrupted = unfinished.filter { isInterrupted(parts[$0]?[participant]?.progress) }.sorted()
@@ -306,14 +321,16 @@ package struct CleanupLedger: Sendable, Equatable {
         return interrupted
     }
 
-    /// Lets the rounds expire whose session ended longer than `timeout` ago, and returns their numbers.
+    /// Expires the rounds whose session ended longer than `timeout` ago, and returns their numbers.
     package mutating func expire(timeout: Duration, at now: Moment) -> [UInt64] {
         let late = openRounds.filter { ($0.ended ?? now.uptime) + timeout <= now.uptime }.map(\.number)
         for number in late { changeSession(number) { $0.outcome = .expired } }
         return late
     }
 
-    /// Moves what is listed under `old` to `new`: the same app, which now has a manifest. Returns whether the ledger has changed.
+    /// Moves the entries of `old` to `new`, the same app after it received a manifest.
+    ///
+    /// - Returns: Whether the ledger has changed.
     package mutating func rename(_ old: Participant, to new: Participant) -> Bool {
         guard old != new else { return false }
         var isNews = false
@@ -322,7 +339,7 @@ package struct CleanupLedger: Sendable, Equatable {
             isNews = true
             setPart(nil, number, old)
             changes.parts[number, default: []].insert(old)
-            // If both are listed, the entry that still owes stays, and waits for the processes of both.
+            // If both are listed, the entry that still owes remains, and waits for the processes of both.
             if let other = participants[new], other.progress?.isSettled != true || part.progress?.isSettled == true {
                 change(number, new) { $0.take(part) }
             } else {
@@ -332,7 +349,7 @@ package struct CleanupLedger: Sendable, Equatable {
         return isNews
     }
 
-    /// Forgets complete rounds but for the last `count`, and the names of accounts whose session ended before `date`.
+    /// Removes complete rounds except for the last `count`, and the accounts of sessions that ended before `date`.
     package mutating func prune(keeping count: Int, namesSince date: Date) {
         let complete = sessions.filter { $0.value.outcome == .complete }.keys.sorted()
         for number in complete.dropLast(count) { remove(number) }
@@ -341,17 +358,17 @@ package struct CleanupLedger: Sendable, Equatable {
         }
     }
 
-    /// Forgets whose data the sessions of this account have left. What apps owe of them stays.
+    /// Removes this account from all sessions that have ended. The debts of apps remain.
     ///
-    /// - Returns: whether the ledger has changed.
+    /// - Returns: Whether the ledger has changed.
     package mutating func forget(_ identifier: String) -> Bool {
         let theirs = sessions.filter { $0.value.endedAt != nil && $0.value.account?.hasIdentifier(identifier) == true }
         for number in theirs.keys { changeSession(number) { $0.account = nil } }
         return !theirs.isEmpty
     }
 
-    /// Keeps at most `count` rounds that are over and not complete. What apps owe of the oldest ones moves to a later round of the same account.
-    /// Otherwise an app that never reports would make the ledger grow with each sign-out.
+    /// Keeps at most `count` ended rounds that are not complete. The debts of the oldest rounds move to a later round
+    /// of the same account. Otherwise an app that never reports would make the ledger grow with each sign-out.
     package mutating func fold(keeping count: Int) {
         let ended = unfinished.filter { sessions[$0]?.endedAt != nil }.sorted()
         for number in ended.dropLast(count) {
@@ -365,7 +382,8 @@ package struct CleanupLedger: Sendable, Equatable {
                     if taken.progress?.isSettled == false { return taken.take(part) }
                     let (isListed, mark) = (taken.progress != nil, taken.mark)
                     taken = part
-                    // Another one than the receipt has that settled it: its sender may send it once more.
+                    // Changes the mark, so that the receipt that settled this entry does not count again if its sender
+                    // repeats it.
                     if isListed, mark == part.mark { taken.mark ^= number }
                 }
             }
@@ -380,7 +398,7 @@ package struct CleanupLedger: Sendable, Equatable {
         else { return false }
         changeSession(number) { session in
             session.outcome = .complete
-            // No app needs the account's name any more.
+            // No app needs the account any more.
             session.account = nil
         }
         return true

@@ -2,13 +2,13 @@ package import DeviceConfiguration
 package import FoundationEssentials
 package import SharedDevice
 
-/// An instant by both of the system's clocks.
+/// A point in time by both of the system's clocks.
 package struct Moment: Sendable, Equatable {
-    /// For people, for the log, and for what the local day decides. It jumps when somebody sets it.
+    /// For people, for the log and for local times. It jumps when the clock is set.
     package var wall: Date
-    /// Since the system's start, sleep included. It never jumps: every wait is measured by it.
+    /// The time since the system's start, including sleep. It never jumps, so every wait is measured by it.
     package var uptime: Duration
-    /// How much of that the machine has slept.
+    /// How much of ``uptime`` the machine has slept.
     package var asleep: Duration
 
     package init(wall: Date, uptime: Duration, asleep: Duration = .zero) {
@@ -18,37 +18,37 @@ package struct Moment: Sendable, Equatable {
     }
 }
 
-/// What the broker holds for the whole device. A personal device has no account; the functions here and the store's schema both see to it.
+/// The broker's state of the whole device. A personal device has no account: the functions here and the schema of the
+/// store both ensure that.
 package struct DeviceState: Sendable, Equatable {
     /// How the device is managed.
     package let mode: ManagedMode
-    /// Who is signed in, if anyone.
+    /// The signed-in account, if any.
     package let account: Account?
-    /// Grows by one with each change of account or mode, so that two states with the same number are equal. The number of a sign-in's state
-    /// is the number of the session. The store chooses the first one.
+    /// Grows by one with each change of account or mode, so that two states with the same number are equal. The number
+    /// of a sign-in's state is the number of the session. The store chooses the first number.
     package let epoch: UInt64
 
-    /// A new device: personal, nobody signed in, epoch 0.
+    /// The state of a new device.
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
 
-    /// The state that follows this one.
     package func next(mode: ManagedMode, account: Account?) -> DeviceState {
         DeviceState(mode: mode, account: account, epoch: epoch + 1)
     }
 
-    /// Checks what can be checked before the person is known.
+    /// Checks the conditions that do not depend on the person.
     ///
     /// - Throws: ``Refusal``.
     package func checkSignIn(_ rules: SignInRules) throws(Refusal) {
         guard mode == .shared else { throw .notSharedDevice }
         try rules.check()
-        // This holds for the same account too: a second session would hide from every app that the first one has ended.
+        // This also holds for the same account: a second session would hide the end of the first one from every app.
         guard account == nil else { throw .accountAlreadySignedIn }
     }
 
     /// The state after this account's sign-in.
     ///
-    /// - Throws: ``Refusal``; the state stays as it is.
+    /// - Throws: ``Refusal``; the state does not change.
     package func signingIn(_ account: Account, _ rules: SignInRules) throws(Refusal) -> DeviceState {
         try checkSignIn(rules)
         try rules.check(tenant: account.tenantIdentifier)
@@ -58,9 +58,10 @@ package struct DeviceState: Sendable, Equatable {
     /// The state after a sign-out.
     ///
     /// - Parameters:
-    ///   - identifier: the account to sign out; `nil` means whoever is signed in.
-    ///   - session: the session to end; `nil` means the current one. A late request that names its session cannot end a later one.
-    /// - Throws: ``Refusal``; the state stays as it is.
+    ///   - identifier: The account to sign out; `nil` means any account.
+    ///   - session: The session to end; `nil` means the current one. A late request that names its session cannot end a
+    ///     later one.
+    /// - Throws: ``Refusal``; the state does not change.
     package func signingOut(_ identifier: String?, session: UInt64? = nil) throws(Refusal) -> DeviceState {
         guard let account else { throw .noCurrentAccount }
         guard session == nil || session == epoch, identifier.map(account.hasIdentifier) ?? true else {
@@ -77,21 +78,21 @@ package struct DeviceState: Sendable, Equatable {
     }
 }
 
-/// Who may sign in at all, by the administrator's configuration and the device's membership in an organisation.
+/// The rules for sign-ins, from the administrator's configuration and the device's membership in an organisation.
 package struct SignInRules: Sendable, Equatable {
-    /// Whether the device has to be joined before anybody signs in.
+    /// Whether the device has to be joined before any sign-in.
     package var requiresJoin = false
-    /// Whether it is joined.
+    /// Whether the device is joined.
     package var isJoined = false
     /// The tenant whose users may sign in; `nil` means any tenant. Its case does not matter.
     package var tenantIdentifier: String?
 
-    /// Whether anybody may sign in.
+    /// Checks whether sign-in is possible at all.
     ///
     /// - Throws: ``Refusal``.
     package func check() throws(Refusal) { if requiresJoin, !isJoined { throw .deviceNotJoined } }
 
-    /// Whether users of this tenant may sign in.
+    /// Checks whether users of this tenant may sign in.
     ///
     /// - Throws: ``Refusal``.
     package func check(tenant: String) throws(Refusal) {
@@ -100,17 +101,18 @@ package struct SignInRules: Sendable, Equatable {
     }
 }
 
-/// The device's membership in an organisation. One of its administrators has joined the device; only its users sign in from then on.
+/// The device's membership in an organisation. One of the organisation's administrators has joined the device, and from
+/// then on only its users can sign in.
 package struct Membership: Sendable, Equatable {
-    /// The organisation's name, where the managed configuration had one.
+    /// The organisation's name, if the managed configuration had one.
     package var organization: String?
-    /// The organisation's directory, by the account of the administrator.
+    /// The organisation's directory, taken from the administrator's account.
     package var tenantIdentifier: String
     package var joinedAt: Date
 }
 
 extension Account {
-    /// Whether `identifier` names this account. As in MSAL its case does not matter: one directory may write its ids in
-    /// capitals or in small letters.
+    /// Whether `identifier` names this account. As in MSAL its case does not matter: a directory may write its
+    /// identifiers in upper or in lower case.
     package func hasIdentifier(_ identifier: String) -> Bool { self.identifier.lowercased() == identifier.lowercased() }
 }

@@ -1,18 +1,20 @@
 import FoundationEssentials
 
-// What one process, one user and all of them together may ask of the broker. All of it is pure: the caller passes the time of the clock that
-// never jumps.
+// Limits of what one process, one user and all users together may request. Pure: the caller passes the time of the
+// monotonic clock.
 
-/// Slows down who guesses passwords. It counts by the user that calls and the name that is tried, so that nobody locks out another user's
-/// callers; and by the user alone, so that trying one password with many names is slowed down, too. Whether a person of that name exists
-/// makes no difference.
+/// Slows down the guessing of passwords.
 ///
-/// An attempt counts as failed from its admission until it has succeeded, so that many attempts at once do not slip through before the first
-/// has failed.
+/// Failures count for each pair of calling user and tried name, so that a user cannot lock out the callers of another
+/// user. They also count for each user alone, which slows down trying one password with many names. Whether a person of
+/// that name exists makes no difference.
+///
+/// An attempt counts as failed from its admission until it has succeeded. Otherwise many attempts could pass at once
+/// before the first has failed.
 package struct PasswordThrottle: Sendable {
     private struct Attempt: Hashable {
         let user: UInt32
-        /// `nil` counts all attempts of the user.
+        /// The name that was tried; `nil` counts all attempts of the user.
         let name: String?
     }
 
@@ -20,16 +22,18 @@ package struct PasswordThrottle: Sendable {
     static let allowedFailures = 5
     /// How many attempts of one user with any names may fail before the next has to wait.
     static let allowedOfUser = 50
-    /// How long it takes until one failure is forgotten. Failures are forgotten one after the other.
+    /// How long it takes to forget one failure. Failures are forgotten one after the other.
     static let decay = Duration.seconds(30)
 
-    /// When all failures are forgotten, if no further one is added.
+    /// When all failures will be forgotten, if none is added.
     private var entries: [Attempt: Duration] = [:]
 
-    /// How many names are remembered.
+    /// The number of remembered names.
     package var count: Int { entries.keys.count { $0.name != nil } }
 
-    /// How long until this user may make an attempt with this name; `nil` where it goes on now, and is counted.
+    /// Admits and counts an attempt.
+    ///
+    /// - Returns: How long the attempt has to wait; `nil` if it was admitted.
     package mutating func admit(_ name: String, of user: UInt32, at now: Duration) -> Duration? {
         let (one, all) = (Attempt(user: user, name: name), Attempt(user: user, name: nil))
         for (attempt, allowed) in [(one, Self.allowedFailures), (all, Self.allowedOfUser)] {
@@ -37,20 +41,20 @@ package struct PasswordThrottle: Sendable {
             let wait = end - now - Self.decay * (allowed - 1)
             if wait > .zero { return wait }
         }
-        // The failures that a user may have with all names bound how many names there are.
+        // The number of names is limited by the failures that each user may have with all names.
         entries = entries.filter { $0.value > now }
         for attempt in [one, all] { entries[attempt] = (entries[attempt] ?? now) + Self.decay }
         return nil
     }
 
-    /// The person has given the right password: this attempt and earlier failures with this name do not count.
+    /// Records that the password was right: this attempt and earlier failures with this name no longer count.
     package mutating func succeeded(_ name: String, of user: UInt32, at now: Duration) {
         let one = Attempt(user: user, name: name)
         if let end = entries[one], end > now { forget(end - now, of: Attempt(user: user, name: nil), at: now) }
         entries[one] = nil
     }
 
-    /// An admitted attempt came to no verdict, through no fault of the person's.
+    /// Takes back an admitted attempt that had no result through no fault of the person.
     package mutating func cancelled(_ name: String, of user: UInt32, at now: Duration) {
         for name in [name, nil] { forget(Self.decay, of: Attempt(user: user, name: name), at: now) }
     }
@@ -61,8 +65,8 @@ package struct PasswordThrottle: Sendable {
     }
 }
 
-/// Keeps callers from filling the log. It admits a number of entries a minute for each user, app and reason, and then one entry that counts
-/// the rest.
+/// Keeps callers from filling the log. For each user, app and reason it admits a number of entries a minute, and then
+/// one entry that counts the others.
 package struct LogLimiter: Sendable {
     private struct Key: Hashable {
         let user: UInt32
@@ -76,18 +80,18 @@ package struct LogLimiter: Sendable {
         var suppressed = 0
     }
 
-    /// The entries that were only counted, in a minute that is over.
+    /// The entries that were counted but not logged in a window that is over.
     package struct Summary: Sendable, Equatable {
         package let app: String
         package let reason: String
         package let count: Int
 
-        /// What the log says of it.
+        /// The text for the log.
         package var detail: String { "\(reason) … and \(count) more" }
     }
 
     package static let window = Duration.seconds(60)
-    /// How many pairs of app and reason have a window of their own, for each user. Callers make up names at no cost, so that all further
+    /// How many windows each user has, for pairs of app and reason. Callers can invent names at no cost, so all further
     /// pairs of the user share one window.
     package static let windowsOfUser = 50
     /// The name in the log for the pairs that share a window.
@@ -95,17 +99,17 @@ package struct LogLimiter: Sendable {
 
     private let limit: Int
     private var windows: [Key: Window] = [:]
-    /// How many windows of each user there are.
+    /// The number of windows of each user.
     private var counts: [UInt32: Int] = [:]
-    /// No window began earlier; `nil` where there is none. So nobody looks at all of them at each event.
+    /// The earliest beginning of a window; `nil` if there is none. It avoids a search of all windows at each event.
     private var oldest: Duration?
-    /// Whether something was only counted.
+    /// Whether a window has entries that were counted but not logged.
     private var isCounting = false
 
-    /// - Parameter limit: entries a minute for each user, app and reason.
+    /// - Parameter limit: The number of entries a minute for each user, app and reason.
     package init(limit: Int = 10) { self.limit = limit }
 
-    /// Whether the log gets an entry. One that it does not get is counted.
+    /// Whether the log gets an entry. An entry that it does not get is counted.
     package mutating func admits(_ user: UInt32, _ app: String, _ reason: String, at now: Duration) -> Bool {
         var key = Key(user: user, app: app, reason: reason)
         if windows[key] == nil, counts[user] ?? 0 >= Self.windowsOfUser {
@@ -117,7 +121,7 @@ package struct LogLimiter: Sendable {
             oldest = min(oldest ?? now, now)
         }
         var current = windows[key] ?? Window(beganAt: now)
-        // A window that is over goes on until its summary was taken.
+        // A window that is over continues until its summary was taken.
         if isOver(current, at: now), current.suppressed == 0 { current = Window(beganAt: now) }
         defer { windows[key] = current }
         guard current.admitted < limit else {
@@ -129,12 +133,12 @@ package struct LogLimiter: Sendable {
         return true
     }
 
-    /// When the next summary is due; `nil` where nothing was only counted.
+    /// When the next summary is due; `nil` if there is none.
     package var nextSummary: Duration? {
         isCounting ? windows.values.filter { $0.suppressed > 0 }.map { $0.beganAt + Self.window }.min() : nil
     }
 
-    /// The summaries of the windows that are over. Forgets those windows.
+    /// Returns the summaries of the windows that are over, and forgets those windows.
     package mutating func summaries(at now: Duration) -> [Summary] {
         guard hasEnded(at: now) else { return [] }
         let over = windows.filter { isOver($0.value, at: now) }
@@ -149,7 +153,7 @@ package struct LogLimiter: Sendable {
     /// Whether some window may be over.
     private func hasEnded(at now: Duration) -> Bool { oldest.map { now >= $0 + Self.window } ?? false }
 
-    /// Forgets all other windows.
+    /// Replaces the windows, and updates the values that depend on them.
     private mutating func keep(_ kept: [Key: Window]) {
         windows = kept
         counts = kept.keys.reduce(into: [:]) { $0[$1.user, default: 0] += 1 }
@@ -158,12 +162,12 @@ package struct LogLimiter: Sendable {
     }
 }
 
-/// Bounds a text of another process. It counts Unicode scalars, because one character may have any length.
+/// Limits text from another process. Unicode scalars are counted, because one character may have any length.
 extension String {
-    /// At most so many Unicode scalars of it, without line breaks and control characters: nobody can write a line of the log that looks
-    /// like another one's.
+    /// At most `length` Unicode scalars of the text, with line breaks and control characters replaced. Otherwise a
+    /// caller could forge lines of the log.
     package func forLog(_ length: Int) -> String {
-        // Nearly every text is of this kind.
+        // The common case.
         if utf8.count <= length, utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) { return self }
         let kept = unicodeScalars.prefix(length).map { scalar -> Unicode.Scalar in
             switch scalar.properties.generalCategory {

@@ -1,36 +1,37 @@
 package import FoundationEssentials
 import Glibc
 
-/// The local time of a place: by how many seconds it is ahead of UTC, at each instant.
+/// The local time of a place: the offset from UTC in seconds at each instant.
 ///
-/// Foundation's calendars know time zones only together with ICU, whose tables are larger than the broker; without ICU they take each zone for UTC.
-/// glibc knows them from the system's tables.
+/// Foundation's calendars support time zones only together with ICU, whose tables are larger than the broker; without
+/// ICU they treat each zone as UTC. glibc reads them from the system's tables.
 package struct LocalTime: Sendable {
     private let offset: @Sendable (Date) -> Int
 
     package init(offset: @escaping @Sendable (Date) -> Int) { self.offset = offset }
 
-    /// This device's, as TZ and /etc/localtime have it at the moment of the question.
+    /// The device's local time, as set by TZ and /etc/localtime at the time of the call.
     package static let device = LocalTime { date in
         var seconds = time_t(date.timeIntervalSince1970.rounded(.down))
         var parts = tm()
-        // localtime_r alone would keep the zone that it has met first.
+        // Without this, localtime_r would keep the first zone that it has read.
         tzset()
         return localtime_r(&seconds, &parts) == nil ? 0 : parts.tm_gmtoff
     }
 
-    /// What a clock shows, in seconds: the instant at which a clock in UTC shows the same.
+    /// The local clock's reading at `instant`, as a date that a clock in UTC would show.
     package func clock(at instant: Date) -> Date { instant.addingTimeInterval(Double(offset(instant))) }
 
-    /// The first instant at which a clock shows this; of what the change to summer time leaves out, the first instant after the gap.
+    /// The first instant at which the local clock shows `clock`. If the change to summer time skips that reading, it is
+    /// the first instant after the gap.
     package func instant(ofClock clock: Date) -> Date {
-        // A zone changes its offset at most once within two days.
+        // Assumes that a zone changes its offset at most once within two days.
         let day = 86_400.0
         let (before, after) = (offset(clock.addingTimeInterval(-day)), offset(clock.addingTimeInterval(day)))
         let earliest = clock.addingTimeInterval(-Double(max(before, after)))
         let latest = clock.addingTimeInterval(-Double(min(before, after)))
         for instant in [earliest, latest] where self.clock(at: instant) == clock { return instant }
-        // Halves the time around the gap until one second is left.
+        // Bisects the gap down to one second.
         var (early, late) = (earliest, latest)
         while late.timeIntervalSince(early) > 1 {
             let middle = early.addingTimeInterval((late.timeIntervalSince(early) / 2).rounded(.down))

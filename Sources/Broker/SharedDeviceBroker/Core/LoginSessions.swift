@@ -184,7 +184,7 @@ package struct Seat: Sendable, Equatable {
     }
 }
 
-/// One person's login at the seat. It lasts as long as any of the person's sessions, so that a second session neither
+/// One person's login at the seat. It ends with the last of the person's sessions, so that a second session neither
 /// begins nor ends it.
 package struct SeatLogin: Sendable, Equatable {
     package let user: UInt32

@@ -2,22 +2,24 @@ package import FoundationEssentials
 package import Identity
 import Logging
 
-/// What the provider is still to be told: that sessions are over here. Pure: the caller brings the time, and tells the provider.
+/// The ends of sessions that the provider still has to be told.
 ///
-/// One is told at a time. A provider that hangs holds up the others of this list and nothing else.
+/// Pure: the caller passes the time and tells the provider. Only one end is in flight at a time. A stalled provider
+/// delays only the other entries of this list.
 package struct ProviderOutbox: Sendable {
-    /// A session's end that the provider does not know of.
+    /// The end of a session that the provider does not know of.
     package struct Entry: Sendable, Equatable {
         package internal(set) var record: ProviderRecord
-        /// Whether the tokens alone are to be revoked: the person has signed in anew, and what they have at the provider goes on.
+        /// Whether only the tokens are to be revoked: the person has signed in again, and the session at the provider
+        /// continues.
         package let keepsSession: Bool
-        /// Since when, by the wall clock, because a restart ends no waiting.
+        /// When the entry was added. By the wall clock, because the waiting continues across restarts.
         package let addedAt: Date
-        /// How often the provider was asked, to ``ProviderOutbox/mostTries``.
+        /// How often the provider was told, at most ``ProviderOutbox/mostTries``.
         package internal(set) var tries: Int
-        /// When it is asked next.
+        /// When the provider is told next.
         var next: Duration
-        /// Whether a renewal is under way with this record, whose answer may bring another one.
+        /// Whether a renewal is in flight with this record. Its response may contain a newer record.
         var isHeld = false
 
         package init(
@@ -35,36 +37,36 @@ package struct ProviderOutbox: Sendable {
         }
     }
 
-    /// What became of an entry.
+    /// The result of telling the provider.
     package enum Outcome: Sendable, Equatable {
         case done
         case again(after: Duration)
-        /// It is given up.
+        /// The entry was given up.
         case lost
     }
 
-    /// The pauses before the tries; the last one counts for all later ones.
+    /// The pauses before each attempt. The last one applies to all later attempts.
     static let pauses: [Duration] = [.zero, .seconds(5), .seconds(30), .seconds(120), .seconds(600), .seconds(3600)]
-    /// How far tries are counted: a damaged disk may have any number.
+    /// The limit of the count. A damaged disk may contain any number.
     static let mostTries = 1_000_000
-    /// How long the provider is asked, in seconds.
+    /// How long the attempts continue, in seconds.
     static let patience: TimeInterval = 7 * 24 * 3600
-    /// How many entries are kept. Over that, the oldest is given up.
+    /// How many entries are kept. Beyond that, the oldest is given up.
     static let capacity = 100
 
-    /// By their numbers, also those that an earlier run has left.
+    /// The entries by number, including entries of an earlier run.
     package private(set) var entries: [UInt64: Entry] = [:]
-    /// The numbers of those that have changed since the disk had them.
+    /// The numbers of the entries with uncommitted changes.
     var changes: Set<UInt64> = []
-    /// The one that the provider is being told.
+    /// The entry in flight.
     private(set) var underWay: UInt64?
 
-    /// Adds an end.
+    /// Adds the end of a session.
     ///
     /// - Parameters:
-    ///   - keepsSession: whether the tokens alone are to be revoked.
-    ///   - isHeld: whether it waits for ``release(_:with:)``.
-    /// - Returns: its number; and the number of the one that was given up for it.
+    ///   - keepsSession: Whether only the tokens are to be revoked.
+    ///   - isHeld: Whether the entry waits for ``release(_:with:)``.
+    /// - Returns: The number of the entry, and the number of the entry that was given up for it.
     mutating func add(
         _ record: ProviderRecord,
         keepsSession: Bool = false,
@@ -76,7 +78,7 @@ package struct ProviderOutbox: Sendable {
             remove(oldest)
             dropped = oldest
         }
-        // Numbers that were used are not used again: the disk may have an entry's removal still to come.
+        // Numbers are not reused: the removal of an entry may not be committed yet.
         let number = max(entries.keys.max() ?? 0, changes.max() ?? 0, underWay ?? 0) + 1
         var entry = Entry(record: record, keepsSession: keepsSession, addedAt: now.wall, next: now.uptime)
         entry.isHeld = isHeld
@@ -85,9 +87,9 @@ package struct ProviderOutbox: Sendable {
         return (number, dropped)
     }
 
-    /// The renewal that held the entry has ended.
+    /// Releases an entry after the renewal with its record has ended.
     ///
-    /// - Parameter record: what takes the record's place, if there is something.
+    /// - Parameter record: The record that replaces the entry's record, if any.
     mutating func release(_ number: UInt64, with record: ProviderRecord?) {
         guard entries[number] != nil else { return }
         entries[number]?.isHeld = false
@@ -96,10 +98,10 @@ package struct ProviderOutbox: Sendable {
         changes.insert(number)
     }
 
-    /// When the next one is due; `nil` where nothing is to be told, or somebody is being told.
+    /// When the next entry is due; `nil` if there is none, or if one is in flight.
     var next: Duration? { underWay == nil ? entries.values.filter { !$0.isHeld }.map(\.next).min() : nil }
 
-    /// Takes the next one that is due. It is under way until ``ended(_:mayWork:at:)``.
+    /// Takes the next due entry. It is in flight until ``ended(_:mayWork:at:)``.
     mutating func takeDue(at now: Duration) -> (number: UInt64, entry: Entry)? {
         let due = entries.filter { !$0.value.isHeld && $0.value.next <= now }
         guard underWay == nil, let (number, entry) = due.min(by: { ($0.value.next, $0.key) < ($1.value.next, $1.key) })
@@ -108,9 +110,9 @@ package struct ProviderOutbox: Sendable {
         return (number, entry)
     }
 
-    /// The provider has answered, or did not.
+    /// Records the provider's response, or its absence.
     ///
-    /// - Parameter mayWork: whether a later try may help; `nil`: the provider knows.
+    /// - Parameter mayWork: Whether a later attempt may succeed; `nil` if the provider knows of the end.
     mutating func ended(_ number: UInt64, mayWork: Bool?, at now: Moment) -> Outcome? {
         guard underWay == number else { return nil }
         underWay = nil
@@ -127,12 +129,13 @@ package struct ProviderOutbox: Sendable {
         return .again(after: pause)
     }
 
-    /// There is a reason to believe that the provider can be told: nobody waits longer than until then.
+    /// Moves later attempts forward to `time`, because there is a reason to believe that the provider can be reached.
     mutating func hurry(to time: Duration) {
         for (number, entry) in entries where entry.next > time { entries[number]?.next = time }
     }
 
-    /// Whether tokens of this person's are to be revoked, or may have been, while their session goes on.
+    /// Whether an entry revokes tokens of this person, or may already have done so, while the person's session
+    /// continues.
     func revokes(_ person: ProviderRecord.Person) -> Bool {
         entries.values.contains { $0.keepsSession && $0.record.person == person }
     }
@@ -144,11 +147,11 @@ package struct ProviderOutbox: Sendable {
 }
 
 extension BrokerState {
-    /// Has the provider told that a session is over.
+    /// Adds the end of a session to the outbox.
     ///
     /// - Parameters:
-    ///   - keepsSession: whether only its tokens are to be revoked.
-    ///   - isRenewed: whether a renewal of its record is under way.
+    ///   - keepsSession: Whether only its tokens are to be revoked.
+    ///   - isRenewed: Whether a renewal of its record is in flight.
     mutating func tellLater(_ record: ProviderRecord, keepsSession: Bool = false, isRenewed: Bool = false) {
         let (number, dropped) = provider.outbox.add(record, keepsSession: keepsSession, isHeld: isRenewed, at: now)
         if isRenewed { provider.renewal?.held = number }
@@ -161,7 +164,7 @@ extension BrokerState {
         effects.append(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))
     }
 
-    /// The provider was told, or not.
+    /// Handles the result of telling the provider.
     mutating func sessionEndTold(_ number: UInt64, _ error: IdentityError?) {
         let entry = provider.outbox.entries[number]
         let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }

@@ -2,22 +2,26 @@ import DeviceConfiguration
 package import FoundationEssentials
 package import Identity
 
-/// What the broker keeps of the organisation's provider for the open session. It ends with the session.
+/// The part of the provider's session that the broker stores for the open session of the device.
 package struct ProviderSession: Sendable, Equatable {
-    /// Whom it is of: settings that name another provider or client end the session.
+    /// The provider and the client of the session. Settings with another provider or client end the session.
     package let issuer: String
     package let client: String
-    /// `nil`: it was in memory only, and the broker was started since. The person has to sign in again for tokens.
+    /// The provider's record; `nil` if it was only in memory and the broker was restarted. The person then has to sign
+    /// in again before apps get tokens.
     package internal(set) var record: ProviderRecord?
-    /// When the provider said last that the person is signed in, by the wall clock.
+    /// When the provider last confirmed that the person is signed in, by the wall clock.
     package internal(set) var checkedAt: Date
-    /// When the person has signed in or proved again who they are, and when that sign-in had begun, by the wall clock.
+    /// When the person last authenticated, and when that sign-in began, by the wall clock.
     package let provedAt: Date
     package let beganAt: Date
-    /// Whether the provider wants the person before it gives a token. A start of the broker does not make up for the person.
+    /// Whether the provider requires the person before it issues a token. A restart of the broker does not change this.
     package internal(set) var needsPerson = false
-    /// Whether no question that has the record's token is without its answer. The disk has it before one is put. A start that finds it so knows that
-    /// the token counts: a refusal is the provider's word then, and not due to a token that was used twice.
+    /// Whether every renewal with the record's token has been answered. It is set to `false` and committed before a
+    /// renewal is sent.
+    ///
+    /// If a start finds `true`, the token is valid: a refusal is the provider's decision, and not the effect of a token
+    /// that was used twice.
     package var isSettled = false
 }
 
@@ -41,87 +45,92 @@ extension ProviderSession {
 }
 
 extension BrokerState {
-    /// What is under way with the provider.
+    /// The state of the session with the provider and of the requests to it.
     struct Provider: Sendable {
         // MARK: The session
 
-        /// `nil` where nobody is signed in, or somebody whom another directory knows.
+        /// The session; `nil` if no account is signed in, or if the account belongs to another directory.
         var session: ProviderSession?
-        /// When the provider said last that the person is signed in.
+        /// When the provider last confirmed that the person is signed in.
         private(set) var lastGood = Duration.zero
-        /// The provider's word of who has signed in, the last that came.
+        /// The latest ID token.
         var identity: IdentityToken?
-        /// Whether the provider wants the person before it gives a token. Without a record it is not asked.
+        /// Whether the provider requires the person before it issues a token. Without a record the provider is not
+        /// asked.
         var needsPerson: Bool { session.map { $0.needsPerson || $0.record == nil } ?? false }
-        /// Since when the provider wants the person; `nil`: since before this run of the broker.
+        /// When the provider began to require the person; `nil` if that was before this run of the broker.
         var demandedAt: Duration?
-        /// Grows with each sign-in of the person: a renewal from before one brings nothing.
+        /// Grows with each sign-in of the person. Renewals of an earlier generation are ignored.
         var generation: UInt64 = 0
-        /// The change of the disk that has the newest record. No token is handed out before.
+        /// The change that stores the newest record. No token is handed out before it is committed.
         var change: UInt64 = 0
 
-        // MARK: Questions
+        // MARK: Requests
 
-        /// Whether the process that speaks to the provider answers: it does so to whoever has the broker's name on the bus. At a start the broker
-        /// does not have it yet, and a question that is refused would not be put again before the next check.
+        /// Whether the identity service responds. It serves only the owner of the broker's bus name.
+        ///
+        /// At a start the broker does not own the name yet. A renewal that is refused for that reason would not be
+        /// repeated before the next check.
         var isReachable = false
-        /// When the next renewal is due, with or without an app that asks.
+        /// When the next check is due, with or without a request of an app.
         var nextCheck = Duration.zero
-        /// When one is due before that, because there is a reason to ask; and when one was so last.
+        /// When an early check is due, and when the last one was.
         var soon: Duration?
         var lastSoon: Duration?
-        /// When the machine has woken with the grace over or about to be, the first time since the provider's last good word.
+        /// When the machine woke up with the grace over or nearly over, for the first time since the provider's last
+        /// confirmation.
         var wokeAt: Duration?
 
-        /// The provider has said at this time that the person is signed in.
+        /// Records that the provider confirmed the session at this time.
         mutating func isGood(since time: Duration) { (lastGood, wokeAt) = (time, nil) }
-        /// Since when a renewal is due that has brought no answer, whatever keeps it away.
+        /// Since when a check has been overdue without a response, whatever the reason.
         var unanswered: Duration?
-        /// Why the last renewal brought nothing.
+        /// Why the last renewal failed.
         var problem: Refusal?
-        /// How many renewals in a row brought nothing, and until when the provider is left alone therefore.
+        /// How many renewals have failed in a row, and until when the provider is therefore not asked.
         var failures = 0
         var pausedUntil: Duration?
-        /// Whether a renewal had no answer, so that the record's token may be used up.
+        /// Whether a renewal was not answered, so that the record's token may be used up.
         var mayBeUsed = false
-        /// Whether the broker is about to end: nothing more is asked.
+        /// Whether the broker is about to end, and sends no more renewals.
         var isEnding = false
         var renewal: Renewal?
         var lastNumber: UInt64 = 0
-        /// Apps that wait for a token, in their order.
+        /// The apps that wait for a token, in order of their requests.
         var queue: [TokenRequest] = []
-        /// How often they have the provider asked.
+        /// Limits how often apps cause renewals.
         var pace = QuestionPace()
 
-        // MARK: What is told
+        // MARK: Ends and events
 
-        /// What the provider is still to be told.
+        /// The ends of sessions that the provider still has to be told.
         var outbox = ProviderOutbox()
-        /// What it has told while somebody signs in.
+        /// Events of the provider during a sign-in.
         var heard = HeardEvents()
     }
 
-    /// A question to the provider.
+    /// A renewal in flight.
     struct Renewal: Sendable {
         let number: UInt64
         let generation: UInt64
-        /// `nil` for a check that no app has asked for.
+        /// The app's request; `nil` for a check.
         let token: TokenRequest?
-        /// The entry of the outbox that waits for its end, where the sign-in is over meanwhile.
+        /// The outbox entry that waits for the end of the renewal, if the sign-in is over.
         var held: UInt64?
-        /// Whether something was revoked meanwhile, so that its token may not count.
+        /// Whether something was revoked since the renewal was sent, so that its token may be invalid.
         var isDoubtful = false
     }
 
-    /// An app that waits for a token.
+    /// A waiting request for a token.
     struct TokenRequest: Sendable {
-        /// Of the request in ``asked``.
+        /// The number of the request in ``asked``.
         let number: UInt64
         let participant: Participant
         let scopes: Set<String>
-        /// Whether the app has named them: then it gets all or none. Otherwise it gets what is granted of its manifest's.
+        /// Whether the app named the scopes and gets all of them or none. Otherwise it gets the scopes of its manifest
+        /// that are granted.
         let areNamed: Bool
-        /// Whether the app wants a new one.
+        /// Whether the app asks for a new token instead of a cached one.
         let isRefresh: Bool
 
         func isSameToken(as other: TokenRequest) -> Bool { participant == other.participant && scopes == other.scopes }

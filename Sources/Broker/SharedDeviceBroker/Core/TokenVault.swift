@@ -2,9 +2,10 @@ import FoundationEssentials
 package import Identity
 import SharedDevice
 
-/// The access tokens of the one session that is open, in memory only. Pure: the caller brings the time.
+/// The access tokens of the open session, in memory only. Each app has separate tokens, and all of them are dropped
+/// with the session.
 ///
-/// Each app has tokens of its own. All of them go with the session.
+/// Pure: the caller passes the time.
 package struct TokenVault: Sendable {
     private struct Key: Hashable {
         let participant: Participant
@@ -16,34 +17,32 @@ package struct TokenVault: Sendable {
         let since: Duration
     }
 
-    /// How long a token must still be valid to be handed out, in seconds: it has yet to travel.
+    /// How long a token must still be valid to be handed out, in seconds. It still has to travel.
     static let margin: TimeInterval = 60
-    /// How many tokens of one user's apps are kept at most; over that, the one that ends first goes.
+    /// How many tokens are kept for the apps of one user. Beyond that, the token that expires first is dropped.
     static let capacity = 200
-    /// How long a token is handed out again without asking the provider, which may have disabled the account: less than the three seconds in which that
-    /// has to count.
+    /// How long a token is handed out again without asking the provider, which may have disabled the account. It is
+    /// shorter than the three seconds within which that has to take effect.
     static let freshness = Duration.seconds(2)
 
     private var tokens: [Key: Kept] = [:]
-    /// The token of the sign-in itself, or of a check: it is no app's.
+    /// The token of the sign-in or of a check, which belongs to no app.
     private var common: AccessToken?
 
     package init() {}
 
-    /// How many tokens are kept.
     package var count: Int { tokens.count }
 
-    /// Forgets all tokens.
     package mutating func drop() { (tokens, common) = ([:], nil) }
 
     package mutating func keepCommon(_ token: AccessToken) { common = token }
 
-    /// The token that is no app's; `nil` where there is none, or it ends too soon.
+    /// The token that belongs to no app; `nil` if there is none, or if it expires too soon.
     package func common(at now: Moment) -> AccessToken? { common.flatMap { isUsable($0, at: now.wall) ? $0 : nil } }
 
-    /// Keeps `token`, in place of an earlier one of the same app for the same scopes.
+    /// Stores `token`, and replaces an earlier one of the same app and scopes.
     ///
-    /// - Parameter scopes: What was asked for, which may be more than the token permits.
+    /// - Parameter scopes: The requested scopes, which may be more than the token permits.
     package mutating func store(
         _ token: AccessToken,
         for participant: Participant,
@@ -55,7 +54,8 @@ package struct TokenVault: Sendable {
         tokens[key] = Kept(token: token, since: now.uptime)
     }
 
-    /// The app's token for these scopes; `nil` where there is none, it ends too soon, or the provider has not been asked for long.
+    /// The app's token for these scopes; `nil` if there is none, if it expires too soon, or if it was obtained more
+    /// than ``freshness`` ago.
     package func token(for participant: Participant, scopes: Set<String>, at now: Moment) -> AccessToken? {
         guard let kept = tokens[Key(participant: participant, scopes: scopes)], isUsable(kept.token, at: now.wall),
             now.uptime - kept.since < Self.freshness
@@ -63,7 +63,7 @@ package struct TokenVault: Sendable {
         return kept.token
     }
 
-    /// The app's token for these scopes, however long ago the provider was asked; `nil` where there is none, or it ends too soon.
+    /// The app's token for these scopes, regardless of its age; `nil` if there is none, or if it expires too soon.
     package func anyToken(for participant: Participant, scopes: Set<String>, at now: Moment) -> AccessToken? {
         let token = tokens[Key(participant: participant, scopes: scopes)]?.token
         return token.flatMap { isUsable($0, at: now.wall) ? $0 : nil }
