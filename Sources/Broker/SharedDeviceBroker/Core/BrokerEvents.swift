@@ -34,7 +34,6 @@ package struct Caller: Sendable, Equatable {
     }
 }
 
-/// A method call.
 package struct Request: Sendable {
     package enum Call: Sendable {
         case deviceInformation
@@ -83,16 +82,13 @@ package struct Request: Sendable {
         }
     }
 
-    /// The input of a person who signs in.
     package typealias Credentials = SignInRequest
 
-    /// A prompt's wishes at the beginning of a sign-in.
     package struct PromptWish: Sendable {
         /// The methods that the prompt supports, best first; empty means all.
         package var methods: [BrokerProtocol.SignInMethod] = []
         /// The address to which the provider's page redirects the browser.
         package var redirect: String?
-        /// The user name that the page may suggest.
         package var loginHint: String?
         /// The scopes of the first access token.
         package var scopes: Set<String> = []
@@ -111,12 +107,10 @@ package struct Request: Sendable {
 
     /// Identifies the request in ``Effect/reply(_:_:)``.
     package let number: UInt64
-    /// The connection of the caller.
     package let connection: String
     /// The app that the caller claims to be.
     package let claimed: String?
     package let call: Call
-    /// The method's name, for the log.
     package let method: String
     /// Whether polkit may ask the person for a password before the response.
     package let isInteractive: Bool
@@ -140,7 +134,6 @@ package struct Request: Sendable {
     }
 }
 
-/// An event that the broker processes.
 package enum Event: Sendable {
     /// A program has called for the first time. This precedes its first request.
     case arrived(Caller)
@@ -160,11 +153,8 @@ package enum Event: Sendable {
     case committed(UInt64)
     /// The batch could not be committed, for this reason.
     case commitFailed(Batch, String)
-    /// A managed configuration is in force.
     case configured(DevicePolicy)
-    /// These manifests are in force.
     case manifests([AppManifest], problems: [String] = [], unknown: [String] = [])
-    /// The bus was asked to start an app.
     case serviceStarted(app: String, ServiceStart)
     /// polkit has decided on the request with this number.
     case authorised(UInt64, Bool)
@@ -199,7 +189,6 @@ package enum LoginEvent: Sendable, Equatable {
     /// The screen of this login session was locked.
     case locked(LoginName)
     case ended
-    /// The machine is about to be shut down.
     case shutdown
     case shutdownCancelled
 
@@ -219,7 +208,6 @@ package enum ServiceStart: Sendable, Equatable {
     case started
     case running
     case failed(String)
-    /// The bus is lost.
     case noBus
 }
 
@@ -325,9 +313,7 @@ package struct DevicePolicy: Sendable, Equatable {
     package var cleanup = CleanupPolicy()
     /// When a session ends by time or inactivity.
     package var schedule = SignOutSchedule.Settings()
-    /// Whether locking the screen signs out.
     package var endsAtScreenLock = false
-    /// Whether the end of the login session signs out.
     package var endsAtLogout = false
     /// The identity provider's end-session page, for the browser of a person who signs out (OpenID Connect RP-Initiated
     /// Logout 1.0, section 2), with the query that the administrator has configured.
@@ -366,9 +352,6 @@ extension DevicePolicy {
         }
     }
 
-    /// Takes the policy from a managed configuration.
-    ///
-    /// - Parameter hasManyUsers: Whether more than one user reaches the bus.
     package init(_ configuration: ManagedConfiguration, hasManyUsers: Bool) {
         mode = configuration.mode
         organization = configuration.organization

@@ -231,7 +231,6 @@ extension BrokerState {
 
     // MARK: The log
 
-    /// Starts to read the log for the request.
     mutating func readLog(_ request: Request) throws(Refusal) -> BrokerProtocol.Fields? {
         guard case .log(let after, let limit, _) = request.call else { throw .requestAbandoned }
         try consult(request, .log(writes: disk.logWrites))

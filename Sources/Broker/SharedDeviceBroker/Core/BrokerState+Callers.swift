@@ -5,7 +5,6 @@ import SharedDevice
 
 /// The apps behind the connections: how they are identified, and how they end.
 extension BrokerState {
-    /// Identifies the app that calls.
     mutating func identify(_ request: Request, _ caller: Caller) throws(Refusal) -> Participant {
         if let known = connected[request.connection]?.apps[request.claimed] { return known }
         guard connected[request.connection].map({ $0.apps.count < Self.namesOfConnection }) ?? false else {

@@ -279,7 +279,6 @@ extension BrokerState {
 
     // MARK: The automatic end of a session
 
-    /// Records that the device is in use.
     mutating func noteActivity() {
         guard schedule != nil else { return }
         schedule?.schedule.noteActivity(at: now)
@@ -291,7 +290,6 @@ extension BrokerState {
         lookAtSchedule()
     }
 
-    /// Checks whether the schedule ends the present session.
     mutating func lookAtSchedule() {
         guard device.account != nil, let session = ledger.sessions[device.epoch] else {
             schedule = nil

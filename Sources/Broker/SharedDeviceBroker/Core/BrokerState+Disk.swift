@@ -21,7 +21,6 @@ extension BrokerState {
         var problem: String?
     }
 
-    /// The pause after a failed write.
     static let diskPause = Duration.seconds(1)
     /// How long a change that a crash may lose can stay in memory.
     static let lazyWrite = Duration.milliseconds(200)
@@ -160,9 +159,7 @@ extension BrokerState {
             + "); start the broker with the key that it was sealed with (the credential token-key), or have the person sign in again"
     }
 
-    /// Whether all changes are committed.
     package var isOnDisk: Bool { disk.writing == nil && disk.due == nil }
 
-    /// Whether the broker is about to end and all changes are committed.
     var isReadyToEnd: Bool { provider.isEnding && isOnDisk }
 }

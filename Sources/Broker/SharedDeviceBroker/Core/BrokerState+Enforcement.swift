@@ -10,7 +10,6 @@ import SharedDevice
 /// blocked and the app's own calls are refused: it neither cleans up nor starts again while its data is deleted. An app
 /// that is late by its own fault cannot move the deadline.
 struct Enforcement: Sendable {
-    /// A failed attempt.
     struct Failure: Sendable {
         let problem: String
         /// When the app is handed over again.

@@ -16,7 +16,6 @@ package struct ComplianceWord: Sendable, Equatable {
 /// Events that the identity service has received from the provider: ends of sessions, compliance, and reasons to ask
 /// the provider at once.
 extension BrokerState {
-    /// The identity service, which communicates with the provider.
     static let providerUnit = "shared-device-identity.service"
     /// The shortest pause between two early requests to the provider. Even an endless stream of reasons does not make
     /// the broker ask more often.

@@ -37,7 +37,6 @@ extension BrokerState {
         case allowed
     }
 
-    /// Login sessions that logind is asked to end.
     struct Ending: Sendable {
         var sessions: Set<LoginName>
         /// The session whose cleanup the login sessions are kept for.
@@ -319,6 +318,5 @@ extension BrokerState {
 }
 
 extension Set<LoginName> {
-    /// The sessions' names for people.
     fileprivate var text: String { map(\.identifier).sorted().joined(separator: ", ").forLog(200) }
 }

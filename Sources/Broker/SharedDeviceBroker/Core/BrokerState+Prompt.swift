@@ -10,7 +10,6 @@ import SharedDevice
 extension BrokerState {
     /// A sign-in that a prompt has begun and that is not complete.
     struct PromptedSignIn: Sendable {
-        /// The step that the sign-in waits for.
         enum Stage: Sendable {
             /// For the provider's page, for the request that began the sign-in.
             case beginning(Request)
@@ -43,16 +42,13 @@ extension BrokerState {
         /// The session to continue, if the provider has asked for its person again.
         let session: UInt64?
         let beganAt: Duration
-        /// When the sign-in expires.
         var expires: Duration
         var stage = Stage.person
-        /// The provider's handle of the sign-in.
         var handle: String?
         /// Whether the prompt asks for additional scopes.
         var asksForMore = false
     }
 
-    /// How long a person may take.
     static let promptLifetime = Duration.seconds(600)
     /// The limit for a lifetime that the provider chooses.
     static let longestLifetime = Duration.seconds(900)
@@ -333,7 +329,6 @@ extension BrokerState {
         }
     }
 
-    /// Ends a sign-in that is not complete.
     mutating func endPrompt(_ name: String, because refusal: Refusal = .noSuchPrompt) {
         guard let prompt = prompts[name] else { return }
         switch prompt.stage {

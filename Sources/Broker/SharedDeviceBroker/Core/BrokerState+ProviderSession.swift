@@ -56,7 +56,6 @@ extension BrokerState {
 
     // MARK: Storage
 
-    /// The provider's record for the open session.
     package var providerRecord: ProviderRecord? { provider.session?.record }
 
     /// The row to store: for the session that is being committed, or else for the open one.
@@ -167,7 +166,6 @@ extension BrokerState {
         provider.wokeAt = now.uptime
     }
 
-    /// Ends a session that was not confirmed in time.
     mutating func endOfflineSession() {
         guard provider.session != nil, device.account != nil, let end = graceEnd, end <= now.uptime else { return }
         let seconds = (now.uptime - provider.lastGood).components.seconds

@@ -148,7 +148,6 @@ struct QuestionPace: Sendable {
 
     private var entries: [Asker: Entry] = [:]
 
-    /// The number of remembered apps.
     var count: Int { entries.count }
 
     /// How long until the app may cause a request to the provider; `nil` if it may now.
@@ -160,14 +159,12 @@ struct QuestionPace: Sendable {
         return pause > .zero ? pause : nil
     }
 
-    /// Counts a request that is sent for the app.
     mutating func take(_ asker: Asker, at now: Duration) {
         // An entry with all of its requests restored equals a new entry.
         entries = entries.filter { $0.value.restored > now }
         entries[asker, default: Entry(restored: now)].restored += Self.interval
     }
 
-    /// Records that the provider has refused the scopes that the app asked for.
     mutating func note(_ refused: Set<String>, to asker: Asker) { entries[asker]?.refused = refused }
 
     /// Whether the provider last refused exactly these scopes.

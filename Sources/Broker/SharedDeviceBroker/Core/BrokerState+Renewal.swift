@@ -34,7 +34,8 @@ extension BrokerState {
         provider.session?.record != nil && policy.organisation != nil && !provider.needsPerson && !provider.isEnding
     }
 
-    /// When the next renewal or the next report of a session's end is due.
+    /// When the next renewal or the next report of a session's end is due, or when the session ends for lack of
+    /// confirmation.
     var nextLookAtProvider: Duration? {
         var times = [provider.isReachable ? provider.outbox.next : nil]
         if device.account != nil, provider.session != nil, policy.organisation != nil {
@@ -116,7 +117,6 @@ extension BrokerState {
 
     // MARK: Responses
 
-    /// Handles the provider's response to a renewal.
     mutating func renewed(_ number: UInt64, _ outcome: RenewalOutcome) {
         guard let renewal = provider.renewal, renewal.number == number else { return }
         provider.renewal = nil

@@ -6,13 +6,11 @@ import Logging
 import ProjectVersion
 import SharedDevice
 
-/// The requests of programs.
 extension BrokerState {
     /// A request that waits for the identity provider.
     struct Asked: Sendable {
         enum Purpose: Sendable {
             case signIn(scopes: Set<String>)
-            /// The person completes a prompt.
             case prompt
             /// The device joins or leaves its organisation.
             case membership
@@ -49,7 +47,6 @@ extension BrokerState {
         let change: UInt64
     }
 
-    /// The result of a sign-in or a token request.
     struct Grant: Sendable {
         let account: Account
         let epoch: UInt64
@@ -81,7 +78,6 @@ extension BrokerState {
 
     // MARK: Dispatch
 
-    /// Processes a request: responds to it or lets it wait.
     mutating func take(_ request: Request) {
         var request = request
         request.askedAt = now.uptime

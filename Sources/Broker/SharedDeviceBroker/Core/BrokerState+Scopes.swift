@@ -4,8 +4,8 @@ import SharedDevice
 
 /// The scopes that apps may request.
 ///
-/// The device itself signs the tokens of its own directory and what they permit. The author of the app's manifest
-/// therefore has to have granted the scopes.
+/// The device signs the tokens of the device's own directory, and so vouches for what they permit. The author of the
+/// app's manifest therefore has to have granted the scopes.
 extension BrokerState {
     /// Checks the requested scopes in tokens of the device's own directory, before any other work for the app.
     ///
@@ -44,8 +44,8 @@ extension BrokerState {
 
     /// The ID token of the organisation's provider; `nil` if there is none, or if the app may not have it.
     ///
-    /// The app's manifest has to list each scope about the person that the sign-in was granted, because no claim can be
-    /// removed from a token that the provider has signed.
+    /// The app's manifest has to list each scope about the person that the sign-in was granted: no claim can be removed
+    /// from a token that the provider has signed.
     func idToken(for participant: Participant) -> String? {
         guard let identity = provider.identity, let rights = eligibility.manifest(of: participant.app)?.tokens.scopes,
             identity.scopes.isSubset(of: rights)

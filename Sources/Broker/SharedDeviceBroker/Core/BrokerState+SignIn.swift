@@ -163,7 +163,7 @@ extension BrokerState {
     mutating func begin(_ attempt: Asked, _ account: Account, _ token: AccessToken?) throws(Refusal) {
         guard !hasCallerGivenUp(attempt.request) else { throw .requestAbandoned }
         try checkSignIn()
-        // The configuration may now name another directory than the one that has identified the person.
+        // The person may have been identified by a directory that is no longer configured.
         guard (attempt.provided != nil) == (policy.organisation != nil) else { throw .requestAbandoned }
         try checkCleanups(attempt)
         try write(account, of: attempt, token, detail: attempt.participant.app)
@@ -234,7 +234,6 @@ extension BrokerState {
         }
         let request = asked.request
         guard device == pending.next else {
-            // The clock was set, and the new session ended at once.
             discard(asked)
             reopenPrompt(of: asked)
             return refuse(request, sessionIsOver(account.identifier))
@@ -318,7 +317,6 @@ extension BrokerState {
         enter(next, cause: "the sign-in was cancelled")
     }
 
-    /// Gives up a request to the identity provider.
     mutating func abandon(_ number: UInt64) {
         guard let attempt = asked[number], !attempt.isAbandoned else { return }
         if attempt.isPassword, attempt.account == nil {

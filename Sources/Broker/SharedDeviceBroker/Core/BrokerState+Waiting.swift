@@ -167,7 +167,6 @@ struct WaitingRequests: Sendable {
 }
 
 extension BrokerState.Waiting.Reason {
-    /// Whether the request waits for a commit.
     fileprivate var isOfDisk: Bool {
         switch self {
         case .account, .token, .stored: true

@@ -31,7 +31,6 @@ package struct BrokerState: Sendable {
     var tokens = TokenVault()
     /// The session with the organisation's provider and the requests to it.
     var provider = Provider()
-    /// The last report of the organisation's provider on the compliance of this device.
     package internal(set) var compliance: ComplianceWord?
     /// The sign-in whose session is being committed.
     var pending: PendingSignIn?
@@ -57,7 +56,6 @@ package struct BrokerState: Sendable {
     /// Requests that wait for polkit, for the lookup of operators or for the log to be read.
     var consulted: [UInt64: Consulted] = [:]
     var operators = KnownOperators()
-    /// Sign-ins begun by prompts, by their names.
     var prompts: [String: PromptedSignIn] = [:]
     var throttle = PasswordThrottle()
     var refusals = LogLimiter()
@@ -67,7 +65,6 @@ package struct BrokerState: Sendable {
 
     // MARK: Time
 
-    /// The time of the present event.
     var now: Moment
     var schedule: (epoch: UInt64, schedule: SignOutSchedule, nextLook: Duration?)?
     var reminder: (at: Duration, pause: Duration, isForAll: Bool)?
@@ -90,7 +87,6 @@ package struct BrokerState: Sendable {
     /// Grows with each change that a request may wait for.
     package internal(set) var revision: UInt64 = 0
     var isTouched = false
-    /// The problems after the last event.
     var problems: [String] = []
     /// Problems with keys, as reported by ``Event/keys(_:)``.
     var keyTroubles: [String] = []

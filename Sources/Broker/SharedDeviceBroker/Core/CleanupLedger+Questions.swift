@@ -50,7 +50,6 @@ extension CleanupLedger {
 
     /// Whether the app owes a cleanup. Unlike ``debtors``, it does not search the other apps' parts.
     package func owes(_ participant: Participant) -> Bool { owes(participant) { _ in true } }
-    /// Whether ``idle`` contains the app.
     package func isIdle(_ participant: Participant) -> Bool { owes(participant, where: Self.isIdle) }
 
     private func owes(_ participant: Participant, where condition: (Part) -> Bool) -> Bool {

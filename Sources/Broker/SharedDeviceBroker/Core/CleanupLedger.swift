@@ -4,7 +4,6 @@ package import SharedDevice
 /// An app as run by one user. Each user has separate data, so each pair owes its own cleanup.
 package struct Participant: Sendable, Hashable, Comparable {
     package let app: String
-    /// The user that the app's processes run as.
     package let user: UInt32
 
     package init(app: String, user: UInt32) {
@@ -24,7 +23,7 @@ package struct Participant: Sendable, Hashable, Comparable {
 ///
 /// The ledger lists an app under a session before the app receives the session's account. Only the app's own report, an
 /// administrator's waiver or an enforced cleanup settles the entry; the end of the app does not. If several processes
-/// of an app received the account, each one that still runs has to report.
+/// of an app received the account, all of them that still run have to report.
 package struct CleanupLedger: Sendable, Equatable {
     /// One account's session on the device.
     package struct Session: Sendable, Equatable {
@@ -86,7 +85,6 @@ package struct CleanupLedger: Sendable, Equatable {
         package var claims: Set<Participant> = []
     }
 
-    /// The effect of a report.
     package enum Effect: Sendable, Equatable {
         /// None: there is no such debt, it was settled before, or the report repeats what is known.
         case none
@@ -118,7 +116,6 @@ package struct CleanupLedger: Sendable, Equatable {
 
     package init() {}
 
-    /// Creates the ledger with the content of the store.
     package init(
         sessions: [UInt64: Session],
         parts: [UInt64: [Participant: Part]],
@@ -148,7 +145,6 @@ package struct CleanupLedger: Sendable, Equatable {
 
     // MARK: Sessions
 
-    /// Adds the session of an account that signs in.
     package mutating func begin(_ number: UInt64, account: Account, at now: Moment) {
         setSession(number, Session(account: account, startedAt: now.wall))
     }

@@ -29,7 +29,6 @@ package struct DeviceState: Sendable, Equatable {
     /// of a sign-in's state is the number of the session. The store chooses the first number.
     package let epoch: UInt64
 
-    /// The state of a new device.
     package static let initial = DeviceState(mode: .personal, account: nil, epoch: 0)
 
     package func next(mode: ManagedMode, account: Account?) -> DeviceState {
@@ -82,7 +81,6 @@ package struct DeviceState: Sendable, Equatable {
 package struct SignInRules: Sendable, Equatable {
     /// Whether the device has to be joined before any sign-in.
     package var requiresJoin = false
-    /// Whether the device is joined.
     package var isJoined = false
     /// The tenant whose users may sign in; `nil` means any tenant. Its case does not matter.
     package var tenantIdentifier: String?

@@ -58,7 +58,7 @@ struct HeardEvents: Sendable {
 }
 
 extension ProviderEvent {
-    /// A doubt may name only the issuer, and then concerns everyone.
+    /// A doubt may name only the issuer. It then concerns all of the issuer's sessions.
     fileprivate func mayConcern(_ record: ProviderRecord) -> Bool {
         guard kind == .doubt else { return concerns(record) }
         return issuer == record.person.issuer && (subject == nil || subject == record.person.subject)

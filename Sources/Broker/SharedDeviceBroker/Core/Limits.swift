@@ -28,7 +28,6 @@ package struct PasswordThrottle: Sendable {
     /// When all failures will be forgotten, if none is added.
     private var entries: [Attempt: Duration] = [:]
 
-    /// The number of remembered names.
     package var count: Int { entries.keys.count { $0.name != nil } }
 
     /// Admits and counts an attempt.
@@ -86,7 +85,6 @@ package struct LogLimiter: Sendable {
         package let reason: String
         package let count: Int
 
-        /// The text for the log.
         package var detail: String { "\(reason) … and \(count) more" }
     }
 
@@ -99,7 +97,6 @@ package struct LogLimiter: Sendable {
 
     private let limit: Int
     private var windows: [Key: Window] = [:]
-    /// The number of windows of each user.
     private var counts: [UInt32: Int] = [:]
     /// The earliest beginning of a window; `nil` if there is none. It avoids a search of all windows at each event.
     private var oldest: Duration?

@@ -8,16 +8,13 @@ package import SharedDevice
 /// the person has left. A broker on the system bus follows the sessions of all users at the machine's seat. It also
 /// follows sessions in the background, whose users have handed the device to another person.
 package struct LoginSessions: Sendable {
-    /// The sessions that matter.
     package enum Scope: Sendable, Equatable {
-        /// The sessions of this user.
         case user(UInt32)
         /// All sessions at this seat. Screen locks and ends are reported only for graphical sessions: an administrator
         /// at a text console causes no sign-out.
         case seat(String)
     }
 
-    /// A session's properties as reported by logind.
     package struct Session: Sendable, Equatable {
         /// logind's name of the session. After a restart of logind another session may get the same name.
         package var identifier: String
@@ -111,7 +108,6 @@ package struct LoginSessions: Sendable {
         sessions[path].flatMap { tells($0) && !$0.isClosing ? .locked($0.name) : nil }
     }
 
-    /// Removes a session that has ended.
     package mutating func removed(_ path: String) -> LoginEvent? {
         sessions.removeValue(forKey: path).map { tells($0) && !$0.isClosing } == true ? .ended : nil
     }
@@ -149,17 +145,14 @@ package struct LoginName: Sendable, Hashable {
 package struct Seat: Sendable, Equatable {
     package let sessions: [LoginSessions.Session]
 
-    /// - Parameter sessions: The sessions, in any order.
     package init(sessions: [LoginSessions.Session] = []) {
         self.sessions = sessions.sorted { ($0.began, $0.identifier) < ($1.began, $1.identifier) }
     }
 
     package var names: Set<LoginName> { Set(sessions.map(\.name)) }
 
-    /// The names of the graphical sessions.
     package var graphical: Set<LoginName> { Set(sessions.filter(\.isGraphical).map(\.name)) }
 
-    /// The names of the sessions with a locked screen.
     package var locked: Set<LoginName> { Set(sessions.filter(\.isLocked).map(\.name)) }
 
     /// The person at the device: the user of the session in the foreground.

@@ -37,11 +37,9 @@ package struct ProviderOutbox: Sendable {
         }
     }
 
-    /// The result of telling the provider.
     package enum Outcome: Sendable, Equatable {
         case done
         case again(after: Duration)
-        /// The entry was given up.
         case lost
     }
 
@@ -164,7 +162,6 @@ extension BrokerState {
         effects.append(.tellSessionEnd(number, entry.record, keepsSession: entry.keepsSession))
     }
 
-    /// Handles the result of telling the provider.
     mutating func sessionEndTold(_ number: UInt64, _ error: IdentityError?) {
         let entry = provider.outbox.entries[number]
         let mayWork = error.map { $0.code == .providerUnavailable || $0.code == .busy }

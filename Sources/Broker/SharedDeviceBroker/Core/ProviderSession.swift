@@ -92,7 +92,7 @@ extension BrokerState {
         var pausedUntil: Duration?
         /// Whether a renewal was not answered, so that the record's token may be used up.
         var mayBeUsed = false
-        /// Whether the broker is about to end, and sends no more renewals.
+        /// Whether the broker is about to end. It then sends no renewals.
         var isEnding = false
         var renewal: Renewal?
         var lastNumber: UInt64 = 0
@@ -103,9 +103,7 @@ extension BrokerState {
 
         // MARK: Ends and events
 
-        /// The ends of sessions that the provider still has to be told.
         var outbox = ProviderOutbox()
-        /// Events of the provider during a sign-in.
         var heard = HeardEvents()
     }
 

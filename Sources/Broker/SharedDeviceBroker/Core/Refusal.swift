@@ -52,7 +52,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     package static func signInAgain(_ issuer: String) -> Refusal {
         Refusal(.interactionRequired, "\(issuer) wants the person to sign in again; run shared-device-sign-in")
     }
-    /// - Parameter issuer: The organisation's provider.
     package static func endedMeanwhile(_ issuer: String) -> Refusal {
         Refusal(
             .interactionRequired,
@@ -104,7 +103,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .notPermitted,
         "only the service shared-device-identity tells what providers have said"
     )
-    /// - Parameter issuer: The organisation's provider.
     package static func notCompliant(_ issuer: String) -> Refusal {
         Refusal(
             .notPermitted,
@@ -132,7 +130,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
         .invalidRequest,
         "this sign-in is being completed already; wait for the answer"
     )
-    /// - Parameter methods: The methods of this device.
     package static func otherMethod(_ methods: [BrokerProtocol.SignInMethod]) -> Refusal {
         let names = methods.map(\.rawValue).joined(separator: " or ")
         return Refusal(.invalidRequest, "people sign in on this device by another method; use \(names)")
@@ -233,7 +230,6 @@ package struct Refusal: Error, Sendable, Hashable, CustomStringConvertible {
     }
     package static func failed(_ problem: String) -> Refusal { Refusal(.brokerFailed, problem) }
 
-    /// The refusal for an error of the identity provider.
     package init(_ error: IdentityError) {
         let code: SharedDeviceError.Code =
             switch error.code {

@@ -7,7 +7,6 @@ package import FoundationEssentials
 /// Shifts end by the wall clock. Inactivity is measured by the wall clock across a restart, and otherwise by the
 /// monotonic clock. The longer result counts, so that setting the wall clock back does not extend a session.
 package struct SignOutSchedule: Sendable {
-    /// The administrator's settings.
     package struct Settings: Sendable, Equatable {
         /// How long the device may be unused; `nil` means no limit.
         package var inactivity: Duration?
@@ -23,7 +22,6 @@ package struct SignOutSchedule: Sendable {
     }
 
     package var settings: Settings
-    /// The local time by which shifts end.
     package var localTime: LocalTime
     package private(set) var startedAt: Date
     /// When the device was last used, by the wall clock.
@@ -39,7 +37,6 @@ package struct SignOutSchedule: Sendable {
         self.lastActivity = max(startedAt, lastActivity)
     }
 
-    /// Records that the device is in use.
     package mutating func noteActivity(at moment: Moment) { (lastActivity, lastUptime) = (moment.wall, moment.uptime) }
 
     /// Decides what to do at this time.
