@@ -149,7 +149,6 @@ package enum Event: Sendable {
     /// The identity provider has answered the request with this number.
     case authenticated(UInt64, Result<AuthenticatedIdentity, IdentityError>)
     case issued(UInt64, Result<AccessToken, IdentityError>)
-    /// The batch with this number was committed.
     case committed(UInt64)
     /// The batch could not be committed, for this reason.
     case commitFailed(Batch, String)
@@ -158,7 +157,6 @@ package enum Event: Sendable {
     case serviceStarted(app: String, ServiceStart)
     /// polkit has decided on the request with this number.
     case authorised(UInt64, Bool)
-    /// The operators' names were looked up.
     case operatorsFound(names: [String], users: Set<UInt32>)
     /// The log was read for the request with this number, or could not be read.
     case logRead(UInt64, Result<[AuditLog.Line], StoreError>)
@@ -249,9 +247,7 @@ package enum Effect: Sendable {
     case findOperators([String])
     /// Reads the log. Followed by ``Event/logRead(_:_:)``.
     case readLog(UInt64, AuditLog.Filter)
-    /// Stores when the device was last used.
     case keepActivity(Date)
-    /// Writes an entry of the audit log to the journal.
     case journal(AuditEntry)
     /// Logs a line for the administrator.
     case note(Logger.Level, String, [String: String])

@@ -194,9 +194,9 @@ extension BrokerState {
     /// Schedules repeated announcements while a running app does not clean up, at growing intervals. They keep a round
     /// from staying open because an app has lost a signal, or has asked and then not cleaned up.
     ///
-    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known. A process that has
-    ///   reported is no longer listed with its debt. After a change of manifests or policy a process is identified only
-    ///   when it calls.
+    /// - Parameter isForAll: Whether to send the first reminder even if no recipient is known. A recipient may exist: a
+    ///   process that has reported is no longer listed with its debt, and after a change of manifests or policy a
+    ///   process is identified only when it calls.
     mutating func remind(isForAll: Bool = false) {
         // The reminder is never postponed: otherwise an app could postpone the reminder for all other apps.
         let due = now.uptime + Self.firstReminder

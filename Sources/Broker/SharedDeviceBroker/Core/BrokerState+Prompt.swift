@@ -10,6 +10,7 @@ import SharedDevice
 extension BrokerState {
     /// A sign-in that a prompt has begun and that is not complete.
     struct PromptedSignIn: Sendable {
+        /// The step that the sign-in waits for.
         enum Stage: Sendable {
             /// For the provider's page, for the request that began the sign-in.
             case beginning(Request)
@@ -222,7 +223,6 @@ extension BrokerState {
 
     // MARK: The provider's results
 
-    /// Handles the provider's page for the person, or its error.
     mutating func signInBegan(_ name: String, _ result: Result<BegunSignIn, IdentityError>) {
         guard case .beginning(let request)? = prompts[name]?.stage else {
             if case .abandoned? = prompts[name]?.stage { prompts[name] = nil }
@@ -271,7 +271,8 @@ extension BrokerState {
         }
     }
 
-    /// If the prompt asked for additional scopes, it may retry with fewer. Otherwise the configuration is wrong.
+    /// The refusal for an error of the provider. If it refuses the scopes, a prompt that asked for additional ones may
+    /// retry with fewer. Otherwise the configuration is wrong.
     private static func refusal(_ error: IdentityError, _ asksForMore: Bool) -> Refusal {
         guard error.code == .invalidScope else { return Refusal(error) }
         return Refusal(asksForMore ? .scopesDeclined : .providerMisconfigured, error.description)

@@ -69,7 +69,8 @@ extension BrokerState {
 
     // MARK: Requests
 
-    /// Sends a renewal if an app waits or a check is due, and nothing else is in flight.
+    /// Sends a renewal if an app waits or a check is due, and no renewal is in flight. Also sends the next report of a
+    /// session's end that is due.
     mutating func askProvider() {
         tellProvider()
         guard mayAskProvider, let record = provider.session?.record else { return }

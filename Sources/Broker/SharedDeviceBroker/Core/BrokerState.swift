@@ -49,11 +49,8 @@ package struct BrokerState: Sendable {
     }
 
     var connected: [String: Connected] = [:]
-    /// Requests that wait for a change, for the disk or for a time.
     var waiting = WaitingRequests()
-    /// Requests that wait for the identity provider.
     var asked: [UInt64: Asked] = [:]
-    /// Requests that wait for polkit, for the lookup of operators or for the log to be read.
     var consulted: [UInt64: Consulted] = [:]
     var operators = KnownOperators()
     var prompts: [String: PromptedSignIn] = [:]

@@ -25,7 +25,6 @@ package struct Participant: Sendable, Hashable, Comparable {
 /// administrator's waiver or an enforced cleanup settles the entry; the end of the app does not. If several processes
 /// of an app received the account, all of them that still run have to report.
 package struct CleanupLedger: Sendable, Equatable {
-    /// One account's session on the device.
     package struct Session: Sendable, Equatable {
         /// The account; `nil` once no app holds data of it, or once its name was deleted.
         package var account: Account?

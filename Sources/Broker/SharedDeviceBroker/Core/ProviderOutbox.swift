@@ -17,7 +17,6 @@ package struct ProviderOutbox: Sendable {
         package let addedAt: Date
         /// How often the provider was told, at most ``ProviderOutbox/mostTries``.
         package internal(set) var tries: Int
-        /// When the provider is told next.
         var next: Duration
         /// Whether a renewal is in flight with this record. Its response may contain a newer record.
         var isHeld = false
@@ -56,7 +55,6 @@ package struct ProviderOutbox: Sendable {
     package private(set) var entries: [UInt64: Entry] = [:]
     /// The numbers of the entries with uncommitted changes.
     var changes: Set<UInt64> = []
-    /// The entry in flight.
     private(set) var underWay: UInt64?
 
     /// Adds the end of a session.

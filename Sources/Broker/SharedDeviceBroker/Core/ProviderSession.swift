@@ -85,7 +85,6 @@ extension BrokerState {
         mutating func isGood(since time: Duration) { (lastGood, wokeAt) = (time, nil) }
         /// Since when a check has been overdue without a response, whatever the reason.
         var unanswered: Duration?
-        /// Why the last renewal failed.
         var problem: Refusal?
         /// How many renewals have failed in a row, and until when the provider is therefore not asked.
         var failures = 0
@@ -107,7 +106,6 @@ extension BrokerState {
         var heard = HeardEvents()
     }
 
-    /// A renewal in flight.
     struct Renewal: Sendable {
         let number: UInt64
         let generation: UInt64
@@ -119,7 +117,6 @@ extension BrokerState {
         var isDoubtful = false
     }
 
-    /// A waiting request for a token.
     struct TokenRequest: Sendable {
         /// The number of the request in ``asked``.
         let number: UInt64
