@@ -139,8 +139,8 @@ extension BrokerState {
     /// and no person is needed, or if no grace is configured.
     ///
     /// The grace counts from the last confirmation, whatever prevents the next one: the network, the provider, the
-    /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. Each
-    /// of these gets a minimum of time, even if the grace is over:
+    /// configuration, a failing disk (without it no request is sent), or a person who has to authenticate again. There
+    /// is a minimum of time, even if the grace is over:
     ///
     /// - A person has the lifetime of a prompt.
     /// - A request has the time for its response.
