@@ -1,7 +1,7 @@
-/// What went wrong on the bus, what was attempted, and what to do about it.
+/// A failure on the bus: the attempted action, the cause, and the remedy if one is known.
 ///
-/// `code` is for programs, `description` for people. `name` is the D-Bus error name where the bus or a peer answered with
-/// one, for instance `org.freedesktop.DBus.Error.AccessDenied`.
+/// Programs read `code`, people read `description`. `name` is the D-Bus error name if the bus or a peer responded with
+/// an error, for instance `org.freedesktop.DBus.Error.AccessDenied`.
 public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
     /// The kind of failure. A struct, so that a new kind breaks no `switch`.
     public struct Code: Sendable, Hashable, CustomStringConvertible {
@@ -12,32 +12,33 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
 
         private let kind: Kind
 
-        /// No bus can be reached at the address, or there is no address.
+        /// The address has no reachable bus, or there is no address.
         public static let noBus = Code(kind: .noBus)
         /// The system has no more descriptors, threads or memory.
         public static let noResources = Code(kind: .noResources)
         /// The bus was lost; the connection is being restored.
         public static let disconnected = Code(kind: .disconnected)
-        /// This process closed the connection, or it is a forked child of one that had used a bus.
+        /// This process closed the connection, or it was forked from a process that had used a bus.
         public static let closed = Code(kind: .closed)
-        /// No answer came in time.
+        /// No response came in time.
         public static let timedOut = Code(kind: .timedOut)
-        /// The task that waited was cancelled.
+        /// The waiting task was cancelled.
         public static let cancelled = Code(kind: .cancelled)
-        /// The bus or the peer answered with an error; see ``DBusError/name``.
+        /// The bus or the peer responded with an error; see ``DBusError/name``.
         public static let refused = Code(kind: .refused)
-        /// The bus or the peer grants no more of this to one connection or user, or the bus has left 64 MiB of this connection unread.
+        /// The bus or the peer refused to exceed a limit for one connection or user, or the bus has left 64 MiB of this
+        /// connection unread.
         public static let limitsExceeded = Code(kind: .limitsExceeded)
         /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
         public static let invalidArgument = Code(kind: .invalidArgument)
-        /// A message over the size that every bus takes. Nothing was sent.
+        /// The message exceeds the size that every bus accepts. Nothing was sent.
         public static let tooLarge = Code(kind: .tooLarge)
-        /// A message from elsewhere that does not have the promised form.
+        /// A received message does not have the promised form.
         public static let malformed = Code(kind: .malformed)
         /// Another connection owns the requested bus name.
         public static let nameTaken = Code(kind: .nameTaken)
-        /// A function that waits for the bus was called on the thread that reads the bus, by an observer's handler with immediate delivery for
-        /// instance. Nothing was sent.
+        /// A function that waits for the bus was called on the thread that reads the bus, for instance in an observer's
+        /// handler with immediate delivery. Nothing was sent.
         public static let wouldDeadlock = Code(kind: .wouldDeadlock)
 
         /// The code's name.
@@ -53,7 +54,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         let details: [String: DBusValue]
     }
 
-    /// On the heap: each call that may fail has room for an error, and few calls fail.
+    /// On the heap: every call that may fail reserves room for an error, and few calls fail.
     private indirect enum Box: Sendable, Hashable {
         case content(Content)
     }
@@ -68,18 +69,18 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
 
     /// The kind of failure.
     public var code: Code { content.code }
-    /// The D-Bus error name, where the bus or a peer gave one.
+    /// The D-Bus error name, if the bus or a peer gave one.
     public var name: String? { content.name }
     /// What happened.
     public var message: String { content.message }
-    /// What was attempted.
+    /// The attempted action, as a phrase that completes “could not …”.
     public var attempted: String { content.attempted }
-    /// What helps, where something is known to.
+    /// The remedy, if one is known.
     public var remedy: String? { content.remedy }
-    /// What a peer has said of it for programs, as the second argument of its error; empty where it has said nothing.
+    /// The peer's details for programs, from the second argument of its error; empty if it sent none.
     public var details: [String: DBusValue] { content.details }
 
-    /// An error of this code; the texts are for people.
+    /// Creates an error with this code. The texts are for people.
     public init(
         _ code: Code,
         name: String? = nil,
@@ -159,7 +160,7 @@ extension DBusError {
         DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
     }
 
-    /// The error that a bus or a peer answered with.
+    /// Converts an error response of the bus or of a peer.
     static func answer(
         name: String,
         message: String,

@@ -3,23 +3,26 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Opens the connections of one ``ConnectionCore``, each on a thread of its own. The kernel lets a caller of `connect` wait for as long as a stopped bus
-/// has no place among those that wait to be taken, and libdbus sets it no limit. Whoever asked gives up in time, and the thread throws away what it gets
-/// later. Until then the next one waits for that thread's end before it starts another: so they do not pile up in the kernel.
+/// Opens the connections of one ``ConnectionCore``, each on a separate thread.
+///
+/// `connect` blocks while the backlog of a stopped bus is full, and libdbus sets no timeout. A caller gives up at its
+/// deadline; the thread then discards the connection that it gets later. The next caller first waits for that thread,
+/// so that abandoned attempts do not accumulate in the kernel.
 final class BusOpener: Sendable {
-    /// The attempt that was given up last, if it may be under way still.
+    /// The last abandoned attempt, if it may still be in progress.
     private let leftBehind = PosixLocked<BusOpening?>(nil)
 
-    /// Opens a connection that is not admitted so far.
+    /// Opens a connection that the bus has not admitted yet.
     ///
-    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` where the system grants no descriptor.
+    /// - Throws: ``DBusError/Code/noBus``; ``DBusError/Code/noResources`` if the system grants no descriptor.
     func open(
         _ address: String,
         by deadline: ContinuousClock.Instant,
         meanwhile other: BusSocket.OtherWork?,
         _ attempted: String
     ) throws(DBusError) -> OpaquePointer {
-        // Such an address starts a program. Opened on another thread, the program would inherit that thread's signal mask; and it has no queue to wait in.
+        // Such an address starts a program, which would inherit the signal mask of another thread. It has no backlog to
+        // wait for.
         if BusAddress.startsProgram(address) { return try BusOpening.open(address, attempted) }
         if let earlier = leftBehind.withLock({ $0 }) {
             _ = try earlier.wait(by: deadline, other, attempted)
@@ -38,7 +41,7 @@ final class BusOpener: Sendable {
         }
     }
 
-    /// Whether an attempt that was given up is under way still.
+    /// Whether an abandoned attempt is still in progress.
     var hasLeftBehind: Bool { leftBehind.withLock { $0.map { !$0.hasEnded } ?? false } }
 }
 
@@ -46,27 +49,27 @@ final class BusOpener: Sendable {
 private final class BusOpening: Sendable {
     private enum State {
         case underWay
-        /// Nobody waits any more.
+        /// The waiter has given up.
         case abandoned
         case opened(Connection)
         case failed(DBusError)
-        /// It has ended, and somebody has its result, or nobody wants it.
+        /// The attempt has ended, and its result was taken or discarded.
         case over
     }
 
-    /// A connection of libdbus that one side has in its hands.
+    /// A libdbus connection with one owner at a time.
     private struct Connection: @unchecked Sendable {
-        // Unchecked: the state's lock hands it from the thread to whoever waits.
+        // Unchecked: the lock of the state passes it from the opening thread to the waiter.
         let pointer: OpaquePointer
     }
 
     private let state = PosixLocked(State.underWay)
-    /// Readable when it has ended.
+    /// Readable once the attempt has ended.
     private let ended: EventDescriptor
 
     init(_ attempted: String) throws(DBusError) { ended = try EventDescriptor(attempted) }
 
-    /// Opens it on the calling thread.
+    /// Opens the connection on the calling thread.
     static func open(_ address: String, _ attempted: String) throws(DBusError) -> OpaquePointer {
         var error = CDBus.DBusError()
         dbus_error_init(&error)
@@ -77,7 +80,7 @@ private final class BusOpening: Sendable {
             defer { CLinux_allowFork(CLINUX_CONNECT) }
             return StandardDescriptors.leavingFree { dbus_connection_open_private(address, &error) }
         }
-        // libdbus does not collect the program that it starts for `unixexec:`.
+        // libdbus does not reap the program that it starts for `unixexec:`.
         let connection = BusAddress.startsProgram(address) ? ProgramStart.collectingChildren(of: open) : open()
         guard let connection else {
             throw .notOpened(text(error.message) ?? "unknown error", name: text(error.name), attempted)
@@ -114,11 +117,11 @@ private final class BusOpening: Sendable {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the attempt.
     ///
-    /// - Returns: the result for the first who asks; `nil` for whoever waits for an attempt that was given up.
-    /// - Throws: ``DBusError/Code/noBus`` when time is over, ``DBusError/Code/closed`` when the connection is not wanted any more. From then on
-    ///   nobody gets the result.
+    /// - Returns: the result for the first caller; `nil` for a caller that waits for an abandoned attempt.
+    /// - Throws: ``DBusError/Code/noBus`` at the deadline, ``DBusError/Code/closed`` if the connection is not needed
+    ///   any more. The result is discarded after either error.
     func wait(
         by deadline: ContinuousClock.Instant,
         _ other: BusSocket.OtherWork?,
@@ -152,7 +155,8 @@ private final class BusOpening: Sendable {
 }
 
 extension DBusError {
-    /// libdbus could not open a connection. It names what the system does not grant as it names a bus's limits.
+    /// libdbus could not open a connection. It uses the same error names for exhausted system resources and for a bus's
+    /// limits.
     static func notOpened(_ message: String, name: String?, _ attempted: String) -> DBusError {
         switch name {
         case "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.NoMemory":
@@ -179,7 +183,7 @@ extension DBusError {
         )
     }
 
-    /// The bus has ended the connection before it was in use.
+    /// The bus ended the connection before its first use.
     static func notAdmitted(_ message: String, _ attempted: String) -> DBusError {
         guard isMappedUser else { return .noBus(message, attempted) }
         return DBusError(
@@ -191,8 +195,8 @@ extension DBusError {
         )
     }
 
-    /// Whether this process's user has another number outside of the user namespace. To a bus it introduces itself by
-    /// the number inside, and the kernel tells the bus the one outside.
+    /// Whether this process's user has a different number outside its user namespace. The process authenticates to the
+    /// bus with the inner number, but the kernel reports the outer number to the bus.
     private static var isMappedUser: Bool {
         guard let map = ProcFile.lines("/proc/self/uid_map") else { return false }
         let user = Int64(geteuid())
@@ -200,7 +204,7 @@ extension DBusError {
         return range.map { $0[0] != $0[1] } ?? true
     }
 
-    /// - Parameter what: the bus has not done.
+    /// - Parameter what: a past participle: the step that the bus did not complete.
     static func stoppedBus(_ what: String, _ attempted: String) -> DBusError {
         DBusError(
             .noBus,

@@ -2,19 +2,20 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// A call under way. Its message tells whom it went to and what was attempted, so that no text is made for a call that succeeds.
+/// A pending call. Its message supplies the texts of errors, so that a call that succeeds makes no text.
 final class PendingCall: Sendable {
     typealias Waiter = @Sendable (Result<[DBusValue], DBusError>) -> Void
 
     let message: DBusMessage
     let deadline: ContinuousClock.Instant?
-    /// Whether an answer after the deadline still counts. Then the waiter is called at the deadline, and again with the answer.
+    /// Whether a response after the deadline still counts. Then the waiter is called at the deadline, and again with
+    /// the response.
     let outlivesDeadline: Bool
-    /// The largest body of an answer that is read. An error may have a text in any case.
+    /// The largest body of a response that is read. An error may carry a text even if this is smaller.
     let largestAnswer: Int
     let waiter: Waiter
 
-    /// Twice what this library sends by its own estimate, which leaves out most of the padding.
+    /// Twice the estimated limit for sent messages: the estimate leaves out most of the padding.
     static let largestAnswer = 2 * DBusValueLimits.bodyBytes
     /// The largest body of an error that is read.
     static let largestError = 64 << 10
@@ -36,23 +37,23 @@ final class PendingCall: Sendable {
     var attempted: String { ConnectionCore.attempt(message) }
 }
 
-/// The calls that wait for an answer, by serial. Pure: it says who is to be told, the connection tells them.
+/// The calls that wait for a response, by serial. Pure: it returns the calls, and the connection calls their waiters.
 struct PendingCalls {
     private var calls: [UInt32: PendingCall] = [:]
-    /// Calls whose deadline passed and whose answer still counts.
+    /// Calls whose deadline passed and whose response still counts.
     private var late: Set<UInt32> = []
 
     var count: Int { calls.count }
 
-    /// When the next call runs out of time. Asked when an alarm goes off, not for each call.
+    /// The earliest deadline. Computed when an alarm goes off, not for each call.
     var nextDeadline: ContinuousClock.Instant? {
         calls.lazy.filter { !late.contains($0.key) }.compactMap(\.value.deadline).min()
     }
 
     mutating func insert(_ call: PendingCall, serial: UInt32) { calls[serial] = call }
 
-    /// The call that the reply answers; `nil` if the call has ended, or the reply's sender is not the peer that was called. A well-known name's
-    /// owner cannot be checked: it answers under its unique name.
+    /// Removes and returns the call that the reply responds to; `nil` if the call has ended, or the reply does not come
+    /// from the called peer. The owner of a well-known name cannot be checked: it responds under its unique name.
     mutating func answered(by reply: borrowing DBusMessage) -> PendingCall? {
         let serial = reply.replySerial
         guard let call = calls[serial], reply.mayAnswer(call.message) else { return nil }
@@ -61,11 +62,11 @@ struct PendingCalls {
 
     enum AnswerVerdict {
         case awaited, notAwaited
-        /// The call ends without it.
+        /// The call ends without the response.
         case tooLarge(PendingCall)
     }
 
-    /// Judges an answer by its header, before its body arrives.
+    /// Judges a response by its header, before its body arrives.
     mutating func judge(_ answer: borrowing MessageHeader) -> AnswerVerdict {
         let serial = answer.replySerial
         guard let call = calls[serial], call.message.mayBeAnswered(by: answer.sender) else { return .notAwaited }
@@ -98,17 +99,17 @@ struct PendingCalls {
 // MARK: - Calling
 
 extension ConnectionCore {
-    /// Sends a method call. The waiter is called once, on the reading thread, with the answer; or right here where nothing could
-    /// be sent.
+    /// Sends a method call. The waiter is called once: on the reading thread with the response, or on this thread if the
+    /// call could not be sent.
     ///
-    /// - Parameter serial: by which ``cancelCall(serial:)`` finds it.
+    /// - Parameter serial: the key for ``cancelCall(serial:)``.
     func startCall(_ call: PendingCall, serial: UInt32) {
         do throws(DBusError) { try send(call, serial: serial) } catch { call.waiter(.failure(error)) }
     }
 
-    /// The same, but where it throws, the waiter is not called.
+    /// Sends a method call. Does not call the waiter if it throws.
     private func send(_ call: PendingCall, serial: UInt32) throws(DBusError) {
-        // In the table before it is sent, so that the answer finds it there.
+        // Inserted before it is sent, so that the response finds it.
         let (socket, wakes): (BusSocket, Bool)
         if let inserted = insert(call, serial: serial) {
             (socket, wakes) = inserted
@@ -119,13 +120,13 @@ extension ConnectionCore {
             let standing = try socket.send(call.message, serial: serial, attempted: call.attempted)
             if wakes || needsReader(standing) { event.signal() }
         } catch {
-            // Somebody who told the waiter meanwhile has taken the call out.
+            // If the call is gone, another thread has told the waiter.
             guard state.withLock({ $0.calls.remove(serial) }) != nil else { return }
             throw error
         }
     }
 
-    /// The common case, under the lock once: the bus is there, and somebody reads.
+    /// Inserts the call under one lock in the common case: the bus is connected, and there is a reading thread.
     ///
     /// - Returns: the socket, and whether the reading thread must be woken; `nil` in any other case.
     private func insert(_ call: PendingCall, serial: UInt32) -> (BusSocket, wakes: Bool)? {
@@ -147,7 +148,7 @@ extension ConnectionCore {
         return inserted
     }
 
-    /// For a caller that waits no more.
+    /// Removes a call whose caller does not wait any more.
     func forgetCall(serial: UInt32) { _ = state.withLock { $0.calls.remove(serial) } }
 
     func cancelCall(serial: UInt32) {
@@ -164,9 +165,9 @@ extension ConnectionCore {
     /// Waits on this thread, which must not be the reading thread.
     ///
     /// - Parameters:
-    ///   - deadline: when the wait ends in any case: the reading thread, which tells who is late, may be inside a handler that waits for
-    ///     this very thread.
-    ///   - late: what is returned then.
+    ///   - deadline: the time at which the wait ends in any case. The reading thread, which reports timeouts, may be
+    ///     inside a handler that waits for this very thread.
+    ///   - late: the value to return then.
     func wait<Value: Sendable>(
         until deadline: ContinuousClock.Instant,
         late: () -> Value,
@@ -175,7 +176,7 @@ extension ConnectionCore {
         let box = Locked<Value?>(nil)
         let done = DispatchSemaphore(value: 0)
         start { value in
-            // Called again where an answer comes after its deadline; the first call counts.
+            // Called again if a response comes after its deadline; the first call counts.
             let isFirst = box.withLock { box in
                 guard box == nil else { return false }
                 box = value
@@ -183,9 +184,9 @@ extension ConnectionCore {
             }
             if isFirst { done.signal() }
         }
-        // What could not be started has its value already, and asks for no lock.
+        // A call that could not be sent already has its value, and does not wait.
         if let value = box.withLock({ $0 }) { return value }
-        // A little later than the reading thread tells who is late: its word counts if it comes.
+        // Slightly later than the reading thread reports a timeout: its result counts if it comes.
         let limit = deadline + .milliseconds(50)
         while done.wait(timeout: .now() + .milliseconds(Int(milliseconds(until: limit)))) == .timedOut, .now < limit {}
         return box.withLock { $0 } ?? late()
@@ -203,8 +204,9 @@ extension ConnectionCore {
 
     // MARK: Match rules
 
-    /// Adds a user of the rule, which the connection keeps until ``release(_:)``, whatever the bus says of it now. The waiter is told
-    /// once, here or on the reading thread. Looks for a bus until `limit`, where nobody did so far.
+    /// Adds a user of the rule. The connection keeps the rule until ``release(_:)``, even if the bus refuses it now.
+    /// The waiter is called once, here or on the reading thread. Connects until `limit` if the connection has never
+    /// been used.
     ///
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
     func retain(
@@ -216,7 +218,7 @@ extension ConnectionCore {
         var outage: DBusError?
         var retained: (handle: Int, MatchRuleTable.Retention)?
         if !isForeign {
-            // The common case, under the lock once: the bus is there, and somebody reads.
+            // The common case, under one lock: the bus is connected, and there is a reading thread.
             retained = decide { state in
                 guard state.isReading, case .connected = state.phase else { return (nil, []) }
                 return state.retain(rule, fallback: fallback, isConnected: true, waiter: waiter)
@@ -224,7 +226,7 @@ extension ConnectionCore {
         }
         if retained == nil {
             do throws(DBusError) {
-                // Connects where nobody did so far.
+                // Connects if there is no reading thread that does.
                 do throws(DBusError) { _ = try socket("add the match rule \(rule)", by: limit) } catch {
                     outage = error
                 }
@@ -259,8 +261,8 @@ extension ConnectionCore {
         decide { ((), $0.rules.release(handle)) }
     }
 
-    /// Has the table of rules decide, and sends what it decided, before any other thread does so. Then tells those whose request could not be
-    /// sent.
+    /// Runs a decision of the rule table, and sends its actions before any other thread's decision. Then calls the
+    /// waiters whose request could not be sent.
     func decide<Outcome: Sendable>(
         _ decide: @Sendable (inout State) -> (Outcome, [MatchRuleTable.Action])
     ) -> Outcome {
@@ -272,12 +274,12 @@ extension ConnectionCore {
         return outcome
     }
 
-    /// - Returns: what became of those that could not be sent.
+    /// - Returns: the outcomes of the actions that could not be sent.
     private func send(_ actions: [MatchRuleTable.Action]) -> [MatchRuleTable.Answer] {
         var (left, failures) = (actions[...], [MatchRuleTable.Answer]())
         while let action = left.popFirst() {
             do throws(DBusError) { try send(action) } catch {
-                // A lost bus has forgotten the rule that is to be removed.
+                // A lost bus has already forgotten a rule that is to be removed.
                 guard case .add(let rule, let request) = action else { continue }
                 let failure = state.withLock { $0.answered(rule, request, error: error) }
                 failures.append(failure)
@@ -309,17 +311,17 @@ extension ConnectionCore {
             }
             try send(call, serial: takeSerial())
         case .remove(let rule):
-            // Queued, because others wait for this thread to send their requests, and a stopped bus would hold it up.
+            // Queued: other threads wait for this one to send their requests, and a stopped bus would block it.
             try queue(try Self.removeMatch.get().filled(with: rule.description))
         }
     }
 
     // MARK: Names
 
-    /// Asks the bus for a name.
+    /// Requests a name from the bus.
     ///
-    /// - Parameter waiter: called once, on the reading thread, or here where nothing can be sent; `nil` where the name is owned, or given back
-    ///   meanwhile.
+    /// - Parameter waiter: called once, on the reading thread, or here if the request cannot be sent; with `nil` if the
+    ///   name is owned, queued for, or was given back since.
     func send(_ request: OwnedNames.Request, waiter: @escaping @Sendable (DBusError?) -> Void) {
         let attempted = "own the bus name \(request.name)"
         do throws(DBusError) {
@@ -334,7 +336,7 @@ extension ConnectionCore {
                     waiter(error)
                 // 1 owner, 2 queued, 3 exists, 4 owned already (D-Bus specification, RequestName).
                 case .success(let reply) where [1, 2, 4].contains(reply.first?.unsignedValue):
-                    // Here, on the reading thread: a loss that comes next must find the name among those to restore.
+                    // Here, on the reading thread: a loss right after this must find the name among those to restore.
                     end(request, isOwned: true)
                     waiter(nil)
                 case .success:
@@ -356,10 +358,12 @@ extension ConnectionCore {
 
     private func end(_ request: OwnedNames.Request, isOwned: Bool) {
         guard state.withLock({ $0.names.answered(request, isOwned: isOwned) }) else { return }
-        // The bus may have taken the release before the request. If this fails, the connection is gone, and the name with it.
+        // The bus may have processed the release before the request. If this fails, the connection is gone, and the
+        // name with it.
         guard let release = try? DBusMessage.busCall("ReleaseName", [.string(request.name)]) else { return }
         callBus(release) { [self] _ in
-            // Somebody may have asked for the name since, and the bus may have taken that before this release.
+            // Another task may have requested the name since, and the bus may have processed that request before this
+            // release.
             guard let again = state.withLock({ $0.names.requestAgain(request.name) }) else { return }
             send(again) { _ in }
         }
@@ -383,7 +387,7 @@ extension ConnectionCore.State {
         _ request: MatchRuleTable.Request,
         error: DBusError?
     ) -> MatchRuleTable.Answer {
-        // Only now, and not with each request: the text says which observers are deaf.
+        // Made only for a failure, not for each request: the text tells which observers get nothing.
         let error = error.map { error in
             DBusError(
                 error.code,

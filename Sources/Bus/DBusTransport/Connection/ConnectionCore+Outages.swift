@@ -1,20 +1,20 @@
 import Glibc
 import Synchronization
 
-/// What happened to the connection itself.
+/// A change of the connection itself.
 public enum ConnectionEvent: Sendable {
-    /// The bus is gone. Signals sent until it is back are lost; calls fail with ``DBusError/Code/disconnected``.
+    /// The bus is gone. Signals sent until it returns are lost; calls fail with ``DBusError/Code/disconnected``.
     case lost
-    /// The bus is there, again or for the first time: names, match rules and objects are in place, except for those that `failures`
-    /// tells of. Whoever keeps a copy of somebody's state should ask for it anew.
+    /// The bus is available, again or for the first time. Names, match rules and objects are in place, except for those
+    /// in `failures`. A program that caches a peer's state should request it again.
     case restored(failures: [DBusError])
 }
 
-/// How long to wait before each attempt to reach a lost bus: at once, then 50 ms doubling to 2 s. Pure.
+/// The delay before each attempt to reach a lost bus: none at first, then 50 ms doubling to 2 s. Pure.
 ///
-/// Not longer: a bus that restarts is back within seconds, and an attempt costs one failed `connect`. A bus that takes connections and
-/// drops them soon after counts as lost all the while; only one that held for ``steadyTime`` makes the next wait short again.
-/// All processes of a bus wait alike: the kernel queues the connections that come at once, and takes them in microseconds.
+/// The maximum is short because a bus restarts within seconds and an attempt costs one failed `connect`. A bus that
+/// accepts connections and soon drops them counts as lost throughout; only one that lasted for ``steadyTime`` resets
+/// the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
 struct Backoff {
     static let steadyTime: Duration = .seconds(2)
 
@@ -47,7 +47,7 @@ extension ConnectionCore {
             state.backoff.lost(at: .now)
             let ruleWaiters = state.rules.lost()
             state.restorationFailures = nil
-            // The next bus gives these names to others.
+            // The next bus gives these unique names to other connections.
             state.signalSenders = []
             _ = state.calls.removeAll()
             return (before, ruleWaiters)
@@ -60,7 +60,7 @@ extension ConnectionCore {
 
     /// Called by a sender that found the bus gone.
     ///
-    /// - Returns: whether the sender is to reconnect, because there is no reading thread that does.
+    /// - Returns: whether the sender must reconnect, because there is no reading thread that does.
     func lost(withoutReader socket: BusSocket) -> Bool {
         state.withLock { state in
             guard !state.isReading else { return false }
@@ -71,7 +71,8 @@ extension ConnectionCore {
 
     // MARK: Finding it
 
-    /// Connects for the calling thread, where there is no reading thread. Waits for the bus, at most 25 seconds, and not beyond `limit`.
+    /// Connects on the calling thread if there is no reading thread. Waits for the bus until `limit`, and at most 25
+    /// seconds.
     func connectHere(
         _ attempted: @autoclosure () -> String,
         by limit: ContinuousClock.Instant? = nil
@@ -81,10 +82,10 @@ extension ConnectionCore {
             fresh = try BusSocket(address: try resolvedAddress(), opener: opener, by: limit)
         } catch {
             noteFailure(error)
-            // A bus that was there is one that is lost; one that never was has its own reason.
+            // If there was a bus, it is lost. If there never was one, the error says why.
             throw state.withLock({ $0.wasConnected }) ? .disconnected(attempted()) : error
         }
-        // Somebody else may have been faster.
+        // Another thread may have connected first.
         if connected(fresh) { return fresh }
         switch state.withLock({ $0.phase }) {
         case .connected(let socket): return socket
@@ -93,11 +94,13 @@ extension ConnectionCore {
         }
     }
 
-    /// Has a connection and a reading thread in place for a task. Connects on a thread of its own, one for all tasks that ask meanwhile: it may
-    /// wait for the bus, and the threads that tasks share are few. A task that is cancelled waits all the same.
+    /// Makes sure that a task has a connection and a reading thread.
     ///
-    /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed``, ``DBusError/Code/noResources``. An
-    ///   outage that the reading thread sees to throws nothing.
+    /// Connects on a separate thread, which all waiting tasks share: connecting may block, and the concurrency pool has
+    /// few threads. A cancelled task keeps waiting.
+    ///
+    /// - Throws: ``DBusError/Code/noBus``, ``DBusError/Code/disconnected``, ``DBusError/Code/closed``,
+    ///   ``DBusError/Code/noResources``. Does not throw during an outage that the reading thread handles.
     func connectAside(_ attempted: @autoclosure () -> String) async throws(DBusError) {
         try checkProcess(attempted())
         let (isLost, isReading) = state.withLock { state in
@@ -143,11 +146,11 @@ extension ConnectionCore {
         for continuation in waiting { continuation.resume(returning: error) }
     }
 
-    /// One attempt of the reading thread, after the wait that is due.
+    /// Makes one attempt on the reading thread, after the back-off delay.
     func reconnect() {
         sleepWhileLost(state.withLock { $0.backoff.next() })
         guard case .lost = state.withLock({ $0.phase }) else { return }
-        // A bus that is stopped makes this wait for long.
+        // A stopped bus may block this for long, so jobs run during the wait.
         let jobs = BusSocket.OtherWork(descriptor: event.descriptor) { [self] in
             event.clear()
             performJobs()
@@ -161,7 +164,7 @@ extension ConnectionCore {
         }
     }
 
-    /// Keeps why a connection that was never there cannot be made, for the errors of those who use it.
+    /// Records why the first connection failed, for the errors of later callers.
     private func noteFailure(_ error: DBusError) {
         state.withLock { state in
             if case .lost = state.phase { state.phase = .lost(state.wasConnected ? nil : error) }
@@ -170,16 +173,16 @@ extension ConnectionCore {
 
     private func sleepWhileLost(_ duration: Duration) {
         let end = ContinuousClock.now + duration
-        // The event cuts it short only when the connection is closed; after other wake-ups it sleeps on.
+        // Other wake-ups only run jobs; only a close ends the sleep early.
         while case .lost = state.withLock({ $0.phase }), .now < end {
             performJobs()
             _ = poll(nil, until: end)
         }
     }
 
-    /// Takes a fresh socket into use, and puts names and match rules in place on it.
+    /// Takes a fresh socket into use, and restores names and match rules on it.
     ///
-    /// - Returns: false where the connection is not lost any more.
+    /// - Returns: false if the connection is not lost any more.
     private func connected(_ socket: BusSocket) -> Bool {
         let work = decide { state -> ((names: [OwnedNames.Request], isReading: Bool)?, [MatchRuleTable.Action]) in
             guard case .lost = state.phase else { return (nil, []) }
@@ -196,7 +199,7 @@ extension ConnectionCore {
                 self.state.withLock { $0.restorationFailures?.append(error) }
             }
         }
-        // Without a reading thread there is nothing to restore and nobody to tell. One that sleeps until its next attempt is woken.
+        // Without a reading thread there are no handlers to tell. A reading thread in its back-off sleep is woken.
         if work.isReading {
             event.signal()
             finishRestoration()
@@ -204,13 +207,15 @@ extension ConnectionCore {
         return true
     }
 
-    /// The bus answers in order: its answer to this call comes after those to all rules and names, and proves that the bus keeps the
-    /// connection. An answer to a rule may lead to a request for another rule, and then to one more such call. A call that cannot be sent fails
-    /// right here, and so would the next one: its error ends the restoration.
+    /// Reports the restoration when the bus has responded to all requests.
+    ///
+    /// The bus responds in order: the response to this call follows the responses for all rules and names, and proves
+    /// that the bus keeps the connection. A response may cause a request for another rule, and then another such call.
+    /// If this call cannot be sent, neither could the next one, so its error ends the restoration.
     private func finishRestoration() {
         guard let call = try? DBusMessage.busCall("GetId") else { return }
         callBus(call) { [self] result in
-            // A bus that is lost again meanwhile is restored, and reported, anew.
+            // If the bus was lost again, the next restoration reports.
             if let error = result.failure, error.code == .disconnected || error.code == .closed { return }
             let wasSent = result.failure.map { $0.name != nil || $0.code == .timedOut } ?? true
             enum Next {
@@ -234,7 +239,7 @@ extension ConnectionCore {
 
     // MARK: End
 
-    /// The last thing that the reading thread does.
+    /// The last action of the reading thread.
     func endInOrder() {
         let socket = state.withLock { state in
             defer { state.closing = nil }
@@ -243,7 +248,7 @@ extension ConnectionCore {
         socket?.finish(by: .now + ProcessExit.timeout)
     }
 
-    /// What a handler that ends the process owes the bus: this thread alone writes what the socket did not take.
+    /// Writes the unsent messages when a handler on this reading thread ends the process: no other thread writes them.
     func writeAtExit(by deadline: ContinuousClock.Instant) {
         guard !isForeign else { return }
         let socket = state.withLock { state in
@@ -254,7 +259,7 @@ extension ConnectionCore {
 }
 
 extension DBusConnection {
-    /// Finds out, on a thread of its own, whether the bus takes a new connection. A bus that is stopped is waited for.
+    /// Finds out on a separate thread whether the bus accepts a new connection. Waits for a stopped bus.
     ///
     /// - Parameter found: called on the reading thread, unless the connection was closed.
     func probeBus(_ found: @escaping @Sendable (Bool) -> Void) {
@@ -267,13 +272,14 @@ extension DBusConnection {
         if thread == nil { perform { found(false) } }
     }
 
-    /// About how many bytes the bus has not read of what was sent; `nil` where there is no bus, or the kernel does not say.
+    /// About how many sent bytes the bus has not read; `nil` if there is no bus, or the kernel does not report it.
     var unreadBytes: Int? { core.connectedSocket?.unreadBytes }
 
-    /// Leaves the bus as if it were lost, and comes back by a new connection. What the bus has not read is lost. Called on the reading thread.
+    /// Leaves the bus as if it were lost, and reconnects. Loses what the bus has not read. Called on the reading
+    /// thread.
     func leaveBus() {
         guard let socket = core.connectedSocket else { return }
-        // Now, and not when nobody holds it any more: until then the bus would keep this connection's names.
+        // Now, and not with the last reference: until then the bus would keep this connection's names.
         socket.shutDown()
         core.lost(socket)
     }

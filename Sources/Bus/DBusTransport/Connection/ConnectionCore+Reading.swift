@@ -11,11 +11,11 @@ package final class HeldMessage: Sendable {
 // MARK: - The reading thread
 
 /// The one thread that reads a connection (architecture, D3): it polls the socket and an event descriptor, lets libdbus
-/// transfer without waiting, hands each message on, and restores the connection when the bus was lost.
+/// transfer without waiting, dispatches each message, and restores the connection after a loss of the bus.
 extension ConnectionCore {
     var isOnReadingThread: Bool { readingThread.load(ordering: .relaxed) == UInt(pthread_self()) }
 
-    /// Starts the reading thread with the first thing that needs an answer; a process that only posts does without.
+    /// Starts the reading thread with the first operation that needs a response. A process that only posts has none.
     func startReading() throws(DBusError) {
         let isReading = state.withLock { state -> Bool in
             if state.isReading { return true }
@@ -44,7 +44,7 @@ extension ConnectionCore {
         }
     }
 
-    /// What a turn of the loop needs of the state, taken under the lock once.
+    /// A snapshot of the state for one turn of the loop, taken under one lock.
     private struct Turn {
         let phase: Phase
         let jobs: [Job]
@@ -80,12 +80,12 @@ extension ConnectionCore {
         }
     }
 
-    /// One turn of the loop: hands on what was read, then sleeps until there is more.
+    /// Runs one turn of the loop: dispatches what was read, then sleeps until the next event.
     private func read(_ socket: BusSocket, _ turn: consuming Turn) {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
         let next = turn.scheduler?.carryOut()
-        // An alarm that is advanced meanwhile wakes this up.
+        // An earlier alarm that is set later wakes this thread through the event descriptor.
         let events = poll(standing, until: [next, turn.alarm].compactMap(\.self).min())
         if events != 0 { socket.transfer(events) }
     }
@@ -94,14 +94,14 @@ extension ConnectionCore {
     func poll(_ standing: BusSocket.Standing?, until deadline: ContinuousClock.Instant?) -> CShort {
         if event.restoreIfClosed(), event.descriptor >= 0 { return 0 }
         let awaitsRoom = standing?.hasUnsentMessages == true
-        // Only while it sleeps: what is queued before it wakes, it finds when it looks at the socket again.
+        // Only during the sleep: the next look at the socket finds messages that are queued before it wakes.
         if awaitsRoom { self.awaitsRoom.store(true, ordering: .releasing) }
         defer { if awaitsRoom { self.awaitsRoom.store(false, ordering: .releasing) } }
         var descriptors = (pollfd(), pollfd(fd: event.descriptor, events: CShort(POLLIN), revents: 0))
-        // A negative descriptor is passed over.
+        // `poll` ignores a negative descriptor.
         descriptors.0.fd = standing?.descriptor ?? -1
         descriptors.0.events = CShort(awaitsRoom ? POLLIN | POLLOUT : POLLIN)
-        // Without a descriptor that wakes it, this thread looks for work by itself.
+        // Without a descriptor that wakes it, this thread looks for work every second.
         let deadline = event.descriptor < 0 ? min(deadline ?? .now + .seconds(1), .now + .seconds(1)) : deadline
         let timeout = deadline.map(milliseconds(until:)) ?? -1
         withUnsafeMutableBytes(of: &descriptors) { bytes in
@@ -125,14 +125,14 @@ extension ConnectionCore {
             case .none(let standing): return standing
             case .message(let arrival, let last):
                 handle(arrival.message, arrival.ticket, from: socket, &turn)
-                // The socket is not asked once more: what the message has set going sends by now, and this thread would wait for it.
-                // Whoever leaves something to do here wakes this thread.
+                // Does not ask the socket again: peers that this message woke are sending by now, and this thread would
+                // wait for the lock. Code that leaves work for this thread wakes it.
                 if let last { return last }
             }
         }
     }
 
-    /// Has a message that is not wanted passed over, before its body is read.
+    /// Decides from the header, before the body is read, whether the message is wanted.
     private func judge(_ header: borrowing MessageHeader, from socket: BusSocket) -> MessageReader.Verdict {
         switch header.kind {
         case .methodCall: admit(header, from: socket).map { .read($0) } ?? .passOver
@@ -142,7 +142,7 @@ extension ConnectionCore {
         }
     }
 
-    /// Whether the answer is to be read. One that is too large ends the wait of its call.
+    /// Whether to read the response. A response that is too large ends its call with an error.
     private func isAwaited(_ header: borrowing MessageHeader) -> Bool {
         switch state.withLock({ state in state.calls.judge(header) }) {
         case .awaited: return true
@@ -158,14 +158,15 @@ extension ConnectionCore {
         }
     }
 
-    /// The largest body of a signal. A notification has at most 1 MiB, and those somewhat above that are counted.
+    /// The largest body of a signal. A notification has at most 1 MiB; somewhat larger ones must still be read to be
+    /// counted.
     static let largestSignal = 8 << 20
-    /// The largest signal to this connection alone, whoever sends it.
+    /// The largest signal that is sent to this connection alone by an arbitrary sender.
     static let largestDirectedSignal = 64 << 10
 
     private func isHeard(_ header: borrowing MessageHeader) -> Bool {
         guard !header.isTooLong, header.bodyBytes <= Self.largestSignal else { return false }
-        // Match rules keep other signals away, but anybody may send one to this connection alone.
+        // Match rules keep other signals away, but any peer may send a signal to this connection alone.
         guard header.isDirected, header.bytes > Self.largestDirectedSignal else { return true }
         guard let sender = header.sender else { return false }
         return sender == DBusMessage.busName || state.withLock { $0.signalSenders.contains(sender) }
@@ -201,7 +202,7 @@ extension ConnectionCore {
     }
 
     private func route(_ message: borrowing DBusMessage, _ turn: inout Turn) {
-        // A handler that was removed before this, by the one before it for instance, is not called any more.
+        // A handler that was removed before now, for instance by the previous handler, is not called.
         if handlerGeneration.load(ordering: .acquiring) != turn.handlerGeneration { refreshHandlers(of: &turn) }
         let (handlers, generation) = (turn.handlers, turn.handlerGeneration)
         for handler in handlers {
@@ -220,16 +221,16 @@ extension ConnectionCore {
 }
 
 extension DBusMessage {
-    /// About how many bytes the message takes.
+    /// The approximate size of the message in bytes.
     package var size: Int { headerSize + bodySize }
 
-    /// About how many bytes the message takes without its body. The path alone has no limit of its own.
+    /// The approximate size of the message in bytes without its body. The path has no limit below that of the message.
     var headerSize: Int { 256 + pathLength }
 
     var pathLength: Int { dbus_message_get_path(pointer).map { strlen($0) } ?? 0 }
 
-    /// About how many bytes the body takes. The data of a message lies in texts and arrays, and libdbus knows the length of each
-    /// array, so that this costs the same for every size.
+    /// The approximate size of the body in bytes. The data lies in strings and arrays, and libdbus knows the
+    /// length of each array, so the cost does not depend on the size.
     var bodySize: Int {
         var iterator = DBusMessageIter()
         guard dbus_message_iter_init(pointer, &iterator) != 0 else { return 0 }

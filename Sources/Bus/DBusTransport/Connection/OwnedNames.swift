@@ -1,7 +1,7 @@
-/// The bus names of a connection: those that it owns, and those that are asked for. Pure.
+/// The bus names that a connection owns or has requested. Pure.
 ///
-/// Requests and releases are decided under the connection's lock and sent after it, so that the bus may take them in another order. Numbers tell
-/// which came last.
+/// Requests and releases are decided under the connection's lock and sent after it, so the bus may process them in
+/// another order. Their numbers tell which came last.
 struct OwnedNames {
     struct Request: Sendable {
         let name: String
@@ -9,16 +9,16 @@ struct OwnedNames {
         fileprivate let number: UInt64
     }
 
-    /// Requests of a name whose answers are missing.
+    /// Pending requests for a name.
     private struct UnderWay {
         var count = 0
-        /// The number of the last one.
+        /// The number of the latest request.
         var last: UInt64 = 0
-        /// The number of a release since the first one.
+        /// The number of the latest release since the first pending request.
         var released: UInt64 = 0
     }
 
-    /// What is asked for again after an outage.
+    /// Names that are requested again after an outage.
     private(set) var owned: [String: BusNameOptions] = [:]
     private var underWay: [String: UnderWay] = [:]
     private var lastNumber: UInt64 = 0
@@ -30,10 +30,10 @@ struct OwnedNames {
         return Request(name: name, options: options, number: lastNumber)
     }
 
-    /// For a new connection.
+    /// Requests all owned names on a new connection.
     mutating func requestAll() -> [Request] { owned.map { request($0.key, $0.value) } }
 
-    /// For a name that was released once more, if it is owned by now.
+    /// Requests a name after its second release, if it is owned by now.
     mutating func requestAgain(_ name: String) -> Request? { owned[name].map { request(name, $0) } }
 
     mutating func release(_ name: String) {
@@ -42,14 +42,16 @@ struct OwnedNames {
         underWay[name]?.released = lastNumber
     }
 
-    /// - Parameter isOwned: whether the bus has given the name to this connection, or put it into the queue for it.
-    /// - Returns: whether the bus has to be told once more that the name was given back.
+    /// Ends a request.
+    ///
+    /// - Parameter isOwned: whether the bus gave the name to this connection, or queued it for the name.
+    /// - Returns: whether the release must be sent to the bus again.
     mutating func answered(_ request: Request, isOwned: Bool) -> Bool {
         guard var others = underWay[request.name] else { return false }
         others.count -= 1
         underWay[request.name] = others.count > 0 ? others : nil
         guard isOwned else { return false }
-        // A later request's answer decides.
+        // The response to a later request decides.
         if others.released > request.number { return others.last == request.number }
         owned[request.name] = request.options
         return false

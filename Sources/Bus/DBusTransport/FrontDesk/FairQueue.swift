@@ -1,6 +1,8 @@
-// Both types are inlinable: services ask them for each call, and as generic code of another module they took a third of a service's time for it.
+// Both types are inlinable: services use them for each call, and unspecialised generic code took a third of a service's
+// time.
 
-/// First in, first out. It frees what was taken early: a user could keep the queue from ever being empty.
+/// A first-in, first-out queue. It frees removed elements early, because a user could keep the queue from ever being
+/// empty.
 package struct Queue<Element> {
     @usableFromInline var elements: [Element] = []
     @usableFromInline var head = 0
@@ -28,13 +30,13 @@ package struct Queue<Element> {
         return elements[head]
     }
 
-    /// Puts the others before all that is there.
+    /// Puts the elements before all others.
     @inlinable package mutating func prepend(_ others: some Sequence<Element>) {
         elements = Array(others) + Array(elements[head...])
         head = 0
     }
 
-    /// Removes those that fit, and returns them in order.
+    /// Removes the matching elements, and returns them in order.
     @inlinable package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
         let removed = Array(elements[head...].filter(isRemoved))
         if !removed.isEmpty {
@@ -45,8 +47,10 @@ package struct Queue<Element> {
     }
 }
 
-/// How fast the calls of a user have their turn: so many at once, then one in each interval. A bus lets a connection have 128 unanswered calls, so a
-/// user who gets its answers later floods the bus less: otherwise dbus-daemon's own queue for the service would be where everybody waits.
+/// The rate limit for a user's calls: `atOnce` calls as a burst, then one in each interval.
+///
+/// A bus allows a connection 128 unanswered calls, so a user with delayed responses floods the bus less. Otherwise all
+/// users would wait in dbus-daemon's own queue for the service.
 package struct CallPace: Sendable, Hashable {
     package var atOnce: Int
     package var interval: Duration
@@ -57,45 +61,48 @@ package struct CallPace: Sendable, Hashable {
     }
 }
 
-/// What waits for its turn: the oldest first, but of one user no more than a lap before all others had a turn, and no faster than the user's pace.
-/// Each user's stays in order. Pure.
+/// A queue that is fair among users. Pure.
+///
+/// The oldest element comes first, but a user has at most one lap of turns before all other waiting users had a turn,
+/// and no turns above the user's pace. The elements of one user stay in order.
 package struct FairQueue<Element> {
     @usableFromInline var elements: [UInt32: Queue<Element>] = [:]
     @usableFromInline var order: TurnOrder
 
-    /// - Parameter lap: how much of one user has its turn before the others'. With one, a caller waits least for a flood; with more, what several users
-    ///   do shortly after each other keeps its order.
+    /// - Parameter lap: the number of turns that one user has before the others. With 1, a flood delays other callers
+    ///   least; with more, calls that several users make shortly after each other keep their order.
     @inlinable package init(lap: Int) { order = TurnOrder(lap: lap) }
 
     @inlinable package var isEmpty: Bool { elements.isEmpty }
 
-    /// How much of a user waits.
+    /// The number of a user's waiting elements.
     @inlinable package func count(of user: UInt32) -> Int { elements[user]?.count ?? 0 }
 
     /// - Parameters:
-    ///   - isFree: it has its place in the order, and is not counted in the user's pace.
-    ///   - pace: the user's; `nil` for as fast as the others permit.
+    ///   - isFree: whether the element is exempt from the user's pace. It keeps its place in the order.
+    ///   - pace: the user's pace; `nil` for no limit.
     @inlinable package mutating func append(_ element: Element, of user: UInt32, isFree: Bool = false, pace: CallPace?)
     {
         elements[user, default: Queue()].append(element)
         order.append(user, isFree: isFree, pace)
     }
 
-    /// Gives a user a turn at once if nothing waits and the user's pace allows it. The caller then need not append the element, which saves room.
+    /// Gives a user a turn at once if no element waits and the user's pace allows it. The caller then need not append
+    /// the element, which saves memory.
     ///
     /// - Returns: whether the user has had the turn.
     @inlinable package mutating func pass(of user: UInt32, now: ContinuousClock.Instant, pace: CallPace?) -> Bool {
         elements.isEmpty && order.pass(user, now, pace)
     }
 
-    /// When the next turn is; `now` at the earliest, and `nil` where nothing waits.
+    /// The time of the next turn: `now` at the earliest; `nil` if no element waits.
     @inlinable package func timeOfNext(now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         order.timeOfNext(now)
     }
 
-    /// The next that has its turn by now.
+    /// Removes and returns the element whose turn it is by now.
     ///
-    /// - Parameter pace: of a user; `nil` for as fast as the others permit.
+    /// - Parameter pace: returns a user's pace; `nil` for no limit.
     @inlinable package mutating func next(now: ContinuousClock.Instant, pace: (UInt32) -> CallPace?) -> Element? {
         guard let user = order.next(now, pace), let element = elements[user]?.popFirst() else { return nil }
         if elements[user]?.isEmpty == true { elements[user] = nil }
@@ -103,17 +110,17 @@ package struct FairQueue<Element> {
     }
 }
 
-/// In which order users have their turns. Each operation takes as long as the logarithm of the number of users.
+/// The order of the users' turns. Each operation takes time logarithmic in the number of users.
 package struct TurnOrder {
     private struct Line {
-        /// What waits: when it came, and whether it is not counted in the user's pace.
+        /// The waiting elements: the order of arrival, and whether they are exempt from the user's pace.
         var numbers = Queue<(number: UInt64, isFree: Bool)>()
-        /// The lap in which the user has the next turn, and the user's turns of that lap.
+        /// The lap of the user's next turn, and the number of turns that the user has had in it.
         var lap: UInt64
         var turnsOfLap = 0
     }
 
-    /// The place of a user among those who may have a turn.
+    /// The place of a user who may have a turn.
     private struct Place: Comparable {
         let lap: UInt64
         let number: UInt64
@@ -124,7 +131,7 @@ package struct TurnOrder {
         }
     }
 
-    /// When the pace of a user permits the next turn.
+    /// The time at which a user's pace permits the next turn.
     private struct Pause: Comparable {
         let end: ContinuousClock.Instant
         let user: UInt32
@@ -132,18 +139,18 @@ package struct TurnOrder {
         static func < (left: Self, right: Self) -> Bool { left.end < right.end }
     }
 
-    /// Of users with something that waits. Each user has one place or one pause.
+    /// Users with waiting elements. Each has one place or one pause.
     private var lines: [UInt32: Line] = [:]
     private var ready = Heap<Place>()
     private var paused = Heap<Pause>()
     private var lastNumber: UInt64 = 0
     private var currentLap: UInt64 = 0
-    /// For users with a pace: when the turns that a user has had would be over, if each took one interval.
+    /// For users with a pace: the time when their past turns would be over if each took one interval.
     private var taken: [UInt32: ContinuousClock.Instant] = [:]
-    /// How many of these there may be until those whose pace is whole again are forgotten.
+    /// The number of entries in `taken` above which expired ones are removed.
     private var takenLimit = 64
 
-    /// How many users who call without end have all of their pace.
+    /// The number of users who call continuously and still get their full pace.
     private static let usersAtFullPace = 8
 
     private let turnsOfLap: Int
@@ -172,7 +179,7 @@ package struct TurnOrder {
             _ = paused.popFirst()
             place(pause.user)
         }
-        // Taken out, because a copy of the line would copy all of it.
+        // Removed from the dictionary, because changing a copy of the line would copy its whole queue.
         guard let place = ready.popFirst(), var line = lines.removeValue(forKey: place.user),
             let first = line.numbers.popFirst()
         else { return nil }
@@ -187,7 +194,7 @@ package struct TurnOrder {
         return user
     }
 
-    /// Gives the user of a line a place, or a pause.
+    /// Gives a user with waiting elements a place or a pause.
     private mutating func queue(_ user: UInt32, _ pace: CallPace?) {
         guard let first = lines[user]?.numbers.first else { return }
         if !first.isFree, let start = start(of: user, pace) { return paused.insert(Pause(end: start, user: user)) }
@@ -199,17 +206,18 @@ package struct TurnOrder {
         ready.insert(Place(lap: max(line.lap, currentLap), number: first.number, user: user))
     }
 
-    /// When the pace lets the user have a turn; `nil` for at any time.
+    /// The time from which the pace permits the user a turn; `nil` for any time.
     private func start(of user: UInt32, _ pace: CallPace?) -> ContinuousClock.Instant? {
         guard let pace, let taken = taken[user] else { return nil }
         return taken - pace.interval * (pace.atOnce - 1)
     }
 
-    /// The user has had a turn.
+    /// Counts a turn of the user.
     private mutating func note(_ pace: CallPace?, of user: UInt32, _ now: ContinuousClock.Instant) {
         if let pace {
             let start = max(taken[user] ?? now, now)
-            // The users who are at their pace share what so many of them may have, so that a crowd does not take all of this service's time.
+            // Above eight, users at their pace share the rate of eight users, so that many users together do not take
+            // all of this service's time.
             let isAtPace = start - now >= pace.interval * (pace.atOnce - 1)
             let crowd = isAtPace ? max(lines.count, Self.usersAtFullPace) : Self.usersAtFullPace
             taken[user] = start + pace.interval * crowd / Self.usersAtFullPace
@@ -220,7 +228,7 @@ package struct TurnOrder {
     }
 }
 
-/// A heap: the least element first.
+/// A binary heap with the least element first.
 struct Heap<Element: Comparable> {
     private var elements: [Element] = []
 

@@ -1,4 +1,4 @@
-// All of it is inlinable, as the fair queue is: services ask for each call.
+// Inlinable for the same reason as the fair queue: services use it for each call.
 
 /// A number of calls, and the bytes of their messages.
 package struct CallAmount: Sendable, Hashable {
@@ -7,23 +7,23 @@ package struct CallAmount: Sendable, Hashable {
 
     @inlinable package init(calls: Int = 0, bytes: Int = 0) { (self.calls, self.bytes) = (calls, bytes) }
 
-    /// Whether one more call of so many bytes keeps the limit.
+    /// Whether one more call with this many bytes stays within the limit.
     @inlinable package func hasRoom(for bytes: Int, within limit: CallAmount) -> Bool {
         calls < limit.calls && bytes <= limit.bytes - self.bytes
     }
 }
 
-/// What each of many parties has waiting or under way. It takes memory for those that have something. Pure.
+/// The calls that each of many parties has waiting or in progress. Uses memory only for parties with calls. Pure.
 package struct Quotas<Party: Hashable> {
     @usableFromInline var amounts: [Party: CallAmount] = [:]
-    /// Of all parties.
+    /// The sum of all parties.
     package private(set) var total = CallAmount()
 
     package init() {}
 
     @inlinable package subscript(party: Party) -> CallAmount { amounts[party] ?? CallAmount() }
 
-    /// How many parties have something.
+    /// The number of parties with calls.
     @inlinable package var parties: Int { amounts.count }
 
     /// Counts a call until ``end(_:of:)``.
@@ -40,7 +40,7 @@ package struct Quotas<Party: Hashable> {
         return true
     }
 
-    /// A call has ended. Without effect for a party that has none.
+    /// Stops counting a call. No effect for a party without calls.
     package mutating func end(_ bytes: Int, of party: Party) {
         guard var amount = amounts[party] else { return }
         amount = CallAmount(calls: amount.calls - 1, bytes: amount.bytes - bytes)
@@ -49,26 +49,27 @@ package struct Quotas<Party: Hashable> {
     }
 }
 
-/// The front desk of a service that many users call: what each of them may have there, and whose turn is next. Pure.
+/// Admission to a service that many users call: each user's quota, and whose turn is next. Pure.
 ///
-/// A call counts for its user; for its connection as long as the bus has not said who that is.
+/// A call counts for its user. Until the bus has named the user, it counts for its connection.
 package struct ServiceFrontDesk<Work> {
     package var users = Quotas<UInt32>()
     package var strangers = Quotas<String>()
     package var queue: FairQueue<Work>
 
-    /// - Parameter lap: how many calls of one user have their turn before those of others.
+    /// - Parameter lap: the number of calls of one user that have their turn before other users' calls.
     @inlinable package init(lap: Int) { queue = FairQueue(lap: lap) }
 
-    /// The first call of a connection whose user is not known has room for as long as it is this small, so that a new process is not refused for
-    /// others.
+    /// The first call of a connection whose user is unknown always has room up to this size, so that other processes
+    /// cannot make the service refuse a new one.
     package static var smallFirstCall: Int { 4 << 10 }
 
-    /// Whether there is room for a call of so many bytes.
+    /// Whether there is room for a call with this many bytes.
     ///
     /// - Parameters:
-    ///   - limit: of the user, or of the connection.
-    ///   - limitOfStrangers: of all connections whose users are not known: one user may have hundreds of them.
+    ///   - limit: the limit of the user or of the connection.
+    ///   - limitOfStrangers: the limit of all connections with unknown users together: one user may have hundreds of
+    ///     them.
     package func hasRoom(
         for bytes: Int,
         of connection: String,
@@ -94,10 +95,11 @@ package struct ServiceFrontDesk<Work> {
 }
 
 extension CallScheduler {
-    /// How long a service works before it reads what has arrived meanwhile: it has to read faster than the bus writes, or calls wait in the bus.
+    /// How long a service works before it reads again. It must read faster than the bus writes, or calls wait in the
+    /// bus.
     package static var shift: Duration { .milliseconds(1) }
 
-    /// Works for a moment.
+    /// Works until the shift is over or there is no more work.
     ///
     /// - Parameter step: does the next piece of work. Returns false if there is none.
     /// - Returns: the time of the end.

@@ -1,16 +1,17 @@
 import Synchronization
 
-/// How many bytes of a service's messages its callers have not read, as far as the service knows. Pure.
+/// The number of bytes that callers have not read of a service's messages, as far as the service knows. Pure.
 ///
-/// A bus keeps what a connection does not read, and dbus-daemon reads nothing more from a service, for anybody, while it keeps 127 MB of
-/// that service's messages. So the service asks a connection from time to time whether it reads (`Ping`), and answers nothing more where that
-/// stays open and too much is unread. No time limit is involved: a process that is stopped has as much room as any other.
+/// A bus keeps what a connection does not read. While dbus-daemon keeps 127 MB of a service's messages, it reads
+/// nothing more from that service, which then serves no caller at all. So the service sends each connection a `Ping`
+/// from time to time, and stops responding to a connection while the ping is open and too much is unread. No time limit
+/// is involved: a stopped process has as much room as any other.
 package struct UnreadAnswers {
-    /// Room for messages that nobody is known to have read, in bytes.
+    /// The limits on unread messages, in bytes.
     package struct Room: Sendable, Hashable {
-        /// For one connection.
+        /// The limit for one connection.
         package var connection: Int
-        /// For all connections of its user.
+        /// The limit for all connections of its user.
         package var user: Int
 
         package init(connection: Int, user: Int) {
@@ -18,52 +19,53 @@ package struct UnreadAnswers {
             self.user = user
         }
 
-        /// For one connection whose user nobody has asked about. A bus has 2048 connections.
+        /// The limit for a connection whose user has not been looked up. A bus has 2048 connections.
         package static let ofStrangers = Room(connection: 32 << 10, user: .max)
     }
 
-    /// What may be sent to a connection.
+    /// The kinds of message that may be sent to a connection.
     package enum Standing: Sendable { case anything, refusals, nothing }
 
     private struct Use {
         var user: UInt32?
         var bytes = 0
-        /// The question under way, with the bytes that were sent before it, and whom it counts for; `nil` while there is none.
+        /// The open ping: the number of bytes sent before it, and the user whom it counts for; `nil` if none is open.
         var asked: (bytes: Int, user: UInt32?)?
-        /// Calls that were dropped since it last read.
+        /// The number of dropped calls since the connection last read.
         var dropped = 0
     }
 
-    /// A connection is asked after so many bytes; and earlier where its user has so much unread that all its connections are asked.
+    /// A connection is pinged after this many bytes; earlier if its user has so much unread that all the user's
+    /// connections are pinged.
     static let questionAfter = 16 << 10
     private static let earlyQuestion = (after: 1 << 10, ofUser: 1 << 20)
-    /// A bus lets a service wait for 128 answers at a time, and a connection that does not read never answers. So one user gets 16 questions, the
-    /// users with several 96 together, and the rest is for the first question of each user.
+    /// A bus allows a service 128 pending calls, and a connection that does not read never responds. So one user gets
+    /// 16 pings, users with several pings share 96, and the rest is for the first ping of each user.
     private static let mostQuestions = (ofUser: 16, ofUsersWithSeveral: 96, all: 124)
 
-    /// Connections that have something unread.
+    /// Connections with unread bytes.
     private var uses: [String: Use] = [:]
     private var users: [UInt32: Int] = [:]
-    /// The questions under way, of all and of each user.
+    /// The open pings, in total and for each user.
     private var questions = (all: 0, users: [UInt32?: Int]())
-    /// Connections that are to be asked when there is room for a question.
+    /// Connections that are pinged once there is room for a ping.
     private var unasked: Set<String> = []
 
-    /// Those that have something unread.
     var connections: some Sequence<String> { uses.keys }
 
-    /// - Parameter user: `nil` for one whose user nobody has asked about.
+    /// - Parameter user: `nil` if the user has not been looked up.
     func standing(of connection: String, _ user: UInt32?, _ room: Room) -> Standing {
         let (own, all) = (uses[connection]?.bytes ?? 0, user.flatMap { users[$0] } ?? 0)
         if own < room.connection, all < room.user { return .anything }
-        // An eighth more for the refusals, which say why.
+        // An eighth more for refusals, which tell the caller why.
         if own - own / 8 < room.connection, all - all / 8 < room.user { return .refusals }
         return .nothing
     }
 
-    /// So many bytes are on their way to a connection. Returns whether to ask it if it reads.
+    /// Counts bytes that are on their way to a connection. Returns whether to ping it.
     ///
-    /// - Parameter isLate: the connection may be gone: it is asked at once, so that nothing is kept of it.
+    /// - Parameter isLate: whether the connection may be gone. It is then pinged at once, so that no entry stays for
+    ///   it.
     mutating func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) -> Bool {
         var use = uses[connection] ?? Use()
         if use.user == nil, let user {
@@ -93,7 +95,7 @@ package struct UnreadAnswers {
         return true
     }
 
-    /// Returns what the connection was asked about.
+    /// Returns the bytes that were sent before the ping.
     private mutating func endQuestion(_ connection: String) -> Int? {
         guard let asked = uses[connection]?.asked else { return nil }
         uses[connection]?.asked = nil
@@ -103,16 +105,16 @@ package struct UnreadAnswers {
         return asked.bytes
     }
 
-    /// Connections that were not asked for want of room, and are to be asked now that a question has ended.
+    /// Connections whose ping was put off, and for which there is room now.
     mutating func overdue() -> [String] {
         guard !unasked.isEmpty else { return [] }
         let waiting = unasked
         unasked = []
-        // Who finds no room waits again.
+        // `ask` puts a connection back into `unasked` if there is no room.
         return waiting.filter { ask($0, isLate: true) }
     }
 
-    /// A connection has read all that was sent before the question. Returns whether to ask again.
+    /// A connection has read all that was sent before the ping. Returns whether to ping again.
     mutating func read(_ connection: String) -> Bool {
         guard let read = endQuestion(connection), let use = uses[connection] else { return false }
         release(read, of: use.user)
@@ -125,15 +127,17 @@ package struct UnreadAnswers {
         return ask(connection)
     }
 
-    /// A call of a connection that has too much unread was dropped. Returns whether to ask the connection: after a question that failed, nothing is
-    /// sent to it that would lead to the next one. After 1, 2, 4, 8 … calls, so that a flood of them is not answered by a flood of questions.
+    /// Counts a dropped call of a connection with too much unread. Returns whether to ping the connection.
+    ///
+    /// After a failed ping, the service sends nothing to the connection that would cause the next ping. The drops cause
+    /// it: after 1, 2, 4, 8 … calls, so that a flood of calls does not cause a flood of pings.
     mutating func dropped(_ connection: String) -> Bool {
         guard let before = uses[connection]?.dropped else { return false }
         uses[connection]?.dropped = before + 1
         return before & (before + 1) == 0 && ask(connection, isLate: true)
     }
 
-    /// The question has failed, and says nothing.
+    /// The ping has failed, and tells nothing about the connection.
     mutating func failedToAsk(_ connection: String) { _ = endQuestion(connection) }
 
     /// A connection is gone, and the bus keeps nothing for it.
@@ -150,19 +154,22 @@ package struct UnreadAnswers {
     }
 }
 
-/// When a service asks its bus whether it still reads. What a service sends to all, it cannot count: it does not know who hears it. So somebody may
-/// leave 127 MB of that unread, and dbus-daemon reads nothing more of the service. Pure; its clock stands still while the machine sleeps.
+/// Decides when a service asks its bus whether the bus still reads. Pure.
+///
+/// A service cannot count the broadcasts that a receiver has not read, because it does not know the receivers. A
+/// receiver may leave 127 MB of them unread, and dbus-daemon then reads nothing more from the service. The clock stands
+/// still while the machine sleeps.
 struct BusQuestions {
-    /// The shortest time between two questions. As long as nothing is sent, nothing is asked.
+    /// The shortest time between two questions. Without a message in between there is no question.
     static let pause = Duration.seconds(1)
-    /// How long an answer may take.
+    /// How long a response may take.
     static let patience = Duration.seconds(10)
 
     enum Step {
         /// When to look again; `nil` for after the next event.
         case wait(Duration?)
         case ask
-        /// There is no answer. Where the bus takes a new connection, it holds up this one.
+        /// The response is missing. If the bus accepts a new connection, it holds up this one.
         case probe
     }
 
@@ -170,24 +177,28 @@ struct BusQuestions {
     private var askedAt: SuspendingClock.Instant?
     private var isOpen = false
     private var lateSince: SuspendingClock.Instant?
-    /// What the bus had not read when it was last looked at, in bytes.
+    /// The number of bytes that the bus had not read at the last look.
     private var unread: Int?
     private let patience: Duration
-    /// When to look once more: the service itself may have stood still, and the answer may have come meanwhile.
+    /// The wait before a second look: the service itself may have been stopped, and the response may have arrived
+    /// since.
     private var secondLook: Duration { patience / 5 }
-    /// Whether the question under way is late, and the bus is tried because of it.
+    /// Whether the open question is late, and a probe of the bus is in progress.
     private(set) var isProbing = false
 
     init(patience: Duration = Self.patience) { self.patience = patience }
 
-    /// The service has sent something. Returns whether it is the first thing since the last question.
+    /// The service has sent a message. Returns whether it is the first since the last question.
     mutating func sent() -> Bool {
         defer { hasSent = true }
         return !hasSent
     }
 
-    /// - Parameter unread: about how many bytes the bus has not read, as the kernel says; `nil` where it does not say. Asked when the answer is late. A bus that reads is not held up,
-    ///   however late its answer: that may be behind many messages of other senders.
+    /// Returns the next step.
+    ///
+    /// - Parameter unread: about how many bytes the bus has not read; `nil` if the kernel does not report it. Evaluated
+    ///   when the response is late. A bus that still reads does not hold up the service: its response may be queued
+    ///   behind many messages of other senders.
     mutating func next(now: SuspendingClock.Instant, unread: @autoclosure () -> Int?) -> Step {
         guard isOpen, let askedAt else {
             guard hasSent else { return .wait(nil) }
@@ -213,17 +224,19 @@ struct BusQuestions {
         return .probe
     }
 
-    /// Also during a probe, which then has no effect.
+    /// The bus has responded. A probe in progress then has no effect.
     mutating func answered() { (isOpen, isProbing) = (false, false) }
 
-    /// The bus has taken no new connection either: it stands still, and is looked at again later.
+    /// The bus has not accepted a new connection either: it is stopped, and is looked at again later.
     mutating func probedInVain(now: SuspendingClock.Instant) { (isProbing, lateSince) = (false, now) }
 }
 
-/// Keeps callers that do not read from stopping a service on its bus: counts what is sent to each (``UnreadAnswers``), and asks each whether it
-/// reads. For a ``CallScheduler``, which decides by ``standing(of:_:_:)``. Any thread may use it.
+/// Prevents callers that do not read from stopping a service on its bus.
+///
+/// Counts the unread bytes of each connection (``UnreadAnswers``), and pings the connections. A ``CallScheduler`` uses
+/// it, and decides by ``standing(of:_:_:)``. Thread-safe.
 package final class UnreadAnswerGuard: Sendable {
-    /// What a caller is told that has room for refusals alone.
+    /// The text of a refusal to a caller that has room for refusals only.
     package static let remedy =
         "too many answers to this connection or its user are unread; read them, and answer org.freedesktop.DBus.Peer.Ping"
 
@@ -232,38 +245,39 @@ package final class UnreadAnswerGuard: Sendable {
     private let bus: Locked<BusQuestions>
     private let busPatience: Duration
 
-    /// How long the bus may take to answer.
+    /// How long the bus may take to respond.
     package static let busPatience = BusQuestions.patience
 
     /// - Parameters:
-    ///   - connection: the service's own, by which it asks. It is not kept alive.
-    ///   - busPatience: how long the bus may take to answer.
+    ///   - connection: the service's connection, on which it sends the pings. Held weakly.
+    ///   - busPatience: how long the bus may take to respond.
     package init(_ connection: DBusConnection, busPatience: Duration = UnreadAnswerGuard.busPatience) {
         self.connection = connection
         self.busPatience = busPatience
         bus = Locked(BusQuestions(patience: busPatience))
     }
 
-    /// Those that have something unread.
+    /// Connections with unread bytes.
     package var connections: [String] { unread.withLock { Array($0.connections) } }
 
-    /// What may be sent to a connection now.
+    /// The kinds of message that may be sent to a connection now.
     ///
-    /// - Parameter user: `nil` for one whose user nobody has asked about.
+    /// - Parameter user: `nil` if the user has not been looked up.
     package func standing(of connection: String, _ user: UInt32?, _ room: UnreadAnswers.Room) -> UnreadAnswers.Standing
     {
         unread.withLock { $0.standing(of: connection, user, room) }
     }
 
-    /// So many bytes are on their way to a connection.
+    /// Counts bytes that are on their way to a connection, and pings it if needed.
     ///
-    /// - Parameter isLate: the connection may be gone: it is asked at once, so that nothing is kept of it.
+    /// - Parameter isLate: whether the connection may be gone. It is then pinged at once, so that no entry stays for
+    ///   it.
     package func sent(_ bytes: Int, to connection: String, _ user: UInt32?, isLate: Bool = false) {
         if unread.withLock({ $0.sent(bytes, to: connection, user, isLate: isLate) }) { ask(connection) }
         sentToAll()
     }
 
-    /// A call of a connection that has too much unread was dropped.
+    /// Counts a dropped call of a connection with too much unread, and pings it if needed.
     package func dropped(_ connection: String) {
         if unread.withLock({ $0.dropped(connection) }) { ask(connection) }
     }
@@ -277,17 +291,19 @@ package final class UnreadAnswerGuard: Sendable {
         bus.withLock { $0 = BusQuestions(patience: busPatience) }
     }
 
-    /// Something was sent to nobody in particular.
+    /// The service has sent a message, for instance a broadcast.
     package func sentToAll() {
         // The reading thread asks the bus before it sleeps.
         if bus.withLock({ $0.sent() }), let connection, !connection.isOnReadingThread { connection.perform {} }
     }
 
-    /// Asks the bus for a sign of life, at most once a second and only where something was sent. Where the bus gives none for ten seconds, and takes a
-    /// new connection, the service leaves it and comes back by another one, of which the bus holds nothing. For ``CallScheduler/carryOut()``;
-    /// called on the reading thread.
+    /// Asks the bus for a sign of life, at most once a second and only after a message was sent.
     ///
-    /// - Parameter leaves: is told why, before ``ConnectionEvent/lost``; called on the reading thread.
+    /// If the bus does not respond for ten seconds but accepts a new connection, the service leaves the bus and
+    /// reconnects: the bus holds no unread messages of the new connection. For ``CallScheduler/carryOut()``; called on
+    /// the reading thread.
+    ///
+    /// - Parameter leaves: receives the reason before ``ConnectionEvent/lost``; called on the reading thread.
     /// - Returns: when to call this again.
     package func askBus(leaves: @escaping @Sendable (String) -> Void) -> ContinuousClock.Instant? {
         switch bus.withLock({ [connection] bus in bus.next(now: .now, unread: connection?.unreadBytes) }) {
@@ -311,8 +327,8 @@ package final class UnreadAnswerGuard: Sendable {
         }
     }
 
-    /// Asks a connection for a sign of life, which comes when it has read what was sent before. No time limit: the bus answers for those that
-    /// are gone.
+    /// Pings a connection, which responds after it has read all earlier messages. No time limit: the bus responds for
+    /// connections that are gone.
     private func ask(_ name: String) {
         let ping = try? DBusMessage.methodCall(
             destination: name,
@@ -320,7 +336,7 @@ package final class UnreadAnswerGuard: Sendable {
             interface: "org.freedesktop.DBus.Peer",
             member: "Ping"
         )
-        // Only memory can fail here, and there is no connection only at the service's end.
+        // Making the ping fails only without memory, and the connection is missing only when the service ends.
         guard let ping, let connection else { return unread.withLock { $0.failedToAsk(name) } }
         connection.call(ping, timeout: nil, largestAnswer: 0) { [weak self] answer in self?.answered(name, answer) }
     }
@@ -333,12 +349,13 @@ package final class UnreadAnswerGuard: Sendable {
                 case "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.ServiceUnknown":
                     unread.gone(name)
                     return unread.overdue()
-                // The bus sent this error, or nobody did. It does not tell whether the connection reads: a policy may deny the question.
+                // The bus or this process made this error. It does not tell whether the connection reads: a policy may
+                // deny the ping.
                 case nil, "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Timeout",
                     "org.freedesktop.DBus.Error.LimitsExceeded", "org.freedesktop.DBus.Error.AccessDenied":
                     unread.failedToAsk(name)
                     return unread.overdue()
-                // The connection itself sent any other error, so it has read the question.
+                // Any other error comes from the connection itself, which has therefore read the ping.
                 default: break
                 }
             }

@@ -1,30 +1,30 @@
 import CDBus
 import Glibc
 
-/// One D-Bus message. Move-only: libdbus gets the message back at the end of the owner's life.
+/// A D-Bus message. Move-only: its deallocation releases the message to libdbus.
 public struct DBusMessage: ~Copyable, @unchecked Sendable {
-    // Unchecked: one owner at a time, and libdbus counts references atomically.
+    // Unchecked: there is one owner at a time, and libdbus counts references atomically.
     let pointer: OpaquePointer
 
     /// Takes over one reference.
     init(adopting pointer: OpaquePointer) { self.pointer = pointer }
 
     deinit {
-        // Otherwise the message is left as it is: libdbus's lock may never be free.
+        // In a torn child the message leaks: libdbus's lock may never be free.
         if !ForkedChild.isTorn { onLibdbus { dbus_message_unref(pointer) } }
     }
 
-    /// A second owner of the same message, which nobody changes any more.
+    /// Returns a second owner of the same message, which must not be changed from now on.
     func sharedReference() -> DBusMessage { DBusMessage(adopting: dbus_message_ref(pointer)) }
 
-    /// The same content as a message of its own, which gets a serial of its own when it is sent.
+    /// Returns a new message with the same content. It gets a new serial when it is sent.
     package func copy() throws(DBusError) -> DBusMessage {
         try DBusMessage.adopt(onLibdbus { dbus_message_copy(pointer) }, "copy a message")
     }
 
-    /// A copy that goes from this path to this one receiver.
+    /// Returns a copy with this path and destination.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for a path or a bus name that D-Bus does not take.
+    /// - Throws: ``DBusError/Code/invalidArgument`` for a path or a bus name that D-Bus does not accept.
     package func readdressed(from path: String, to destination: String) throws(DBusError) -> DBusMessage {
         let attempted = "readdress a message"
         try Self.check(path, "object path", dbus_validate_path, attempted)
@@ -36,23 +36,23 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         return copy
     }
 
-    /// This message, or a copy where it was sent before: a call needs a serial of its own.
+    /// Returns this message, or a copy if it was sent before: each call needs a new serial.
     consuming func unsent() throws(DBusError) -> DBusMessage {
         if dbus_message_get_serial(pointer) != 0 { return try copy() }
         return self
     }
 
-    /// What a message is for.
+    /// The type of a message.
     public enum Kind: Sendable, Hashable {
         case methodCall
         case methodReturn
         case error
         case signal
-        /// A type that this version does not know, to be ignored as the D-Bus specification asks.
+        /// A type that this version does not know; ignored as the D-Bus specification requires.
         case unknown
     }
 
-    /// What the message is for.
+    /// The type of the message.
     public var kind: Kind {
         switch dbus_message_get_type(pointer) {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
@@ -63,9 +63,9 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The unique name of the connection that sent it, as the bus (not the sender) says.
+    /// The unique name of the sending connection. Set by the bus, not by the sender.
     public var sender: String? { text(dbus_message_get_sender(pointer)) }
-    /// Whom it goes to.
+    /// The destination's bus name.
     var destination: String? { text(dbus_message_get_destination(pointer)) }
     /// The object path.
     public var path: String? { text(dbus_message_get_path(pointer)) }
@@ -73,22 +73,22 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var interface: String? { text(dbus_message_get_interface(pointer)) }
     /// The method or signal within the interface.
     public var member: String? { text(dbus_message_get_member(pointer)) }
-    /// Whether it is for this connection alone. Others arrive because a match rule asks for them.
+    /// Whether the message is for this connection alone. Other messages arrive because of a match rule.
     public var isDirected: Bool { dbus_message_get_destination(pointer) != nil }
     /// The name of an error reply.
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.
     public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
-    /// Whether it answers a call, well or by an error.
+    /// Whether the message is a method return or an error.
     var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
-    /// The serial of the call that this answers; 0 where it answers none.
+    /// The serial of the call that this responds to; 0 if there is none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
-    /// Whether the caller is ready to wait while a person is asked for a password.
+    /// Whether the caller accepts that a user is asked for a password during the call.
     package var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
-    /// Whether a method call waits for an answer.
+    /// Whether a method call expects a response.
     package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
-    /// Whether this is the signal `member` from the bus itself; nobody else can send in the bus's name.
+    /// Whether this is the signal `member` from the bus itself. No other peer can send under the bus's name.
     public func isBusSignal(_ member: StaticString) -> Bool {
         isSignal(sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: member)
     }
@@ -98,28 +98,29 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
             && dbus_message_has_sender(pointer, cString(sender)) != 0
     }
 
-    /// Whether path and member are these. Compares without making strings: it is asked for every signal.
+    /// Whether the message has this path and member. Compares without making strings: it runs for every signal.
     public func has(path: StaticString, member: StaticString) -> Bool {
         dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
     }
 
-    /// Whether this is the member.
+    /// Whether the message has this member.
     package func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
 
-    /// Whether this is the path. Compares without a copy of the message's, which may be as long as the largest message.
+    /// Whether the message has this path. Does not copy the message's path, which may be as long as the largest
+    /// message.
     package func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
 
-    /// Whether the body has this signature; compares without making strings.
+    /// Whether the body has this signature. Compares without making strings.
     public func has(signature: StaticString) -> Bool {
         dbus_message_has_signature(pointer, cString(signature)) != 0
     }
 
-    /// Whether the body begins with these types. The header says so, and nothing of the body is read.
+    /// Whether the body begins with these types. Reads only the header.
     package func has(signaturePrefix prefix: StaticString) -> Bool {
         strncmp(dbus_message_get_signature(pointer), cString(prefix), prefix.utf8CodeUnitCount) == 0
     }
 
-    /// Calls `body` with the bytes of the interface's name, and with none where the message has no interface.
+    /// Calls `body` with the bytes of the interface's name, or with an empty buffer if the message has no interface.
     public func withInterface<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
         guard let start = dbus_message_get_interface(pointer) else {
             return body(UnsafeBufferPointer(start: nil, count: 0))
@@ -129,7 +130,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     }
 }
 
-/// A literal as C takes it.
+/// Returns a literal as a C string.
 func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
     UnsafeRawPointer(literal.utf8Start).assumingMemoryBound(to: CChar.self)
 }
@@ -137,10 +138,12 @@ func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
 // MARK: - Making
 
 extension DBusMessage {
-    /// A signal.
+    /// Returns a signal.
     ///
-    /// - Parameter destination: the only one who gets it, by bus name; `nil` for all whose match rules ask for it.
-    /// - Throws: ``DBusError/Code/invalidArgument`` for names or values that D-Bus does not take, ``DBusError/Code/tooLarge``.
+    /// - Parameter destination: the bus name of the only receiver; `nil` for all peers with a match rule for the
+    ///   signal.
+    /// - Throws: ``DBusError/Code/invalidArgument`` for names or values that D-Bus does not accept,
+    ///   ``DBusError/Code/tooLarge``.
     public static func signal(
         path: String,
         interface: String,
@@ -163,9 +166,9 @@ extension DBusMessage {
         return message
     }
 
-    /// A signal whose path, interface and member are known to be valid, which a post does not check again.
+    /// Returns a signal whose path, interface and member are known to be valid. A post does not check them again.
     ///
-    /// - Throws: ``DBusError/Code/invalidArgument`` for values that D-Bus does not take, ``DBusError/Code/tooLarge``.
+    /// - Throws: ``DBusError/Code/invalidArgument`` for values that D-Bus does not accept, ``DBusError/Code/tooLarge``.
     package static func signal(
         path: StaticString,
         validInterface interface: String,
@@ -173,7 +176,7 @@ extension DBusMessage {
         arguments: [DBusValue]
     ) throws(DBusError) -> DBusMessage {
         func attempted() -> String { "make the signal \(interface).\(member)" }
-        // By `withCString`: a String that is passed as a C string is copied to the heap first.
+        // `withCString`, because passing a String as a C string copies it to the heap first.
         let pointer = interface.withCString { name in
             onLibdbus { dbus_message_new_signal(cString(path), name, cString(member)) }
         }
@@ -182,21 +185,21 @@ extension DBusMessage {
         return message
     }
 
-    /// How a method call is made.
+    /// The options of a method call.
     public struct CallOptions: OptionSet, Sendable {
         /// The bits.
         public let rawValue: UInt8
 
-        /// The options with these bits.
+        /// Creates the options with these bits.
         public init(rawValue: UInt8) { self.rawValue = rawValue }
 
         /// Does not start a service that is not running.
         public static let noAutoStart = CallOptions(rawValue: 1)
-        /// No answer comes, not even an error: for ``DBusConnection/send(_:)``.
+        /// Requests no response, not even an error: for ``DBusConnection/send(_:)``.
         public static let noReply = CallOptions(rawValue: 2)
     }
 
-    /// A method call.
+    /// Returns a method call.
     ///
     /// - Throws: as ``signal(path:interface:member:arguments:destination:)``.
     public static func methodCall(
@@ -222,7 +225,7 @@ extension DBusMessage {
         return message
     }
 
-    /// The answer to a method call.
+    /// Returns the response to this method call.
     func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try DBusMessage.adopt(
             onLibdbus { dbus_message_new_method_return(pointer) },
@@ -232,7 +235,7 @@ extension DBusMessage {
         return message
     }
 
-    /// An answer with these values that answers no call yet.
+    /// Returns a response template with these values, for ``reply(copying:)``.
     static func answerToNobody(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try adopt(onLibdbus { dbus_message_new(DBUS_MESSAGE_TYPE_METHOD_RETURN) }, "prepare an answer")
         dbus_message_set_no_reply(message.pointer, 1)
@@ -240,7 +243,7 @@ extension DBusMessage {
         return message
     }
 
-    /// The answer to a method call, with the values of an answer to nobody.
+    /// Returns the response to this method call, with the values of a template.
     func reply(copying answer: borrowing DBusMessage) throws(DBusError) -> DBusMessage {
         let copy = try answer.copy()
         guard dbus_message_set_reply_serial(copy.pointer, dbus_message_get_serial(pointer)) != 0,
@@ -249,7 +252,7 @@ extension DBusMessage {
         return copy
     }
 
-    /// The error answer to a method call.
+    /// Returns the error response to this method call.
     func errorReply(
         name: String,
         message: String,
@@ -295,7 +298,7 @@ extension DBusMessage {
 extension DBusMessage {
     static let busName = "org.freedesktop.DBus"
 
-    /// A call to the bus itself. Its names are constants, so nothing is validated.
+    /// Returns a call to the bus itself. Its names are constants, so it does not validate them.
     static func busCall(
         _ member: StaticString,
         _ arguments: [DBusValue] = [],
@@ -327,11 +330,11 @@ extension DBusMessage {
         return sender == Self.busName || strcmp(destination, sender) == 0
     }
 
-    /// Whether this reply comes from whom the call went to, as far as the names tell.
+    /// Whether this reply comes from the destination of the call, as far as the names tell.
     func mayAnswer(_ call: borrowing DBusMessage) -> Bool {
         guard let destination = dbus_message_get_destination(call.pointer) else { return true }
         let isUnique = destination[0] == CChar(bitPattern: UInt8(ascii: ":")) || strcmp(destination, Self.busName) == 0
-        // The bus itself says that the peer is gone; nobody else can send in its name.
+        // The bus itself reports a peer that is gone. No other peer can send under its name.
         return !isUnique || dbus_message_has_sender(pointer, destination) != 0
             || dbus_message_has_sender(pointer, Self.busName) != 0
     }
@@ -341,7 +344,7 @@ extension DBusMessage {
 
 /// The form of names on a bus.
 package enum BusName {
-    /// Whether a program may ask the bus for this name. The bus gives unique names (“:1.7”), nobody asks for them.
+    /// Whether a program may request this name. Only the bus assigns unique names (“:1.7”).
     package static func isWellKnown(_ name: String) -> Bool {
         !name.hasPrefix(":") && !name.containsNUL && name.withCString { dbus_validate_bus_name($0, nil) } != 0
     }
@@ -349,16 +352,16 @@ package enum BusName {
 
 // MARK: - C strings
 
-/// The text at `pointer`, or `nil` where C says NULL.
+/// The text at `pointer`; `nil` for NULL.
 func text(_ pointer: UnsafePointer<CChar>?) -> String? {
     pointer.map { String(cString: $0) }
 }
 
 extension String {
-    /// Whether C would take it for a shorter text.
+    /// Whether C would see a shorter text.
     var containsNUL: Bool { contains(byte: 0) }
 
-    /// Whether the byte occurs in the UTF-8. By `memchr`, because every post asks it several times.
+    /// Whether the byte occurs in the UTF-8. Uses `memchr`, because every post calls this several times.
     func contains(byte: UInt8) -> Bool {
         utf8.withContiguousStorageIfAvailable { bytes in
             bytes.baseAddress.map { memchr($0, CInt(byte), bytes.count) != nil } ?? false

@@ -1,27 +1,30 @@
 import Synchronization
 
-/// How much work callers may have an object do at once. A call counts from when it is taken until it is answered, or until nobody holds its
-/// ``CallReply`` any more. A call over a limit is refused with `org.freedesktop.DBus.Error.LimitsExceeded` before its body is read, and its
-/// sender may try again when earlier calls are answered.
+/// The limits on the calls that an object serves at once.
 ///
-/// Bytes are those of whole messages. What a handler is given takes more: up to about 35 times as much for many small values.
+/// A call counts from its admission until the response, or until its ``CallReply`` has been released. A call over a
+/// limit is refused with `org.freedesktop.DBus.Error.LimitsExceeded` before its body is read. Its sender may retry
+/// after earlier calls have ended.
+///
+/// Bytes are those of whole messages. The decoded arguments take more memory: up to about 35 times as much for many
+/// small values.
 public struct CallLimits: Sendable, Hashable {
-    /// The largest body of one call, where its method names no other (``DBusInterface/Method``). 1 MiB.
+    /// The largest body of one call, unless its method sets a limit (``DBusInterface/Method``). 1 MiB.
     public var bodyBytes = 1 << 20
-    /// Calls of one sender. 256.
+    /// The number of calls of one sender. 256.
     public var callsOfSender = 256
-    /// Bytes of the calls of one sender. 4 MiB.
+    /// The number of bytes in the calls of one sender. 4 MiB.
     public var bytesOfSender = 4 << 20
-    /// Calls of all senders. 4096. Beyond that, only a sender that has less than its share of them under way is not refused.
+    /// The number of calls of all senders. 4096. Beyond that, only a sender that uses less than its share is admitted.
     public var calls = 4096
-    /// Bytes of the calls of all senders. 16 MiB. Beyond that, as for calls.
+    /// The number of bytes in the calls of all senders. 16 MiB. Beyond that, as for calls.
     public var bytes = 16 << 20
 
-    /// These limits suit most services. Change those that do not suit yours.
+    /// Creates the default limits, which suit most services.
     public init() {}
 }
 
-/// What is known of a method call before its body is read. Nothing in it is to be trusted but `sender`, which the bus vouches for.
+/// The header of a method call, known before its body is read. Only `sender` can be trusted: the bus vouches for it.
 public struct CallHeader: Sendable, Hashable {
     /// The caller's unique bus name.
     public let sender: String
@@ -29,50 +32,54 @@ public struct CallHeader: Sendable, Hashable {
     public let interface: String
     /// The method's name.
     public let member: String
-    /// The body's signature, which is the method's.
+    /// The body's signature, which matches the method's.
     public let signature: String
-    /// How many bytes the body takes.
+    /// The size of the body in bytes.
     public let bodyBytes: Int
-    /// How many bytes the message takes.
+    /// The size of the message in bytes.
     public let bytes: Int
 }
 
-/// Whether an object takes a call.
+/// The decision whether an object takes a call.
 public enum CallAdmission: Sendable {
-    /// It does. `ended` is called once, on any thread, when the call no longer counts: right before its answer is sent, or when nobody
-    /// holds its ``CallReply`` any more.
+    /// Takes the call. `ended` is called once, on any thread, when the call no longer counts: right before its response
+    /// is sent, or when its ``CallReply`` has been released.
     case take(ended: (@Sendable () -> Void)? = nil)
-    /// It does not, and the caller is told so.
+    /// Refuses the call with an error.
     case refuse(MethodFailure)
 
-    /// Decides on a call that has the method's signature and keeps all limits. Called on the reading thread, so that it must return soon,
-    /// and before anything of the body is read.
+    /// Decides on a call that has the method's signature and is within all limits. Called on the reading thread before
+    /// the body is read, so it must return soon.
     public typealias Decision = @Sendable (CallHeader) -> CallAdmission
 }
 
-/// A service that shares its time and memory among callers: it is asked about each call to its connection before anything else is done with
-/// the call, hears of each answer, and is given the reading thread when what had arrived is handed on. So it can read faster than it works.
+/// A service that shares its time and memory among callers, and reads faster than it works.
+///
+/// It decides on each call to its connection before the call is processed further, learns of each response, and gets
+/// the reading thread when all messages that had arrived have been dispatched.
 package protocol CallScheduler: AnyObject, Sendable {
-    /// Called on the reading thread.
+    /// Decides on a call. Called on the reading thread.
     func admit(_ call: borrowing MessageHeader) -> CallPermission
-    /// An answer of about so many bytes is on its way to a connection. Called on the thread that answers.
+    /// A response of about this many bytes is on its way to a connection. Called on the thread that responds.
     func answered(_ caller: String, bytes: Int)
-    /// Called on the reading thread each time before it sleeps. Returns when there is more to do: until then the thread sleeps, if nothing arrives,
-    /// and it calls this again when it has handed on what has arrived meanwhile. `nil`: there is nothing more to do.
+    /// Does pending work. Called on the reading thread each time before it sleeps.
+    ///
+    /// - Returns: the time of the next work. The thread sleeps until then if no message arrives; it calls this again
+    ///   whenever it has dispatched what arrived. `nil` if there is no more work.
     func carryOut() -> ContinuousClock.Instant?
 }
 
-/// What becomes of a call.
+/// The decision on a call.
 package enum CallPermission: Sendable {
     case take
     case refuse(MethodFailure)
-    /// It is neither carried out nor answered.
+    /// The call is neither processed nor answered.
     case drop
 }
 
-/// What callers have an object do at this moment. Pure.
+/// The calls in progress on an object, and their limits. Pure.
 struct CallBudget {
-    /// A sender with nothing under way has room for a call of this size.
+    /// The size of a call for which a sender without calls in progress always has room.
     private static let smallCall = 4 << 10
 
     let limits: CallLimits
@@ -82,7 +89,7 @@ struct CallBudget {
 
     var isUnused: Bool { senders.parties == 0 && senders.total == CallAmount() }
 
-    /// Takes a call into account, or refuses it.
+    /// Counts a call, or refuses it.
     mutating func take(_ bytes: Int, of sender: String) throws(MethodFailure) {
         let own = senders[sender]
         guard own.hasRoom(for: bytes, within: CallAmount(calls: limits.callsOfSender, bytes: limits.bytesOfSender))
@@ -92,7 +99,8 @@ struct CallBudget {
                 "a caller may have \(limits.callsOfSender) calls of \(limits.bytesOfSender) bytes under way; wait for an answer"
             )
         }
-        // Beyond these, a sender has its share of them: one with nothing under way always has a place.
+        // Beyond the total limits a sender has its share of them. A sender without calls in progress always has room
+        // for one.
         let count = senders.parties + (own.calls == 0 ? 1 : 0)
         let share = CallAmount(
             calls: max(1, limits.calls / count),
@@ -107,15 +115,15 @@ struct CallBudget {
         senders.begin(bytes, of: sender)
     }
 
-    /// The end of a call that was taken.
+    /// Stops counting a call.
     mutating func giveBack(_ bytes: Int, of sender: String) { senders.end(bytes, of: sender) }
 }
 
-/// A call that an object has taken. It counts until ``end()``, or its own end of life.
+/// A call that an object has taken. It counts until ``end()`` or its deallocation.
 final class AdmittedCall: Sendable {
     private let object: ServedObject
     private let sender: String
-    /// How many bytes the message takes.
+    /// The size of the message in bytes.
     let bytes: Int
     /// `nil` once the call has ended.
     private let ended: Locked<(@Sendable () -> Void)?>
@@ -140,11 +148,11 @@ final class AdmittedCall: Sendable {
     }
 }
 
-/// An object at a path: its interfaces, and what callers may have it do.
+/// An object at a path: its interfaces, and the budget for its callers.
 final class ServedObject: Sendable {
-    /// What the introspection document says of its interfaces. Written once: anybody may ask for it, again and again.
+    /// The description of its interfaces for introspection. Made once, because any peer may request it repeatedly.
     let description: String
-    /// Its interfaces, and those that come by themselves.
+    /// Its interfaces and `org.freedesktop.DBus.Properties`.
     private let callable: [DBusInterface]
     let budget: Locked<CallBudget>
     private let decide: CallAdmission.Decision?
@@ -156,7 +164,7 @@ final class ServedObject: Sendable {
         self.decide = decide
     }
 
-    /// The method that a call names. The interface may be left out of a call (D-Bus specification, "Message Types").
+    /// Returns the method that a call names. A call may omit the interface (D-Bus specification, "Message Types").
     func method(
         _ interface: String?,
         _ member: String
@@ -171,7 +179,7 @@ final class ServedObject: Sendable {
         throw .standard("UnknownMethod", "\(interface ?? "the object") has no method \(member)")
     }
 
-    /// Takes a call into account, or refuses it.
+    /// Counts a call, or refuses it.
     func admit(
         _ call: borrowing MessageHeader,
         _ interface: String,

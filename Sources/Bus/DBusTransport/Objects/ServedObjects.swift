@@ -1,6 +1,6 @@
 import CDBus
 
-/// The objects that this connection serves, by path. Finds who answers a call.
+/// The objects that this connection serves, by path. Finds the object for a call.
 struct ObjectTable {
     private var objects: [String: ServedObject] = [:]
 
@@ -22,29 +22,28 @@ struct ObjectTable {
         return Set(names).sorted()
     }
 
-    /// Whether `path` is an object or leads to one.
+    /// Whether `path` has an object, or is an ancestor of one.
     func isNode(_ path: String) -> Bool { path == "/" || objects[path] != nil || !children(of: path).isEmpty }
 
-    /// The path that a call names, as far as there is an object at it or below it.
+    /// Returns the path that a call names, if there is an object at it or below it.
     func node(of call: borrowing MessageHeader) throws(MethodFailure) -> String {
         guard let path = call.path else { throw .standard("UnknownObject", "there is no object of so long a path") }
         guard isNode(path) else { throw .standard("UnknownObject", "there is no object \(path)") }
         return path
     }
 
-    /// The object that a call is for.
+    /// Returns the object that a call addresses.
     func object(of call: borrowing MessageHeader) throws(MethodFailure) -> ServedObject {
         if let path = call.path, let object = objects[path] { return object }
         throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
     }
 
-    /// The longest path that an object may have. A caller's path may be as long as the largest message.
+    /// The longest path of an object in bytes. A caller's path may be as long as the largest message.
     static let longestPath = 4096
 }
 
-/// The interfaces that every object has.
 enum StandardInterfaces {
-    /// Answers a call that concerns no object's state; `nil` for any other.
+    /// Responds to a call that concerns no object's state; returns `nil` for any other call.
     static func answer(
         _ message: borrowing MessageHeader,
         _ objects: ObjectTable
@@ -52,7 +51,8 @@ enum StandardInterfaces {
         guard let interface = immediate.first(where: { [name = message.interface] in $0.name == name }) else {
             return nil
         }
-        // Nobody waits for the answer. Nothing but the speed of reading bounds calls that want none.
+        // The caller expects no response. Such calls are limited only by the speed of reading, so they must cost
+        // nothing.
         guard message.expectsReply else { return [] }
         let member = message.member ?? ""
         guard let method = interface.methods.first(where: { $0.name == member }) else {
@@ -68,7 +68,7 @@ enum StandardInterfaces {
         }
     }
 
-    /// Reads the properties of an object's interfaces.
+    /// The interface that reads the properties of `interfaces`.
     static func properties(of interfaces: [DBusInterface]) -> DBusInterface {
         DBusInterface(
             "org.freedesktop.DBus.Properties",
@@ -119,7 +119,7 @@ enum StandardInterfaces {
         return String(cString: identifier)
     }
 
-    /// What every node has. ``answer(_:_:)`` does the work.
+    /// The interfaces of every node. ``answer(_:_:)`` implements them.
     private static let immediate: [DBusInterface] = [
         DBusInterface(
             "org.freedesktop.DBus.Introspectable",
@@ -150,7 +150,7 @@ enum StandardInterfaces {
     }
 }
 
-/// The introspection document of an object, as `busctl introspect` and its like read it.
+/// The introspection document of an object, for `busctl introspect` and similar tools.
 enum Introspection {
     private static let emitsChanges = "org.freedesktop.DBus.Property.EmitsChangedSignal"
 
@@ -167,7 +167,7 @@ enum Introspection {
         return text + "</node>\n"
     }
 
-    /// The lines of an object's interfaces, and of those that come by themselves.
+    /// The lines for an object's interfaces and for the standard interfaces.
     static func description(of interfaces: [DBusInterface]) -> String {
         guard !interfaces.isEmpty else { return "" }
         let lines = (interfaces + StandardInterfaces.described).flatMap { $0.description ?? described($0) }
@@ -190,7 +190,7 @@ enum Introspection {
         for property in interface.properties {
             let (name, type) = (property.name.escapedForXML, property.signature.escapedForXML)
             lines.append("    <property name=\"\(name)\" type=\"\(type)\" access=\"read\">")
-            // Otherwise tools take it for announced by PropertiesChanged.
+            // Without it, tools assume that PropertiesChanged announces changes.
             lines.append("      <annotation name=\"\(emitsChanges)\" value=\"false\"/>")
             lines.append("    </property>")
         }
@@ -204,7 +204,8 @@ enum Introspection {
 }
 
 extension String {
-    /// As a text or an attribute of XML has it. By scalars: with a combining mark behind it, a quotation mark is a character of its own.
+    /// Escaped for XML text and attributes. By scalars: a quotation mark with a combining mark is a different
+    /// `Character`.
     package var escapedForXML: String {
         unicodeScalars.reduce(into: "") { result, scalar in
             switch scalar {
