@@ -1,12 +1,12 @@
 import Glibc
 import Synchronization
 
-/// How a bus name is asked for.
+/// The options of a request for a bus name.
 public struct BusNameOptions: OptionSet, Sendable {
     /// The bits, as the D-Bus specification numbers them.
     public let rawValue: UInt32
 
-    /// The options with these bits of the D-Bus specification.
+    /// Creates the options with these bits of the D-Bus specification.
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
     /// Another connection may take the name over.
@@ -22,8 +22,9 @@ extension DBusConnection {
 
     /// Owns a bus name until ``releaseName(_:)``, across restarts of the bus.
     ///
-    /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` where another owns it; ``DBusError/Code/refused`` where the
-    ///   bus's policy forbids it, or `name` is not a bus name; otherwise as ``call(_:timeout:)``, but a task that is cancelled waits all the same.
+    /// - Throws: ``DBusError/Code/nameTaken`` with `.doNotQueue` if another connection owns it;
+    ///   ``DBusError/Code/refused`` if the bus's policy forbids it, or `name` is not a bus name; otherwise as
+    ///   ``call(_:timeout:)``. A cancelled task keeps waiting.
     public func requestName(_ name: String, options: BusNameOptions = [.doNotQueue]) async throws(DBusError) {
         let core = core
         try await core.connectAside("own the bus name \(name)")
@@ -34,16 +35,16 @@ extension DBusConnection {
         if let error { throw error }
     }
 
-    /// Gives a bus name back.
+    /// Releases a bus name.
     ///
-    /// - Throws: as ``call(_:timeout:)``; the name is given up all the same.
+    /// - Throws: as ``call(_:timeout:)``; the name is released even then.
     public func releaseName(_ name: String) async throws(DBusError) {
         try core.checkProcess("give the bus name \(name) back")
         core.state.withLock { $0.names.release(name) }
         _ = try await callBus("ReleaseName", [.string(name)])
     }
 
-    /// The unique name of a bus name's owner; `nil` where nobody owns it.
+    /// Returns the unique name of a bus name's owner; `nil` if it has none.
     ///
     /// - Throws: as ``call(_:timeout:)``.
     public func owner(of name: String) async throws(DBusError) -> String? {
@@ -55,8 +56,10 @@ extension DBusConnection {
         }
     }
 
-    /// The identifier of the bus's address, which each run of a bus makes anew, so that it tells apart connections of two buses that have one
-    /// name; `nil` where there is no bus. A bus has one for each address that it listens on.
+    /// The identifier of the bus's address; `nil` if there is no bus.
+    ///
+    /// Each run of a bus makes a new identifier, which distinguishes connections with the same name on two buses. A bus
+    /// has one identifier for each address that it listens on.
     package var busIdentifier: String? { core.connectedSocket?.busIdentifier }
 
     /// Calls a method of the bus itself.
@@ -68,15 +71,17 @@ extension DBusConnection {
 
     // MARK: Objects
 
-    /// Serves an object until the token ends, across restarts of the bus. Calls run in tasks of their own, unless their
-    /// method wants them in order. A call that names no method of the object, has another signature, is larger than its method takes, or
-    /// goes over a limit is refused before its body is read.
+    /// Serves an object until the returned token is cancelled or released, across restarts of the bus.
+    ///
+    /// Each call runs in a separate task, unless its method is handled in order. A call is refused before its body is
+    /// read if it names no method of the object, has another signature, is larger than its method accepts, or exceeds a
+    /// limit.
     ///
     /// - Parameters:
-    ///   - limits: how much work callers may have the object do at once.
-    ///   - admit: decides on each call that keeps the limits; `nil` takes all. For limits of the service's own, for instance by user.
-    /// - Throws: ``DBusError/Code/invalidArgument`` where this connection serves one at `path` already, or `path` is not an object path
-    ///   or over 4096 bytes; ``DBusError/Code/noResources``.
+    ///   - limits: the limits on the calls that the object serves at once.
+    ///   - admit: decides on each call within the limits, for instance to apply limits by user; `nil` takes all.
+    /// - Throws: ``DBusError/Code/invalidArgument`` if this connection already serves an object at `path`, or `path` is
+    ///   not an object path or over 4096 bytes; ``DBusError/Code/noResources``.
     public func export(
         _ interfaces: [DBusInterface],
         at path: String,
@@ -84,7 +89,7 @@ extension DBusConnection {
         admit: CallAdmission.Decision? = nil
     ) throws(DBusError) -> Observation {
         try core.checkProcess("serve \(path)")
-        // A signal that is never sent, for its check of the path.
+        // Never sent: making it checks the path.
         _ = try DBusMessage.signal(path: path, interface: "org.freedesktop.DBus", member: "Check")
         guard path.utf8.count <= ObjectTable.longestPath else {
             throw DBusError(.invalidArgument, message: "the path is too long", attempted: "serve \(path.prefix(80))…")
@@ -98,7 +103,7 @@ extension DBusConnection {
         return Observation { [weak core] in core?.discard { $0.objects.remove(path) } }
     }
 
-    /// Has `scheduler` decide on all calls to this connection, for as long as somebody else keeps it.
+    /// Lets `scheduler` decide on all calls to this connection. Holds it weakly.
     package func schedule(by scheduler: any CallScheduler) {
         guard !core.isForeign else { return }
         core.state.withLock { $0.scheduler = scheduler }
@@ -106,27 +111,30 @@ extension DBusConnection {
 
     // MARK: Peers
 
-    /// Who is behind a connection, by the bus's word and not its own.
+    /// The identity of the process behind a connection. The bus vouches for it.
     public struct PeerCredentials: Sendable, Hashable {
         /// The effective user.
         public let userID: UInt32
-        /// The effective group and the supplementary ones, in no order. If the bus does not tell them: the groups in which the
-        /// machine lists the user, which are looked up each time, perhaps by way of a network.
+        /// The effective group and the supplementary groups, in no order.
+        ///
+        /// If the bus does not report them, these are the user's groups in the machine's user database. They are then
+        /// looked up at each access, perhaps over a network.
         public var groupIDs: [UInt32] { toldGroups.isEmpty ? UserGroups.of(userID) : toldGroups }
         private let toldGroups: [UInt32]
-        /// The process; `nil` where the bus cannot tell.
+        /// The process ID; `nil` if the bus does not report it.
         public let processID: UInt32?
-        /// The label of the security module that confines the process, as the kernel gave it to the bus; `nil` where there is none.
+        /// The label from the security module that confines the process, as the kernel reported it to the bus; `nil` if
+        /// there is none.
         public let securityLabel: String?
-        /// The program's file; `nil` where this process may not see it. A hint, and no proof: a process may hand its connection on
-        /// to a child, and run another program itself.
+        /// The program's file; `nil` if this process may not see it. A hint and no proof: a process may pass its
+        /// connection on to a child, and run another program itself.
         public internal(set) var executable: String?
-        /// The process by a descriptor of the kernel's (pidfd), which never means another process, as a number may; `nil` where the bus
+        /// A descriptor of the process (pidfd), which unlike a process ID never means another process. `nil` if the bus
         /// gives none (dbus-daemon before 1.15.8, dbus-broker before 35).
         package let process: DBusDescriptor?
 
-        /// Whether what was read of `processID` up to now is the peer's: its process has not ended, so that its number cannot have passed
-        /// to another. `nil` where only a second question to the bus can tell.
+        /// Whether everything read through `processID` so far concerns the peer: the process has not ended, so its ID
+        /// cannot have been reused. `nil` if only a second request to the bus can tell.
         package var isRunning: Bool? {
             guard let process else { return nil }
             // Readable once the process has ended.
@@ -135,13 +143,13 @@ extension DBusConnection {
         }
     }
 
-    /// Asks the bus who is behind `name`.
+    /// Asks the bus for the identity of the process behind `name`.
     ///
-    /// A process id may pass to another process when its owner ends. The executable therefore counts if the process has not ended
-    /// afterwards, by its descriptor. A bus that gives none is asked a second time: a connection that is still there has, as a rule, its
-    /// process still, unless that has handed the connection on to a child.
+    /// A process ID may be reused after its process ends. The executable therefore counts only if the process still
+    /// runs after the lookup, according to its descriptor. A bus without descriptors is asked a second time: while the
+    /// connection exists, so does its process, unless it passed the connection on to a child.
     ///
-    /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` when the peer is gone.
+    /// - Throws: as ``call(_:timeout:)``; ``DBusError/Code/refused`` if the peer is gone.
     public func credentials(of name: String) async throws(DBusError) -> PeerCredentials {
         var credentials = try await rawCredentials(of: name)
         guard let processID = credentials.processID else { return credentials }
@@ -156,7 +164,7 @@ extension DBusConnection {
         return credentials
     }
 
-    /// Asks once, where a wrong program does no harm: the process may have ended, and its id be another's.
+    /// Asks once, for uses in which a wrong program does no harm: the process may have ended, and its ID been reused.
     ///
     /// - Throws: as ``credentials(of:)``.
     package func firstCredentials(of name: String) async throws(DBusError) -> PeerCredentials {
@@ -165,8 +173,8 @@ extension DBusConnection {
         return credentials
     }
 
-    /// Asks once, without the program; `answered` hears on the reading thread, in the bus's order with what else arrives. Where the
-    /// call cannot be sent, it hears so at once, on this thread.
+    /// Asks once, without the program. `answered` is called on the reading thread, in the bus's order with other
+    /// messages. If the call cannot be sent, it is called at once on this thread.
     package func askCredentials(
         of name: String,
         answered: @escaping @Sendable (Result<PeerCredentials, DBusError>) -> Void
@@ -197,7 +205,7 @@ extension DBusConnection {
 }
 
 extension DBusConnection.PeerCredentials {
-    /// Reads the bus's answer to `GetConnectionCredentials`. What it has besides is passed over: each version of the buses says more.
+    /// Decodes the bus's response to `GetConnectionCredentials`. Ignores other fields: newer buses send more of them.
     init(of name: String, answer: [DBusValue]) throws(DBusError) {
         guard let fields = answer.first?.fieldsValue,
             let user = fields["UnixUserID"]?.unsignedValue.flatMap(UInt32.init(exactly:))
@@ -218,10 +226,12 @@ extension DBusConnection.PeerCredentials {
     }
 }
 
-/// The groups that the machine has a user in. Not those of the user's process, which `/proc` tells: a connection that is handed on to
-/// a child would speak with the groups of whatever program its first process runs by then.
+/// The groups that the user database lists for a user.
+///
+/// Not the groups of the user's process in `/proc`: a connection that was passed on to a child would get the groups of
+/// whatever program its first process runs by then.
 enum UserGroups {
-    /// Empty for a user that the machine does not know.
+    /// Empty for an unknown user.
     static func of(_ user: UInt32) -> [UInt32] {
         var (entry, found) = (passwd(), UnsafeMutablePointer<passwd>?.none)
         var buffer = [CChar](repeating: 0, count: 16_384)
@@ -233,7 +243,7 @@ enum UserGroups {
             if getgrouplist(entry.pw_name, entry.pw_gid, &groups, &count) >= 0 {
                 return Array(groups.prefix(Int(count)))
             }
-            // It says how many there are.
+            // On failure, `count` is the number of groups.
             guard count > room else { return [entry.pw_gid] }
         }
     }

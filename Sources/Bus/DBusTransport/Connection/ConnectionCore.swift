@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// The connection's state and its two sides: callers on any thread, and the reading thread.
+/// The state of a connection, shared by callers on any thread and the reading thread.
 ///
-/// Apart from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's end of life closes
-/// the connection. Its chapters: sending (here), calls and match rules (`+Calls`), the reading thread (`+Reading`), losing and finding
-/// the bus (`+Outages`), method calls of others (`+Objects`).
+/// Separate from ``DBusConnection``, so that the thread does not keep the public handle alive: the handle's
+/// deallocation closes the connection. Its files: sending (here), calls and match rules (`+Calls`), the reading thread
+/// (`+Reading`), outages (`+Outages`), method calls from peers (`+Objects`).
 final class ConnectionCore: Sendable {
     typealias SignalHandler = @Sendable (borrowing DBusMessage) -> Void
     typealias Job = @Sendable () -> Void
@@ -13,12 +13,12 @@ final class ConnectionCore: Sendable {
 
     enum Phase {
         case connected(BusSocket)
-        /// The bus is lost, or was never there: then with the error of the last attempt.
+        /// The bus is lost, or was never reached; in the latter case with the error of the last attempt.
         case lost(DBusError?)
         case closed
     }
 
-    /// Who is called for each signal.
+    /// A handler of all signals.
     struct Listener: Sendable {
         let id: UInt64
         let call: SignalHandler
@@ -29,30 +29,30 @@ final class ConnectionCore: Sendable {
         var wasConnected: Bool
         var backoff = Backoff()
         var reconnections: UInt64 = 0
-        /// Tasks that wait for the first connection, which a thread is making for them.
+        /// Tasks that wait for the connection that a separate thread is making.
         var connecting: [CheckedContinuation<DBusError?, Never>] = []
         var calls = PendingCalls()
         var rules = MatchRuleTable()
-        /// How long somebody waits for the bus to take a rule.
+        /// How long a caller waits for the bus to accept a rule.
         var ruleTimeout: Duration = .seconds(25)
         var names = OwnedNames()
-        /// What a restoration under way could not put in place; `nil` while there is none.
+        /// The failures of the restoration in progress; `nil` if there is none.
         var restorationFailures: [DBusError]?
         var objects = ObjectTable()
-        /// Its owner keeps it, and often this connection with it.
+        /// Weak: its owner keeps it, and it often keeps this connection.
         weak var scheduler: (any CallScheduler)?
         var signalHandlers: [Listener] = []
-        /// The latest connections that may send this one large signals.
+        /// The latest connections that may send large signals to this connection alone.
         var signalSenders: [String] = []
         var eventHandlers: [UInt64: EventHandler] = [:]
-        /// What the reading thread is to do between messages.
+        /// Work for the reading thread between messages.
         var jobs: [Job] = []
         /// Whether there is a reading thread. It ends with the connection.
         var isReading = false
-        /// The socket of a connection that was closed, for the reading thread to end in order.
+        /// The socket of a closed connection, for the reading thread to finish.
         var closing: BusSocket?
-        /// When the reading thread wakes by itself. It may be earlier than needed, so that a call whose deadline comes later
-        /// need not wake the thread for it.
+        /// The time at which the reading thread wakes by itself. It may be earlier than needed, so that a call with a
+        /// later deadline need not wake the thread.
         var alarm: ContinuousClock.Instant?
         var nextID: UInt64 = 1
 
@@ -61,7 +61,7 @@ final class ConnectionCore: Sendable {
             return nextID
         }
 
-        /// Whether the reading thread must be woken to sleep less.
+        /// Returns whether the reading thread must be woken because its sleep would be too long.
         mutating func advanceAlarm(to deadline: ContinuousClock.Instant?) -> Bool {
             guard let deadline, alarm.map({ deadline < $0 }) ?? true else { return false }
             alarm = deadline
@@ -69,7 +69,7 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// On the heap, for a reference that is stored once.
+    /// A class, because ``StoredOnce`` stores a reference.
     private final class Address: Sendable {
         let text: String
         init(text: String) { self.text = text }
@@ -80,27 +80,28 @@ final class ConnectionCore: Sendable {
     private let address = StoredOnce<Address>()
     let opener = BusOpener()
     let state: Locked<State>
-    /// Held while the table of rules decides, and while that is sent: a place that a rule gave up must go to the rule that it was given up
-    /// for. Nothing waits for the bus meanwhile, and no waiter is told. Taken before ``state``.
+    /// Held while the rule table decides and its actions are sent: the room of a removed rule must go to the rule that
+    /// replaces it. Nothing waits for the bus with it held, and no waiter is called. Taken before ``state``.
     let ruleOrder = Locked(())
     /// Wakes the reading thread.
     let event: EventDescriptor
-    /// Rises with each change of the signal handlers, so that the reading thread need not take the lock to see that there is none.
+    /// Incremented with each change of the signal handlers, so that the reading thread notices a change without the
+    /// lock.
     let handlerGeneration = Atomic<UInt>(0)
-    /// The reading thread, as `pthread_self` has it; 0 while there is none.
+    /// The reading thread's `pthread_self`; 0 if there is none.
     let readingThread = Atomic<UInt>(0)
-    /// Whether the reading thread sleeps until the socket takes more, so that nobody need wake it for that.
+    /// Whether the reading thread already waits for room in the socket, and need not be woken for that.
     let awaitsRoom = Atomic<Bool>(false)
-    /// The serial number of the next message. libdbus chooses the numbers of the first few messages, such as Hello; these are lower.
+    /// The serial of the next message. libdbus assigns lower serials to its first few messages, such as Hello.
     private let nextSerial = Atomic<UInt32>(16)
     private let process = ForkedChild.Process()
 
-    /// How long a sender waits for a bus that does not read before it gives up.
+    /// How long a sender waits for a bus that does not read.
     let sendTimeout = Locked(Duration.seconds(30))
 
     /// - Parameters:
-    ///   - connects: whether to connect at once; otherwise the first use does.
-    ///   - deadline: until when to connect; `nil` for as long as a connection may take.
+    ///   - connects: whether to connect at once; otherwise the first use connects.
+    ///   - deadline: the time at which connecting ends; `nil` for the usual timeout.
     init(bus: Bus, connects: Bool, by deadline: ContinuousClock.Instant? = nil) throws(DBusError) {
         try ForkedChild.check("open a D-Bus connection")
         self.bus = bus
@@ -116,14 +117,14 @@ final class ConnectionCore: Sendable {
         state = Locked(State(phase: phase, wasConnected: connects))
     }
 
-    /// The address to connect to. It stays the same for the life of the connection: a program may prepare its
-    /// environment for others while the connection is being restored.
+    /// The address to connect to. It stays the same for the life of the connection: a program may change its
+    /// environment for child processes during a restoration.
     func resolvedAddress() throws(DBusError) -> String {
         if let known = address.load() { return known.text }
         return address.storeIfNil(Address(text: try bus.resolvedAddress())).text
     }
 
-    /// Asked before any lock is taken: in a forked child, one may be held by a thread that is not there.
+    /// Checked before any lock is taken: in a forked child, a thread that does not exist there may hold the lock.
     var isForeign: Bool { !process.isCurrent }
 
     func checkProcess(_ attempted: @autoclosure () -> String) throws(DBusError) {
@@ -134,19 +135,19 @@ final class ConnectionCore: Sendable {
 
     func takeSerial() -> UInt32 {
         while true {
-            // 0 is no serial number.
+            // 0 is not a valid serial.
             let serial = nextSerial.wrappingAdd(1, ordering: .relaxed).oldValue
             if serial != 0 { return serial }
         }
     }
 
-    /// The live socket, if there is one now.
+    /// The connected socket, if there is one now.
     var connectedSocket: BusSocket? {
         guard !isForeign, case .connected(let socket) = state.withLock({ $0.phase }) else { return nil }
         return socket
     }
 
-    /// The live socket. Without a reading thread nobody else reconnects, so this does, until `limit` at most.
+    /// Returns the connected socket. Without a reading thread, this reconnects, until `limit` at most.
     func socket(
         _ attempted: @autoclosure () -> String,
         by limit: ContinuousClock.Instant? = nil
@@ -162,14 +163,16 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Hands a message to the bus. On return the kernel has it; only on the reading thread, which must not wait, it may still be queued.
+    /// Sends a message to the bus. On return the kernel has it. On the reading thread, which must not wait, it may
+    /// still be queued.
     ///
-    /// A process without a reading thread notices only here that the bus was restarted. It connects anew then and sends once more: the
-    /// write failed. If another thread's write failed, the bus may have this message already, and receivers get it twice.
+    /// A process without a reading thread notices a restart of the bus only here. It then reconnects and sends once
+    /// more, because the write failed. If the failed write was another thread's, the bus may have this message already,
+    /// and receivers get it twice.
     ///
-    /// - Parameter copies: whether a copy goes out, because others send the message at the same time.
+    /// - Parameter copies: whether to send a copy, because other threads send the message at the same time.
     func send(_ message: borrowing DBusMessage, copies: Bool = false) throws(DBusError) {
-        // For everything that it waits for, together.
+        // One deadline for all waits together.
         let deadline = ContinuousClock.now + sendTimeout.withLock { $0 }
         let socket = try socket(Self.attempt(message), by: deadline)
         if try hand(message, copies: copies, to: socket, by: deadline) { return }
@@ -184,14 +187,14 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// - Returns: false where the bus is gone.
+    /// - Returns: false if the bus is gone.
     private func hand(
         _ message: borrowing DBusMessage,
         copies: Bool,
         to socket: BusSocket,
         by deadline: ContinuousClock.Instant
     ) throws(DBusError) -> Bool {
-        // Together, because each beginning costs a hundredth of a post.
+        // In one block, because each entry costs a hundredth of a post.
         let standing = try onLibdbus { () throws(DBusError) in
             guard copies else {
                 return try socket.send(message, serial: takeSerial(), attempted: Self.attempt(message))
@@ -218,16 +221,16 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// Hands a message to libdbus and never waits: what the socket does not take at once, the reading thread writes later. What a bus does
-    /// not read is bounded by ``BusSocket/unsentLimit``.
+    /// Passes a message to libdbus and never waits: the reading thread later writes what the socket does not accept at
+    /// once. ``BusSocket/unsentLimit`` limits the queue for a bus that does not read.
     func queue(_ message: borrowing DBusMessage) throws(DBusError) {
         try checkProcess(Self.attempt(message))
         guard let socket = connectedSocket else { throw .disconnected(Self.attempt(message)) }
         try queue(message, on: socket)
     }
 
-    /// Answers on this very socket: an answer must not go to whoever has the caller's name on the next one. Never waits, because answers
-    /// come from tasks.
+    /// Responds on this very socket: on the next one, another peer may have the caller's name. Never waits, because
+    /// responses come from tasks.
     func answer(_ message: borrowing DBusMessage, on socket: BusSocket) throws(DBusError) {
         guard connectedSocket === socket else { return }
         try queue(message, on: socket)
@@ -238,13 +241,13 @@ final class ConnectionCore: Sendable {
         if needsReader(standing) { event.signal() }
     }
 
-    /// Whether the reading thread must be woken after a message was handed to libdbus: it finds the end of a connection, and writes on when
-    /// the socket has room.
+    /// Whether the reading thread must be woken after a message was passed to libdbus. It handles the end of a
+    /// connection, and writes the queue when the socket has room.
     func needsReader(_ standing: BusSocket.Standing) -> Bool {
         !standing.isConnected || standing.hasUnsentMessages && !awaitsRoom.load(ordering: .acquiring)
     }
 
-    /// What errors say was attempted. Made for errors only: a post should not pay for the text.
+    /// The attempted action for errors. Made only for an error, so that a post does not pay for the text.
     static func attempt(_ message: borrowing DBusMessage) -> String {
         switch message.kind {
         case .signal: "send the signal \(message.interface ?? "").\(message.member ?? "")"
@@ -256,8 +259,8 @@ final class ConnectionCore: Sendable {
 
     // MARK: Handlers and jobs
 
-    /// Takes something out of the state and frees it outside the lock: a handler may hold the last reference to an object whose deinit takes
-    /// this lock, such as the connection.
+    /// Removes something from the state and frees it outside the lock: a handler may hold the last reference to an
+    /// object whose deinit takes this lock, such as the connection.
     func discard<Removed: Sendable>(_ remove: @Sendable (inout State) -> Removed) {
         guard !isForeign else { return }
         let removed = state.withLock { remove(&$0) }
@@ -265,7 +268,7 @@ final class ConnectionCore: Sendable {
         withExtendedLifetime(removed) {}
     }
 
-    /// Has the reading thread do something between messages, in the order of asking.
+    /// Runs a job on the reading thread between messages. Jobs run in order.
     func perform(_ job: @escaping Job) {
         guard !isForeign else { return }
         let isClosed = state.withLock { state in
@@ -278,10 +281,11 @@ final class ConnectionCore: Sendable {
 
     // MARK: End
 
-    /// Ends everything: calls that wait fail, the thread leaves, the socket closes when the bus has read all that was sent.
+    /// Closes the connection: pending calls fail, the reading thread ends, and the socket closes when the bus has read
+    /// everything sent.
     func close() {
         guard !isForeign else { return }
-        // The old state is freed outside the lock, its handlers included.
+        // The old state, handlers included, is freed outside the lock.
         var before = state.withLock { state -> State in
             let before = state
             if case .connected(let socket) = state.phase { state.closing = socket }
@@ -299,7 +303,7 @@ final class ConnectionCore: Sendable {
         if before.isReading {
             event.signal()
         } else if case .connected(let socket) = before.phase {
-            // Without a reading thread only the greeting can be unread, and it has arrived.
+            // Without a reading thread nothing but the greeting can be unread, and it has arrived.
             socket.finish(by: .now)
             state.withLock { $0.closing = nil }
         }

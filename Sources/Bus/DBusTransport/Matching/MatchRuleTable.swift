@@ -1,89 +1,87 @@
-/// Which rules the bus holds for this connection, how many users each has, and who waits for an answer. Pure: it decides, the
-/// connection acts (architecture, D2).
+/// The match rules of this connection: their users, their state on the bus, and the waiters for the bus's responses.
+/// Pure: it decides, and the connection acts (architecture, D2).
 ///
-/// A rule stays in the table for as long as it has a user, whatever the bus said of it: a new connection is asked for it again.
+/// A rule stays in the table while it has a user, even if the bus refused it: each new connection requests it again.
 ///
-/// A bus limits the rules of one connection, or of all connections of a user. When it refuses one for that reason, the
-/// broader `fallback` takes the place of every rule with that fallback: once it is in force, the table gives those
-/// rules back, and the process filters out what nobody asked for. When half of them have lost their users, the table
-/// requests the rest again, and then gives the fallback back.
+/// A bus limits the rules of a connection, or of all connections of a user. When it refuses a rule for that reason, the
+/// broader `fallback` replaces every rule with that fallback. Once the fallback is in force, the table removes those
+/// rules from the bus, and the process filters out unwanted messages. When half of the rules have lost their users, the
+/// table requests the rest again, and then removes the fallback.
 ///
-/// The fallback needs a place of its own. From ``spareThreshold`` rules on the table therefore holds a spare rule that
-/// matches nothing, and gives it up at the limit, so that the fallback takes the spare's place, not that of a rule in
-/// use.
+/// The fallback needs room on the bus. From ``spareThreshold`` rules on, the table therefore holds a spare rule that
+/// matches nothing. At the limit it gives up the spare, so that the fallback does not displace a rule in use.
 struct MatchRuleTable {
     /// Called once: with `nil` when the rule is in force, or with the reason why it is not.
     typealias Waiter = @Sendable (DBusError?) -> Void
 
-    /// A request under way. Its ticket tells its answer from those to earlier requests.
+    /// A pending request. The ticket distinguishes its response from responses to earlier requests.
     struct Request: Equatable, Sendable {
         let handle: Int
         let ticket: UInt64
 
-        /// Whether this is a request for the spare.
         var isForSpare: Bool { handle == Self.spareHandle }
         fileprivate static let spareHandle = -1
     }
 
     enum Action: Equatable, Sendable {
-        /// Ask the bus for the rule, and hand the answer to ``answered(_:_:error:)``.
+        /// Request the rule from the bus, and pass the response to ``answered(_:_:error:)``.
         case add(MatchRule, Request)
-        /// Give the rule back to the bus. The answer changes nothing.
+        /// Remove the rule from the bus. The response is ignored.
         case remove(MatchRule)
     }
 
-    /// What became of a user's request.
+    /// The outcome of a user's request.
     enum Retention {
         /// The rule is in force.
         case inForce
-        /// The waiter is told by a later ``answered(_:_:error:)``.
+        /// A later ``answered(_:_:error:)`` returns the waiter.
         case pending
-        /// The rule is not in force, for this reason. It is asked for again on the next connection.
+        /// The rule is not in force, for this reason. The next connection requests it again.
         case failed(DBusError)
     }
 
-    /// Who is told what, and what the connection does next.
+    /// The waiters to call, and the next actions of the connection.
     struct Answer {
         var waiters: [Waiter] = []
         var error: DBusError?
         var actions: [Action] = []
 
-        /// Tells those who waited.
+        /// Calls the waiters.
         func tell() { for waiter in waiters { waiter(error) } }
     }
 
     private enum Standing {
-        /// The bus was asked. It `isLate` once those who waited gave up.
+        /// The bus has not responded yet. `isLate` once the waiters have been told of a timeout.
         case requested(ticket: UInt64, isLate: Bool)
         case active
-        /// The fallback stands in for it.
+        /// The fallback replaces the rule.
         case covered
-        /// The bus does not hold it: it refused, or is lost. The next user asks again.
+        /// The bus refused the rule, or is lost. The next user requests it again.
         case absent
     }
 
     private struct Entry {
         let rule: MatchRule
         let fallback: MatchRule?
-        /// As broad as a fallback: at the limit it takes the place of the spare.
+        /// Whether the rule is as broad as a fallback: at the limit it takes the room of the spare.
         let isBroad: Bool
-        /// The leases, and the table itself where the rule is a fallback in use.
+        /// The number of leases, plus one for the table if the rule is a fallback in use.
         var users: Int
         var standing = Standing.absent
         var waiters: [Waiter] = []
     }
 
-    /// The rules that have one fallback.
+    /// The rules with the same fallback.
     private struct Group {
         var count = 0
-        /// Those that the bus holds.
+        /// The number of rules that the bus holds.
         var activeCount = 0
-        /// Present while the fallback stands in for them, or is about to.
+        /// Present while the fallback replaces the rules, or is requested for that.
         var standIn: StandIn?
     }
 
     private struct StandIn {
-        /// How many rules of the group the bus held when it granted no more.
+        /// The number of rules of the group that the bus held when it reached its limit.
         var limit: Int
         /// Whether the rules are requested again, to be in force before the fallback ends.
         var isEnding = false
@@ -92,30 +90,30 @@ struct MatchRuleTable {
     private enum Spare {
         case none
         case held(ticket: UInt64)
-        /// The bus refused it: there is no place for a fallback either. Asked for again on the next connection.
+        /// The bus refused it, so it has no room for a fallback either. Requested again on the next connection.
         case refused
     }
 
-    /// By handle; `nil` in free places.
+    /// By handle; `nil` for free handles.
     private var entries: [Entry?] = []
     private var freeHandles: [Int] = []
     private var handles: [MatchRule: Int] = [:]
     private var nextTicket: UInt64 = 1
     /// By fallback.
     private var groups: [MatchRule: Group] = [:]
-    /// Fallbacks that stand in for rules. The table is a user of each of them.
+    /// Fallbacks that replace rules. The table is a user of each.
     private var fallbacks: Set<MatchRule> = []
     private var spare = Spare.none
 
     static let spareThreshold = 8
-    /// Matches nothing: no bus gives out the unique name `:0.0`.
+    /// Matches nothing: no bus assigns the unique name `:0.0`.
     static let spareRule = MatchRule(signalFrom: ":0.0", member: "Spare")
 
-    /// Rules in use.
+    /// The number of rules in use.
     var count: Int { handles.count }
-    /// Rules that a fallback stands in for.
+    /// The number of rules that a fallback replaces.
     var coveredCount: Int { entries.count { if case .covered = $0?.standing { true } else { false } } }
-    /// Rules that are not in force: the bus does not hold them, and no fallback that is in force stands in for them.
+    /// The number of rules that are not in force: neither the bus nor a fallback in force covers them.
     var notInForceCount: Int {
         entries.count { entry in
             guard let entry else { return false }
@@ -123,7 +121,7 @@ struct MatchRuleTable {
         }
     }
 
-    /// Whether the bus has yet to answer a request for a rule. A late one does not count.
+    /// Whether a request for a rule is pending. A late request does not count.
     var hasRequests: Bool {
         entries.contains { if case .requested(_, isLate: false) = $0?.standing { true } else { false } }
     }
@@ -136,19 +134,19 @@ struct MatchRuleTable {
         }
     }
 
-    /// Whether the rule stands in for others, and the bus holds it.
+    /// Whether the rule is a fallback in use that the bus holds.
     private func isInForce(asFallback rule: MatchRule) -> Bool {
         fallbacks.contains(rule) && standing(of: rule) == .active
     }
 
     // MARK: Users
 
-    /// Adds a user of `rule`, who ends the use by ``release(_:)``.
+    /// Adds a user of `rule`, who ends the use with ``release(_:)``.
     ///
     /// - Parameters:
-    ///   - fallback: `rule` itself marks a broad rule.
-    ///   - isConnected: whether the bus can be asked now.
-    /// - Returns: the rule's place in the table until it has no user any more, what became of the request, and what is to be done.
+    ///   - fallback: the broader rule; `rule` itself marks a broad rule.
+    ///   - isConnected: whether the bus is connected and can get a request.
+    /// - Returns: the rule's handle, valid while it has a user; the outcome of the request; the actions to take.
     mutating func retain(
         _ rule: MatchRule,
         fallback: MatchRule?,
@@ -195,7 +193,7 @@ struct MatchRuleTable {
             return []
         }
         remove(handle)
-        // The answer to a request under way finds no entry, and gives the rule back.
+        // The response to a pending request finds no entry, and removes the rule from the bus.
         let removal: [Action] = if case .active = entry.standing { [.remove(entry.rule)] } else { [] }
         return removal + (entry.fallback.map { endStandIn(of: $0) } ?? [])
     }
@@ -238,15 +236,17 @@ struct MatchRuleTable {
 
     // MARK: Answers of the bus
 
-    /// The bus's answer to an ``Action/add(_:_:)``; `nil` is success. ``DBusError/Code/timedOut`` says that none has come so far: those
-    /// who wait are told, and the answer still counts when it comes.
+    /// Handles the bus's response to an ``Action/add(_:_:)``; `nil` is success.
+    ///
+    /// ``DBusError/Code/timedOut`` means that there is no response so far: the waiters are told, and a late response
+    /// still counts.
     mutating func answered(_ rule: MatchRule, _ request: Request, error: DBusError?) -> Answer {
         if request.isForSpare { return spareAnswered(request, error) }
         let handle = request.handle
         guard entries.indices.contains(handle),
             case .requested(request.ticket, _) = entries[handle]?.standing
         else {
-            // The copy of a rule that nobody needs any more.
+            // A request for a rule that is not needed any more.
             return Answer(actions: error == nil ? [.remove(rule)] : [])
         }
         guard let error else { return granted(rule, handle) }
@@ -254,7 +254,7 @@ struct MatchRuleTable {
             set(handle, .requested(ticket: request.ticket, isLate: true))
             return Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule), error: error)
         }
-        // Without a name it is an error of this process, and not the bus's limit of rules.
+        // An error without a name comes from this process, and is not the bus's limit of rules.
         if error.code == .limitsExceeded, error.name != nil {
             if let fallback = entries[handle]?.fallback {
                 let actions = keepStandIn(of: fallback)
@@ -274,22 +274,22 @@ struct MatchRuleTable {
         var answer = Answer(waiters: takeWaiters(of: handle) + takeWaiters(coveredBy: rule))
         if fallbacks.contains(rule) { answer.actions += giveBack(coveredBy: rule) + endStandIn(of: rule) }
         if let fallback = entries[handle]?.fallback, isInForce(asFallback: fallback) {
-            // While the fallback ends, this may have been the last rule that was missing. Otherwise the request is
-            // older than the fallback.
+            // While the fallback ends, this may have been the last missing rule. Otherwise the request is older than
+            // the fallback.
             answer.actions += isEnding(fallbackOf: handle) ? endStandIn(of: fallback) : giveBack(handle)
         }
         return answer
     }
 
     private mutating func spareAnswered(_ request: Request, _ error: DBusError?) -> Answer {
-        // One that is late may still be granted, and is given up in any case.
+        // A late request may still be granted. The spare is removed either way.
         if let error, error.code != .timedOut, case .held(request.ticket) = spare { spare = .refused }
         return Answer()
     }
 
     private var isSpareHeld: Bool { if case .held = spare { true } else { false } }
 
-    /// Has the fallback stand in for the rule, and asks for it if it is not there yet.
+    /// Lets the fallback replace the rule, and requests the fallback if needed.
     private mutating func cover(_ handle: Int, by fallback: MatchRule) -> Answer {
         set(handle, .covered)
         let broad = handles[fallback] ?? insert(fallback, fallback: nil, isBroad: true)
@@ -342,7 +342,7 @@ struct MatchRuleTable {
         for handle in covered(by: fallback) { set(handle, .absent) }
     }
 
-    /// Ends the table's own use of a fallback.
+    /// Ends the table's use of a fallback.
     private mutating func dropUse(byTableOf fallback: MatchRule) {
         fallbacks.remove(fallback)
         groups[fallback]?.standIn = nil
@@ -352,9 +352,9 @@ struct MatchRuleTable {
         if let users = entries[handle]?.users, users <= 0 { remove(handle) }
     }
 
-    // MARK: Rules that a fallback stands in for
+    // MARK: Rules that a fallback replaces
 
-    /// Gives a rule back that a fallback in force stands in for.
+    /// Removes a rule from the bus if a fallback in force replaces it.
     private mutating func giveBack(_ handle: Int) -> [Action] {
         guard let entry = entries[handle], case .active = entry.standing else { return [] }
         set(handle, .covered)
@@ -370,28 +370,28 @@ struct MatchRuleTable {
         entries[handle]?.fallback.flatMap { groups[$0]?.standIn?.isEnding } ?? false
     }
 
-    /// Requests the rules of a fallback again once they are few enough, and gives the fallback back once all of them
-    /// are in force.
+    /// Requests the rules of a fallback again once they are few enough, and removes the fallback once all of them are
+    /// in force.
     private mutating func endStandIn(of fallback: MatchRule) -> [Action] {
         guard let group = groups[fallback], let standIn = group.standIn, isInForce(asFallback: fallback) else {
             return []
         }
         var actions: [Action] = []
         if !standIn.isEnding {
-            // Half, so that a number that goes up and down by one does not change the rules each time.
+            // Half, so that a count that goes up and down by one does not change the rules each time.
             guard group.count <= standIn.limit / 2 else { return [] }
             groups[fallback]?.standIn?.isEnding = true
             for handle in covered(by: fallback) { actions += request(handle) }
         }
         guard group.activeCount == group.count else { return actions }
         dropUse(byTableOf: fallback)
-        // There are places again.
+        // The bus has room again.
         if case .refused = spare { spare = .none }
         if handles[fallback] == nil { actions.append(.remove(fallback)) }
         return actions
     }
 
-    /// The bus grants fewer rules than are left: the fallback goes on.
+    /// The bus grants fewer rules than are in use, so the fallback stays.
     private mutating func keepStandIn(of fallback: MatchRule) -> [Action] {
         guard let group = groups[fallback], group.standIn?.isEnding == true else { return [] }
         groups[fallback]?.standIn = StandIn(limit: group.activeCount)
@@ -400,9 +400,10 @@ struct MatchRuleTable {
 
     // MARK: Losing and finding the bus
 
-    /// The bus holds nothing any more. Requests under way are answered with an error each.
+    /// The bus holds no rules any more. Each pending request fails separately.
     ///
-    /// - Returns: those who waited for a fallback. They are told that the bus is lost: the request is another rule's.
+    /// - Returns: the waiters for a fallback. The caller tells them that the bus is lost, because the pending request
+    ///   is for another rule than theirs.
     mutating func lost() -> [Waiter] {
         var waiters: [Waiter] = []
         for fallback in fallbacks { waiters += takeWaiters(coveredBy: fallback) }
@@ -410,7 +411,7 @@ struct MatchRuleTable {
         return waiters
     }
 
-    /// Asks the new connection for every rule. Those who wait go on waiting.
+    /// Requests every rule on the new connection. Waiters keep waiting.
     mutating func reconnected() -> [Action] {
         forgetBus()
         return entries.indices.flatMap { entries[$0] == nil ? [] : request($0) }
@@ -431,7 +432,7 @@ struct MatchRuleTable {
 
     private enum Coverage { case none, requested, active }
 
-    /// Whether a fallback in use stands in for the rule, or is about to.
+    /// Whether a fallback in use replaces the rule, or is requested for that.
     private func coverage(of handle: Int) -> Coverage {
         guard let fallback = entries[handle]?.fallback, fallbacks.contains(fallback) else { return .none }
         return standing(of: fallback)

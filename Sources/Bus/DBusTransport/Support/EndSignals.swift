@@ -2,16 +2,18 @@ import CLinux
 import Dispatch
 import Glibc
 
-/// The signals that ask a program to end, as something to wait for. A program makes one of these, and keeps it.
+/// The signals that ask a program to end, as an awaitable event. A program makes one instance and keeps it.
 ///
-/// The handlers write into an eventfd, which is there before them, so the process loses no signal: a dispatch source becomes
-/// active later than the call that makes it, and one thread that does not block a signal is enough for a signalfd to miss it.
+/// The handlers write into an eventfd that exists before they do, so no signal is lost. A dispatch source would become
+/// active some time after its creation, and a signalfd misses a signal if any thread does not block it.
 package struct EndSignals {
     private let stream: AsyncStream<Void>
     private let source: any DispatchSourceRead
 
-    /// From here on the signals do not end the process by themselves. SIGINT and SIGHUP stay ignored in a program that was started so, as by
-    /// `nohup`, or by a script in the background. SIGTERM is heard even then, because services are ended by it.
+    /// Installs the handlers. From here on the signals do not end the process by themselves.
+    ///
+    /// SIGINT and SIGHUP stay ignored if the program was started with them ignored, for instance by `nohup` or in the
+    /// background of a script. SIGTERM is handled even then, because services are stopped by it.
     ///
     /// - Throws: ``DBusError`` if the process has no descriptor left.
     package init(_ signals: [Int32] = [SIGTERM, SIGINT]) throws(DBusError) {
@@ -38,7 +40,7 @@ package struct EndSignals {
         for signal in signals { Self.handle(signal) }
     }
 
-    /// Waits for the first of them, also where it has come before this call.
+    /// Waits for the first signal. Returns at once if it came before this call.
     package func first() async {
         for await _ in stream { return }
     }
@@ -51,7 +53,7 @@ package struct EndSignals {
         action = sigaction()
         action.sa_flags = SA_RESTART
         action.__sigaction_handler.sa_handler = { _ in
-            // Nothing but system calls is allowed here, and the interrupted code reads its own `errno` afterwards.
+            // Only async-signal-safe calls are allowed here. The interrupted code may read its own `errno` afterwards.
             let code = errno
             eventfd_write(signalled, 1)
             errno = code
@@ -60,5 +62,5 @@ package struct EndSignals {
     }
 }
 
-/// Where the handlers write. Unsafe: it is set before the first handler is, and never again.
+/// The eventfd of the handlers. Unsafe: it is set once, before the first handler is installed.
 nonisolated(unsafe) private var signalled: Int32 = -1

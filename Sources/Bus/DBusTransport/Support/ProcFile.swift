@@ -2,8 +2,7 @@ import Glibc
 
 /// Files of `/proc` that hold numbers.
 enum ProcFile {
-    /// The numbers of the lines of a file; `nil` if the kernel does not have it. Of a file over 1 MiB the rest is left
-    /// out.
+    /// Returns the numbers in each line of a file; `nil` if the file cannot be opened. Reads at most about 1 MiB.
     static func lines(_ path: String) -> [[Int64]]? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

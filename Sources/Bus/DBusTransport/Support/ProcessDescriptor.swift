@@ -1,13 +1,14 @@
 import CLinux
 import Glibc
 
-/// A process by a descriptor of the kernel's (pidfd): it means this process also when its number has passed to another.
+/// A process by its descriptor (pidfd), which keeps meaning this process after its ID is reused.
 package final class ProcessDescriptor: Sendable {
     package let identifier: Int32
-    /// Readable from the end of the process on.
+    /// Readable once the process has ended.
     package let descriptor: CInt
 
-    /// The process that has this number now; `nil`, with `errno` set, where there is none (`ESRCH`) or no descriptor is free.
+    /// Opens the process that has this ID now; `nil`, with `errno` set, if there is none (`ESRCH`) or no descriptor is
+    /// free.
     package init?(_ identifier: Int32) {
         self.identifier = identifier
         descriptor = CLinux_openProcess(identifier)
@@ -16,15 +17,15 @@ package final class ProcessDescriptor: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Whether it has ended, collected or not.
+    /// Whether the process has ended, reaped or not.
     package var hasEnded: Bool { hasEnded(by: .now) }
 
-    /// Sends a signal; nothing happens where the process has ended.
+    /// Sends a signal. No effect if the process has ended.
     package func send(_ signal: Int32) { _ = CLinux_signalProcess(descriptor, signal) }
 
-    /// Waits for its end on this thread.
+    /// Waits on this thread for the end of the process.
     ///
-    /// - Returns: whether it has ended by then.
+    /// - Returns: whether it ended before the deadline.
     package func hasEnded(by deadline: ContinuousClock.Instant) -> Bool {
         var look = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         while true {

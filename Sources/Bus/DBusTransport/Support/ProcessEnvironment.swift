@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
 
-/// The environment of this process, as all libraries read it.
+/// The environment of this process, for all libraries of the package.
 ///
 /// A process with more rights than its user (set-user-ID, set-group-ID, file capabilities) gets its environment from a
 /// caller with fewer rights. Its environment counts as empty.
@@ -15,7 +15,7 @@ package enum ProcessEnvironment {
         return String(cString: value)
     }
 
-    /// The user's home directory: `HOME`, else the one in the user database.
+    /// The user's home directory: `HOME`, or else the entry in the user database.
     package static var homeDirectory: String? { value("HOME") ?? listedHomeDirectory }
 
     private static var listedHomeDirectory: String? {

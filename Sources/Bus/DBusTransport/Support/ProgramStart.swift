@@ -1,34 +1,34 @@
 import CLinux
 import Glibc
 
-/// Starts programs as they expect it: with the descriptors that they are given and no others, and with default handling of every signal, whatever
-/// this process ignores or blocks.
+/// Starts programs with only the given descriptors, and with default handling of every signal, whatever this process
+/// ignores or blocks.
 package enum ProgramStart {
-    /// What a program gets as one of its descriptors.
+    /// The source of one of the program's descriptors.
     package enum Descriptor: Sendable {
         /// `/dev/null`.
         case nothing
-        /// The one that this process has under the same number.
+        /// This process's descriptor with the same number.
         case inherited
         case descriptor(CInt)
     }
 
-    /// Why a program does not start, as an error number.
+    /// The reason why a program did not start, as an error number.
     package struct Failure: Error, CustomStringConvertible {
         package let code: CInt
         package var description: String { String(cString: strerror(code)) }
     }
 
-    /// Starts a program, which is looked up in `PATH` if its name has no slash. A process with more rights than its user looks in the system's own
-    /// directories instead.
+    /// Starts a program. A name without a slash is looked up in `PATH`; a process with more rights than its user looks
+    /// in the system's directories instead.
     ///
     /// - Parameters:
-    ///   - arguments: what follows the program on its command line.
+    ///   - arguments: the arguments after the program's name.
     ///   - environment: all of its variables.
-    ///   - descriptors: its descriptors from 0 on; those beyond are closed.
-    ///   - leadsGroup: whether it is in a process group of its own, so that it can be ended with its children, and the terminal's signals do not
-    ///     reach it.
-    /// - Returns: the process id, for ``collect(_:)``.
+    ///   - descriptors: its descriptors from 0 on; all others are closed.
+    ///   - leadsGroup: whether it gets a new process group. The group can be ended together with its children, and
+    ///     signals of the terminal do not reach it.
+    /// - Returns: the process ID, for ``collect(_:)``.
     package static func spawn(
         _ program: String,
         _ arguments: [String],
@@ -80,8 +80,8 @@ package enum ProgramStart {
             + program
     }
 
-    /// Calls a function that starts programs on this thread and does not collect them. They are collected when they
-    /// end, as far as the kernel tells a thread's children (`CONFIG_PROC_CHILDREN`).
+    /// Runs a function that starts programs on this thread and does not reap them. Each is reaped when it ends, if the
+    /// kernel lists a thread's children (`CONFIG_PROC_CHILDREN`).
     static func collectingChildren<Result>(of body: () -> Result) -> Result {
         let children = { Set((ProcFile.lines("/proc/thread-self/children") ?? []).joined()) }
         let before = children()
@@ -92,15 +92,15 @@ package enum ProgramStart {
         return result
     }
 
-    /// Waits on this thread for the end of a child, without collecting it: its number stays its own.
+    /// Waits on this thread for the end of a child, without reaping it: its ID is not reused yet.
     package static func waitForEnd(of identifier: Int32) {
         var information = siginfo_t()
         while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
     }
 
-    /// Waits on this thread for the end of a child, and collects it.
+    /// Waits on this thread for the end of a child, and reaps it.
     ///
-    /// - Returns: its exit status, or 128 and the signal; `nil` if somebody else in this process has collected it.
+    /// - Returns: its exit status, or 128 plus the signal; `nil` if other code in this process has reaped it.
     package static func collect(_ identifier: Int32) -> Int32? {
         var status: Int32 = 0
         while waitpid(identifier, &status, 0) < 0 {

@@ -1,7 +1,7 @@
 import Glibc
 
-/// Descriptors 0 to 2. The library takes none of these numbers, also if the process was started without the
-/// descriptors: what the program or a library writes to standard error would go to the bus.
+/// Descriptors 0 to 2. The library never occupies these numbers, even if the process was started without them:
+/// otherwise text for standard error would go to the bus.
 enum StandardDescriptors {
     /// Runs `body`, which opens descriptors, while sockets hold the free numbers from 0 to 2.
     static func leavingFree<Result>(_ body: () -> Result) -> Result {

@@ -5,19 +5,21 @@ package import Synchronization
 // MARK: The lock
 
 #if NOTIFY_CENTER_TSAN
-/// The project's one lock, as ThreadSanitizer understands it: it reports false races for `Synchronization.Mutex`.
+/// The project's only lock type, in a form that ThreadSanitizer understands: it reports false races for
+/// `Synchronization.Mutex`.
 package typealias Locked = PosixLocked
 #else
-/// The project's one lock. No foreign code runs while it is held. A forked child does not touch it: see
+/// The project's only lock type. No code of callers runs while it is held. A forked child does not use it: see
 /// ``PosixLocked``.
 package typealias Locked = Mutex
 #endif
 
-/// The lock of what a forked child uses. `Synchronization.Mutex` knows threads by the number that it has noted, and the
-/// thread that goes on in a child has another one: if two threads of the child want the same lock, the process ends.
+/// A lock for state that a forked child uses. `Synchronization.Mutex` stores its owner's thread number, and the
+/// surviving thread has a different number in the child. The process then aborts if two threads of the child contend
+/// for the lock.
 package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
-    // Unchecked: `value` is touched with `mutex` held, and neither address changes. On the heap, because a stored
-    // value without size would share its address with a neighbour, which looks like a race.
+    // Unchecked: `value` is accessed only with `mutex` held, and neither address changes. On the heap, because a stored
+    // value of size zero would share its address with a neighbour, which looks like a race.
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let value = UnsafeMutablePointer<Value>.allocate(capacity: 1)
 
@@ -42,8 +44,8 @@ package final class PosixLocked<Value: ~Copyable>: @unchecked Sendable {
     }
 }
 
-/// State of this process. A forked child does not touch its parent's, whose lock another thread may have held: it
-/// begins anew.
+/// State of this process. In a forked child it starts over from the initial value: a thread of the parent may have held
+/// the lock of the parent's state.
 package final class PerProcess<Value: Sendable>: Sendable {
     private final class Box: Sendable {
         let generation = ForkedChild.generation
@@ -81,10 +83,10 @@ package final class PerProcess<Value: Sendable>: Sendable {
     }
 }
 
-/// A reference that is stored once, and read without a lock, also in a forked child. `AtomicLazyReference` looks up
+/// A reference that is stored once and read without a lock, also in a forked child. `AtomicLazyReference` looks up
 /// metadata at each load, which costs more than a lock.
 package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
-    /// The address of the object, which has a reference to it; 0 before.
+    /// The address of the retained object; 0 before it is stored.
     @usableFromInline let address = Atomic<UInt>(0)
 
     package init() {}
@@ -100,7 +102,7 @@ package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
         }
     }
 
-    /// - Returns: what is stored: the object, or another one that was stored before.
+    /// - Returns: the stored object: this one, or the object that was stored earlier.
     @inlinable package func storeIfNil(_ object: Object) -> Object {
         let fresh = Unmanaged.passRetained(object)
         let result = address.compareExchange(
@@ -116,12 +118,12 @@ package struct StoredOnce<Object: AnyObject & Sendable>: ~Copyable, Sendable {
 
 // MARK: - Threads
 
-/// Starts threads with all signals blocked, so that those to the process reach the app's own threads (architecture,
+/// Starts threads with all signals blocked, so that signals to the process reach the app's own threads (architecture,
 /// D3).
 package enum QuietThread {
-    /// Runs `body` on a thread of this name; nobody waits for its end.
+    /// Runs `body` on a detached thread with this name.
     ///
-    /// - Returns: the thread; `nil`, with `errno` set, where the system grants none. Then `body` is not called.
+    /// - Returns: the thread; `nil`, with `errno` set, if the system grants none. Then `body` is not called.
     package static func start(_ name: StaticString, _ body: @escaping @Sendable () -> Void) -> UInt? {
         var all = sigset_t()
         var previous = sigset_t()
@@ -162,7 +164,7 @@ package enum QuietThread {
 
 // MARK: - Waking a thread
 
-/// What `poll` takes: rounded up, so that nobody looks again before time is over. At most 23 days.
+/// The timeout for `poll`, rounded up so that the caller does not wake before the deadline. At most 23 days.
 package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
     let (seconds, attoseconds) = (deadline - ContinuousClock.now).components
     guard seconds >= 0, attoseconds >= 0 else { return 0 }
@@ -171,16 +173,16 @@ package func milliseconds(until deadline: ContinuousClock.Instant) -> Int32 {
 
 /// A descriptor that becomes readable when any thread signals; one thread polls it.
 ///
-/// A pair of sockets, because an eventfd cannot be told from a file that the program opens under the same number. When
-/// the program closes the end for writing, the thread that polls the other one wakes.
+/// A pair of sockets, because an eventfd cannot be distinguished from a file that the program opens under the same
+/// number. When the program closes the writing end, the thread that polls the other end wakes.
 package struct EventDescriptor: ~Copyable {
     private let reading: Atomic<UInt64>
     private let writing: Atomic<UInt64>
 
-    /// What to poll. Negative if the program has closed it and the system grants no other one.
+    /// The descriptor to poll. Negative if the program has closed it and the system grants no other.
     package var descriptor: CInt { OwnedDescriptor(bits: reading.load(ordering: .acquiring)).number }
 
-    /// - Parameter purpose: what it is for, as errors say it was attempted.
+    /// - Parameter purpose: the attempted action, for errors.
     package init(_ purpose: String) throws(DBusError) {
         guard let (reading, writing) = Self.pair() else {
             throw DBusError(
@@ -206,11 +208,11 @@ package struct EventDescriptor: ~Copyable {
     package func signal() {
         let writing = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
         guard writing.isIntact else { return }
-        // If the sockets take no more (EAGAIN), the descriptor is readable already.
+        // If the sockets are full (EAGAIN), the descriptor is readable already.
         _ = send(writing.number, "!", 1, CInt(MSG_NOSIGNAL))
     }
 
-    /// Makes it unreadable. Called by the thread that polls.
+    /// Makes the descriptor unreadable. Called by the polling thread.
     package func clear() {
         if restoreIfClosed() { return }
         withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in
@@ -218,9 +220,9 @@ package struct EventDescriptor: ~Copyable {
         }
     }
 
-    /// Opens another pair if the program has closed an end of this one. Called by the thread that polls.
+    /// Opens another pair if the program has closed an end of this one. Called by the polling thread.
     ///
-    /// - Returns: whether an end was closed: signals may be lost.
+    /// - Returns: whether an end was closed. Signals may then be lost.
     package func restoreIfClosed() -> Bool {
         let oldReading = OwnedDescriptor(bits: reading.load(ordering: .acquiring))
         let oldWriting = OwnedDescriptor(bits: writing.load(ordering: .acquiring))
