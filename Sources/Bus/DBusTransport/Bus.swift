@@ -1,10 +1,10 @@
 import Glibc
 
-/// Which message bus to use.
+/// A message bus.
 public enum Bus: Sendable, Hashable {
-    /// The bus of the login session: `DBUS_SESSION_BUS_ADDRESS`, else `$XDG_RUNTIME_DIR/bus`.
+    /// The bus of the login session: `DBUS_SESSION_BUS_ADDRESS`, or else `$XDG_RUNTIME_DIR/bus`.
     case session
-    /// The bus of the machine, shared by all users: `DBUS_SYSTEM_BUS_ADDRESS`, else its well-known socket.
+    /// The bus of the machine, shared by all users: `DBUS_SYSTEM_BUS_ADDRESS`, or else its well-known socket.
     case system
     /// The bus at a D-Bus address, for instance `unix:path=/run/my/bus`.
     case address(String)
@@ -12,7 +12,7 @@ public enum Bus: Sendable, Hashable {
     /// The environment variable that ``fromEnvironment`` reads.
     public static let environmentVariable = "NOTIFY_CENTER_BUS"
 
-    /// What `NOTIFY_CENTER_BUS` says (`session`, `system` or an address); the session bus where it is unset or empty.
+    /// The bus in `NOTIFY_CENTER_BUS` (`session`, `system` or an address); the session bus if it is unset or empty.
     ///
     /// In a process with more rights than its user (set-user-ID, set-group-ID, file capabilities) all variables that
     /// name buses count as unset.
@@ -20,7 +20,7 @@ public enum Bus: Sendable, Hashable {
         Bus(name: ProcessEnvironment.value(environmentVariable) ?? "session")
     }
 
-    /// The bus of this name: `session`, `system`, or else an address.
+    /// Creates the bus with this name: `session`, `system`, or else an address.
     public init(name: String) {
         self =
             switch name {
@@ -30,10 +30,10 @@ public enum Bus: Sendable, Hashable {
             }
     }
 
-    /// The address to connect to.
+    /// Returns the address to connect to.
     ///
-    /// - Throws: ``DBusError/Code/noBus`` where the environment names no bus; ``DBusError/Code/invalidArgument`` for a text that is
-    ///   no address.
+    /// - Throws: ``DBusError/Code/noBus`` if the environment names no bus; ``DBusError/Code/invalidArgument`` for a
+    ///   text that is not an address.
     public func resolvedAddress() throws(DBusError) -> String {
         switch self {
         case .address(let address):
@@ -81,7 +81,6 @@ public enum Bus: Sendable, Hashable {
 }
 
 extension Bus: CustomStringConvertible {
-    /// `session`, `system` or the address.
     public var description: String {
         switch self {
         case .session: "session"
@@ -91,7 +90,7 @@ extension Bus: CustomStringConvertible {
     }
 }
 
-/// A value as D-Bus addresses write it: all but a few characters as `%xx`.
+/// Escapes a value for a D-Bus address: all but a few characters become `%xx`.
 private func escapedAddressValue(_ value: String) -> String {
     let hex = Array("0123456789abcdef")
     return value.utf8.reduce(into: "") { result, byte in

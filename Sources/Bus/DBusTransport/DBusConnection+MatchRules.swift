@@ -1,17 +1,19 @@
 import Synchronization
 
 extension DBusConnection {
-    /// Has the bus send what matches `rule`, until the lease ends. The rule is in force when this returns. Equal rules of one
-    /// connection are shared and counted, so that the thousandth lease of a rule costs nothing on the bus. Blocks the calling thread, for
-    /// 25 seconds at most.
+    /// Subscribes to the messages that match `rule`, until the lease ends. The rule is in force on return.
+    ///
+    /// Equal rules of one connection are shared and counted, so that the thousandth lease of a rule costs nothing on
+    /// the bus. Blocks the calling thread, for 25 seconds at most.
     ///
     /// - Parameters:
-    ///   - fallback: a broader rule that takes the place of `rule` when the bus grants no more rules.
+    ///   - fallback: a broader rule that replaces `rule` if the bus grants no more rules.
     ///   - timeout: how long to wait, if that is less than 25 seconds.
-    /// - Throws: ``DBusError/Code/limitsExceeded`` where that has no place either; ``DBusError/Code/refused`` for a rule
-    ///   that the bus does not take; ``DBusError/Code/timedOut``; ``DBusError/Code/noBus``; ``DBusError/Code/disconnected``; ``DBusError/Code/closed``;
-    ///   ``DBusError/Code/noResources``; ``DBusError/Code/wouldDeadlock`` on the reading thread, where ``addMatchInOrder(_:fallback:failed:)``
-    ///   does not wait. The rule is not kept then.
+    /// - Throws: ``DBusError/Code/limitsExceeded`` if the bus has no room for the fallback either;
+    ///   ``DBusError/Code/refused`` for a rule that the bus rejects; ``DBusError/Code/timedOut``;
+    ///   ``DBusError/Code/noBus``; ``DBusError/Code/disconnected``; ``DBusError/Code/closed``;
+    ///   ``DBusError/Code/noResources``; ``DBusError/Code/wouldDeadlock`` on the reading thread, on which
+    ///   ``addMatchInOrder(_:fallback:failed:)`` works without waiting. After an error the rule is not kept.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -33,11 +35,12 @@ extension DBusConnection {
         return lease
     }
 
-    /// As the blocking form, without holding a thread: many at once travel together. While a handler holds up the reading thread, it waits for that, too.
+    /// Subscribes as the blocking form does, without holding a thread: many simultaneous requests are sent together. If
+    /// a handler blocks the reading thread, this waits for it, too.
     ///
-    /// - Parameter timeout: how long it waits for the rule, counted from the call. To find the bus first may take 25 seconds of its own, and so may a broader
-    ///   rule in place of this one.
-    /// - Throws: as the blocking form. A task that is cancelled waits all the same.
+    /// - Parameter timeout: how long to wait for the rule, counted from the call. Connecting first may take 25 seconds
+    ///   more, and so may a fallback.
+    /// - Throws: as the blocking form. A cancelled task keeps waiting.
     public func addMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -46,7 +49,8 @@ extension DBusConnection {
         let core = core
         let deadline = ContinuousClock.now + timeout
         try await core.connectAside("add the match rule \(rule)")
-        // Otherwise the rule's own 25 seconds end first: ten thousand registrations at once need no timers.
+        // Otherwise the rule's own timeout of 25 seconds comes first, and ten thousand simultaneous registrations need
+        // no timers.
         let needsTimer = deadline - .now < .seconds(25)
         let held = Locked<MatchRuleLease?>(nil)
         let error = await withCheckedContinuation { continuation in
@@ -68,12 +72,13 @@ extension DBusConnection {
         return lease
     }
 
-    /// As the blocking form, for the reading thread, which must not wait. The bus reads the request before what this thread sends later.
+    /// Subscribes as the blocking form does, for the reading thread, which must not wait. The bus reads the request
+    /// before everything that this thread sends later.
     ///
-    /// - Parameter failed: called once if the bus does not grant the rule, as `settled` of ``keepMatch(_:fallback:settled:)`` is. The rule is
-    ///   kept: it is requested again each time that the bus is back.
-    /// - Throws: ``DBusError/Code/disconnected`` and ``DBusError/Code/closed``, and the reason why the bus has refused this rule before. The rule
-    ///   is not kept then.
+    /// - Parameter failed: called once if the bus does not grant the rule, under the conditions of `settled` in
+    ///   ``keepMatch(_:fallback:settled:)``. The rule is kept, and requested again each time the bus is back.
+    /// - Throws: ``DBusError/Code/disconnected`` and ``DBusError/Code/closed``, and the reason if the bus has refused
+    ///   this rule before. The rule is not kept then.
     package func addMatchInOrder(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,
@@ -102,11 +107,13 @@ extension DBusConnection {
         return lease
     }
 
-    /// Keeps `rule` until the lease ends, whatever the bus says of it now: it is asked for again each time that the bus is back.
+    /// Keeps `rule` until the lease ends, even if the bus refuses it now. It is requested again each time the bus is
+    /// back.
     ///
-    /// - Parameter settled: called once, here, on the reading thread, or on a thread that uses another rule of the connection just then, so that
-    ///   it takes no lock which is held while rules are used: with `nil` when the rule is in force, or with the reason why it
-    ///   is not, after 25 seconds at most. A rule that the bus had not answered for by then is in force when it does answer.
+    /// - Parameter settled: called once, with `nil` when the rule is in force, or with the reason why it is not, after
+    ///   25 seconds at most. It runs here, on the reading thread, or on a thread that is using another rule of the
+    ///   connection, so it must not take a lock that is held during the use of rules. After a timeout the rule is in
+    ///   force once the bus grants it.
     package func keepMatch(
         _ rule: MatchRule,
         fallback: MatchRule? = nil,

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Which connection owns a bus name, in step with the other messages of a connection: a call that the owner sends after it has the name is handled
-/// after this knows it.
+/// Tracks the owner of a bus name, in order with the other messages of a connection: when a call from a new owner is
+/// handled, this already knows the owner.
 package final class NameOwner: Sendable {
     private struct State {
         var owner: String?
-        /// Grows with each announcement of the bus, so that an older answer is recognized.
+        /// Incremented with each announcement of the bus, to recognise an outdated response.
         var generation: UInt64 = 0
         var watch: (tokens: [Observation], lease: MatchRuleLease)?
     }
@@ -15,19 +15,20 @@ package final class NameOwner: Sendable {
     private let changed: @Sendable (String?) -> Void
     private let state = Locked(State())
 
-    /// - Parameter changed: is told each change, on the reading thread or the one that asks.
+    /// - Parameter changed: called for each change, on the reading thread or on the requesting thread.
     package init(of name: String, on connection: DBusConnection, changed: @escaping @Sendable (String?) -> Void) {
         self.name = name
         self.connection = connection
         self.changed = changed
     }
 
-    /// The connection that owns the name; `nil` where none does, or the bus is lost.
+    /// The connection that owns the name; `nil` if there is none, or the bus is lost.
     package var current: String? { state.withLock { $0.owner } }
 
-    /// Begins to watch. On return the present owner is known.
+    /// Starts to watch. On return the current owner is known.
     package func start() async throws(DBusError) {
-        // First, and without holding a thread that tasks share: otherwise `onEvent` connects, and waits for the bus on this one.
+        // First, and without holding a thread of the concurrency pool: otherwise `onEvent` connects, and blocks this
+        // thread.
         try await connection.connect()
         let tokens = [
             connection.onSignal { [weak self] in self?.receive($0) },
@@ -51,14 +52,14 @@ package final class NameOwner: Sendable {
         set(try await connection.owner(of: name), ifStill: generation)
     }
 
-    /// After an outage.
+    /// Asks for the owner after an outage.
     private func ask() async {
         let generation = state.withLock { $0.generation }
         while true {
             do throws(DBusError) {
                 return set(try await connection.owner(of: name), ifStill: generation)
             } catch {
-                // An outage again: the next restoration asks again. Other errors may pass.
+                // After another outage, the next restoration asks. Other errors may be temporary.
                 guard error.code != .disconnected, error.code != .closed else { return }
                 try? await Task.sleep(for: .seconds(1))
             }
@@ -72,7 +73,7 @@ package final class NameOwner: Sendable {
         set(owner.isEmpty ? nil : owner)
     }
 
-    /// - Parameter generation: that of the question which this answers; an old one is ignored.
+    /// - Parameter generation: the generation at the time of the request; an outdated response is ignored.
     private func set(_ owner: String?, ifStill generation: UInt64? = nil) {
         let isChange = state.withLock { state -> Bool in
             guard generation == nil || generation == state.generation else { return false }

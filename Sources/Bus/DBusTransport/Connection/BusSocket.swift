@@ -2,31 +2,31 @@ import CDBus
 import Glibc
 import Synchronization
 
-/// One connection of libdbus. Its end of life closes it.
+/// One libdbus connection. Its deallocation closes it.
 ///
-/// The descriptor is polled by us and never by libdbus, which would hold the way to the socket while it sleeps
-/// (architecture, D3). Every call that may touch the socket runs under ``access`` and returns at once: libdbus frees the
-/// watches of a lost connection inside whichever call finds it lost, and the reading thread must not have one in its hands then.
+/// The library polls the descriptor, never libdbus, which would hold its I/O path while it sleeps (architecture, D3).
+/// Every call that may touch the socket runs under ``access`` and returns at once. Any libdbus call that finds the
+/// connection lost frees its watches, and the reading thread must not be using one at that time.
 final class BusSocket: Sendable {
-    // The pointer itself is constant, and libdbus locks its connections (dbus_threads_init_default).
+    // Unsafe: the pointer is constant, and libdbus locks its connections (dbus_threads_init_default).
     nonisolated(unsafe) private let connection: OpaquePointer
     private let watches = WatchList()
     private let reader = MessageReader()
     private let access = Locked(())
     private let process = ForkedChild.Process()
-    /// The name that the bus gave this connection.
+    /// The unique name that the bus assigned to this connection.
     let uniqueName: String
 
-    /// What the thread that connects does beside waiting for the bus.
+    /// Work that the connecting thread does during its wait for the bus.
     struct OtherWork {
-        /// Readable when there is something to do.
+        /// Readable if there is work.
         let descriptor: CInt
-        /// Does it, and makes the descriptor unreadable. Returns whether the connection is still wanted.
+        /// Does the work, and makes the descriptor unreadable. Returns whether the connection is still wanted.
         let perform: () -> Bool
     }
 
-    /// Connects to the bus and introduces this process to it (Hello). Waits for the bus, which answers at once unless it is stopped, at most
-    /// 25 seconds, and not beyond `limit`.
+    /// Connects to the bus and registers this process (Hello). A bus that is not stopped responds at once. Waits until
+    /// `limit`, and at most 25 seconds.
     init(
         address: String,
         opener: BusOpener = BusOpener(),
@@ -38,9 +38,9 @@ final class BusSocket: Sendable {
         guard onLibdbus({ dbus_threads_init_default() != 0 }) else { throw DBusMessage.outOfMemory(attempted) }
         let deadline = min(.now + Self.connectTimeout, limit ?? .now + Self.connectTimeout)
         let connection = try opener.open(address, by: deadline, meanwhile: other, attempted)
-        // Otherwise a lost bus ends the process.
+        // Otherwise the loss of the bus ends the process.
         dbus_connection_set_exit_on_disconnect(connection, 0)
-        // Otherwise libdbus stops reading at 63 MiB of messages that somebody still holds (architecture, D4).
+        // Otherwise libdbus stops reading when messages of 63 MiB are held (architecture, D4).
         dbus_connection_set_max_received_size(connection, .max)
         guard watches.attach(to: connection) else {
             BusSocket.discard(connection)
@@ -56,18 +56,18 @@ final class BusSocket: Sendable {
         self.connection = connection
     }
 
-    /// How long an attempt to connect waits for a bus that is stopped.
+    /// How long an attempt to connect waits for a stopped bus.
     static let connectTimeout: Duration = .seconds(25)
 
     deinit {
-        // In a forked child another thread of the parent's may have held libdbus's lock: the copy is left as it is.
+        // In a forked child a thread of the parent may have held libdbus's lock, so the copy leaks.
         guard process.isCurrent else { return }
-        // Otherwise libdbus would close a file of the program: its copy is left as it is.
+        // Otherwise libdbus would close a file of the program, so the connection leaks.
         guard watches.isSocketIntact() else { return }
         BusSocket.discard(connection)
     }
 
-    /// Ends the connection for both sides.
+    /// Ends the connection in both directions.
     func shutDown() {
         let descriptor = standing.descriptor
         if descriptor >= 0 { shutdown(descriptor, CInt(SHUT_RDWR)) }
@@ -80,19 +80,19 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// The state of the socket after a call of libdbus.
+    /// The state of the socket after a libdbus call.
     struct Standing: Sendable {
-        /// False once the bus is gone, or the program has closed the socket; libdbus has no watches then.
+        /// False once the bus is gone, or the program has closed the socket. libdbus has no watches then.
         let isConnected: Bool
-        /// Whether libdbus holds messages that the socket did not take.
+        /// Whether libdbus holds messages that the socket did not accept.
         let hasUnsentMessages: Bool
-        /// What to poll; negative where there is nothing to poll.
+        /// The descriptor to poll; negative if there is none.
         let descriptor: CInt
     }
 
     var standing: Standing { access.withLock { _ in watches.checkedStanding } }
 
-    /// About how many bytes the bus has not read of what was sent; `nil` where the kernel does not say.
+    /// About how many sent bytes the bus has not read; `nil` if the kernel does not report it.
     var unreadBytes: Int? {
         access.withLock { _ in
             guard watches.isSocketIntact() else { return nil }
@@ -103,7 +103,7 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// As the bus gave it when it admitted this connection.
+    /// The identifier that the bus sent when it admitted this connection.
     var busIdentifier: String? {
         accessing {
             guard let identifier = dbus_connection_get_server_id(connection) else { return nil }
@@ -112,19 +112,20 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// Calls libdbus with the way to the socket held.
+    /// Calls libdbus with ``access`` held.
     private func accessing<Result: Sendable>(_ body: () -> Result) -> Result {
         onLibdbus { access.withLock { _ in body() } }
     }
 
-    /// How many bytes libdbus may hold for a bus that does not read. Beyond them every send fails.
+    /// How many bytes libdbus may queue for a bus that does not read. Beyond that every send fails.
     static let unsentLimit = 64 * 1024 * 1024
 
-    /// Sends, from any thread: libdbus writes at once what the socket takes. Where the bus is gone, the standing says so.
+    /// Sends from any thread. libdbus writes at once what the socket accepts. If the bus is gone, the standing reports
+    /// it.
     ///
-    /// - Parameter serial: for a message that was never sent.
-    /// - Throws: ``DBusError/Code/limitsExceeded`` where the bus has not read ``unsentLimit`` bytes;
-    ///   ``DBusError/Code/noResources``, for lack of memory.
+    /// - Parameter serial: the serial for a message that was not sent before.
+    /// - Throws: ``DBusError/Code/limitsExceeded`` if the bus has left ``unsentLimit`` bytes unread;
+    ///   ``DBusError/Code/noResources`` for lack of memory.
     func send(
         _ message: borrowing DBusMessage,
         serial: UInt32,
@@ -160,7 +161,8 @@ final class BusSocket: Sendable {
 
     enum Writing { case done, busGone, timedOut }
 
-    /// Waits on this thread until libdbus has written its queue: a bus that is slow slows its senders, instead of filling their memory.
+    /// Waits on this thread until libdbus has written its queue, so that a slow bus slows its senders instead of
+    /// filling their memory.
     func writeAll(by deadline: ContinuousClock.Instant) -> Writing {
         while true {
             let standing = standing
@@ -174,21 +176,21 @@ final class BusSocket: Sendable {
         }
     }
 
-    /// Reads and writes what the descriptor is ready for, without waiting. Called on the reading thread.
+    /// Reads and writes as far as the descriptor is ready, without waiting. Called on the reading thread.
     func transfer(_ events: CShort) {
         accessing { if watches.isSocketIntact() { watches.transfer(events, reader) } }
     }
 
     enum Next: ~Copyable {
-        /// With the state of the socket where nothing more is there of what was read.
+        /// A message. `last` is the state of the socket if the buffer is empty now.
         case message(MessageReader.Arrival, last: Standing?)
-        /// No message is left of those that were read.
+        /// The buffer has no complete message.
         case none(Standing)
     }
 
-    /// The next message that was read. Called on the reading thread.
+    /// Returns the next message from the buffer. Called on the reading thread.
     ///
-    /// - Parameter judge: asked once about each message, when its header has arrived.
+    /// - Parameter judge: called once for each message, when its header has arrived.
     func next(_ judge: (borrowing MessageHeader) -> MessageReader.Verdict) -> Next {
         let arrival = reader.next(judge)
         if reader.isCorrupt { shutDown() }
@@ -196,8 +198,8 @@ final class BusSocket: Sendable {
         return .message(arrival, last: reader.isEmpty ? standing : nil)
     }
 
-    /// Ends the connection in order: the bus reads all that was written before it sees the end. A plain `close` with unread data in
-    /// the socket has the kernel report an error to the bus, and dbus-daemon then drops what it has not read. Waits for the bus, until
+    /// Closes the connection so that the bus reads everything sent before it sees the end. After a plain `close` with
+    /// unread data, the kernel reports an error to the bus, and dbus-daemon drops the data. Waits for the bus until
     /// `deadline` at most.
     func finish(by deadline: ContinuousClock.Instant) {
         guard writeAll(by: deadline) == .done else { return }
@@ -221,21 +223,21 @@ final class BusSocket: Sendable {
     }
 }
 
-/// The watches of one connection. libdbus adds, removes and toggles them inside our calls, that is with the socket's
-/// `access` held; everything here runs under it too.
+/// The watches of one connection. libdbus adds, removes and toggles them inside the library's calls, with the socket's
+/// `access` held; all other access holds it too.
 private final class WatchList: @unchecked Sendable {
     private struct Watch {
         let pointer: OpaquePointer
         let events: CShort
-        /// As libdbus last told: asking each time costs more than the rest of a send.
+        /// As libdbus last reported: asking each time costs more than the rest of a send.
         var isEnabled: Bool
     }
 
-    // Unchecked: touched with the socket's `access` held only.
+    // Unchecked: accessed only with the socket's `access` held.
     private var watches: [Watch] = []
-    /// Whether the program has closed the socket, so that the connection of libdbus is left as it is.
+    /// Whether the program has closed the socket, so that the libdbus connection must not be touched.
     private var isAbandoned = false
-    /// What they watch.
+    /// The descriptor of the watches.
     private var socket = OwnedDescriptor.none
     private var isRemote = false
 
@@ -255,7 +257,8 @@ private final class WatchList: @unchecked Sendable {
         return standing
     }
 
-    /// Whether the bus has ended a TCP connection. The next write to one succeeds still, and is lost; a write to a local socket fails.
+    /// Whether the bus has ended a TCP connection. The next write to it would succeed and be lost; a write to a local
+    /// socket fails.
     var hasPeerHungUp: Bool {
         guard isRemote else { return false }
         var entry = pollfd(fd: socket.number, events: Self.hangUpForReading, revents: 0)
@@ -265,8 +268,8 @@ private final class WatchList: @unchecked Sendable {
     /// `POLLRDHUP`, which Swift's Glibc module lacks.
     private static let hangUpForReading: CShort = 0x2000
 
-    /// Whether libdbus may read, write and close the number of its socket. Once the program has closed it, the
-    /// connection counts as lost.
+    /// Whether libdbus may read, write and close its socket's number. After the program has closed it, the connection
+    /// counts as lost.
     func isSocketIntact() -> Bool {
         if isAbandoned { return false }
         if socket == .none || socket.isIntact { return true }
@@ -276,22 +279,22 @@ private final class WatchList: @unchecked Sendable {
         return false
     }
 
-    /// libdbus enables the watch for writing while it holds messages that the socket did not take.
+    /// libdbus enables the watch for writing while it holds messages that the socket did not accept.
     var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
 
     /// Whether ``ProcessExit/unsentSockets`` counts this socket.
     private var isCountedAsUnsent = false
 
-    /// Counts this socket while it holds unsent messages. Not inside libdbus, which holds every message for a moment: a
-    /// signal handler that interrupts it may end the process.
+    /// Counts this socket while it holds unsent messages. Called after libdbus returns, which briefly holds every
+    /// message: a signal handler that interrupts it may end the process.
     func noteUnsentMessages() {
         guard hasUnsentMessages != isCountedAsUnsent else { return }
         isCountedAsUnsent.toggle()
         ProcessExit.unsentSockets.wrappingAdd(isCountedAsUnsent ? 1 : -1, ordering: .relaxed)
     }
 
-    /// Reads what has arrived already, up to a limit, and writes what the socket takes. libdbus has read the greeting
-    /// alone. It is told of the end when nothing is left to read.
+    /// Reads up to a limit what has arrived, and writes what the socket accepts. libdbus itself reads only the
+    /// authentication, and is told of the end when nothing is left to read.
     func transfer(_ ready: CShort, _ reader: MessageReader) {
         defer { noteUnsentMessages() }
         let hasArrived = ready & CShort(POLLIN) != 0
@@ -310,12 +313,12 @@ private final class WatchList: @unchecked Sendable {
         }
     }
 
-    // MARK: Connecting, before anybody else uses the connection
+    // MARK: Connecting, before other threads use the connection
 
-    /// The longest answer to Hello: a name, or an error's text.
+    /// The longest response to Hello in bytes: a name, or an error's text.
     private static let longestGreeting = 64 << 10
 
-    /// Waits until the bus knows this process's user.
+    /// Waits until the bus has authenticated this process's user.
     func authenticate(
         _ connection: OpaquePointer,
         by deadline: ContinuousClock.Instant,
@@ -330,8 +333,9 @@ private final class WatchList: @unchecked Sendable {
         }
     }
 
-    /// Says Hello, and returns the name that the bus gives the connection. `dbus_bus_register` would do so, but holds a lock of all of the
-    /// process's connections until the bus answers; a bus that is stopped would stop those to other buses.
+    /// Sends Hello, and returns the unique name from the response. `dbus_bus_register` would hold a lock for all
+    /// connections of the process until the bus responds, so that a stopped bus would stop the connections to other
+    /// buses.
     func introduce(
         _ connection: OpaquePointer,
         _ reader: MessageReader,
@@ -347,7 +351,7 @@ private final class WatchList: @unchecked Sendable {
         while true {
             while let arrival = reader.next({ $0.bodyBytes <= Self.longestGreeting ? .read(nil) : .passOver }) {
                 let answer = arrival.message.sharedReference()
-                // Nothing else can come so early: nobody knows the connection's name.
+                // Only the bus can send to this connection so early: no peer knows its name.
                 guard answer.replySerial == serial, answer.mayAnswer(hello) else { continue }
                 if let name = answer.errorName {
                     throw .noBus(answer.firstString ?? "no reason was given", name: name, attempted)
@@ -386,7 +390,7 @@ private final class WatchList: @unchecked Sendable {
             | (events & CShort(POLLERR | POLLNVAL) != 0 ? DBUS_WATCH_ERROR.rawValue : 0)
     }
 
-    /// The connection keeps the list alive until it is itself freed.
+    /// The connection keeps the list alive until it is freed.
     func attach(to connection: OpaquePointer) -> Bool {
         let added = onLibdbus {
             dbus_connection_set_watch_functions(
@@ -433,7 +437,7 @@ private final class WatchList: @unchecked Sendable {
         watches[index].isEnabled = dbus_watch_get_enabled(watch) != 0
     }
 
-    /// libdbus takes the watches back before it closes what they watch.
+    /// libdbus removes the watches before it closes their descriptor.
     private func remove(_ watch: OpaquePointer) {
         watches.removeAll { $0.pointer == watch }
         if watches.isEmpty { forgetSocket() }
@@ -452,10 +456,11 @@ private final class WatchList: @unchecked Sendable {
 }
 
 extension BusSocket.OtherWork? {
-    /// Waits until the descriptor is ready for one of the events, there is other work, which is done then, or time is over.
+    /// Waits until the descriptor is ready for one of the events, or the deadline. Also ends when there is other work,
+    /// and does it.
     ///
-    /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A negative descriptor is ready for
-    ///   none.
+    /// - Returns: the events that the descriptor is ready for; `nil` if the connection is not wanted any more. A
+    ///   negative descriptor is ready for none.
     func whileWaiting(
         for events: CShort,
         of descriptor: CInt,
@@ -474,7 +479,7 @@ extension BusSocket.OtherWork? {
     }
 }
 
-/// Waits until the descriptor is ready for one of the events; returns those that it is ready for.
+/// Waits until the descriptor is ready for one of the events; returns the events that it is ready for.
 func pollOnce(_ descriptor: CInt, _ events: CShort, until deadline: ContinuousClock.Instant) -> CShort {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     return poll(&entry, 1, milliseconds(until: deadline)) > 0 ? entry.revents : 0

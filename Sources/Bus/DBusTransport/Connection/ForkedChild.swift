@@ -2,22 +2,23 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Keeps the child of a fork from its parent's connections.
+/// Keeps the child of a fork away from its parent's connections.
 ///
-/// A child inherits the sockets, but not the thread that reads them; and it inherits locks that other threads of the
-/// parent held. What the child wrote would mix with what its parent writes, and the bus would not see the parent's
-/// end while the child held a socket. So this type makes each inherited socket a dead end in the child before `fork`
-/// returns, and no connection works there, neither an inherited nor a new one: until it calls exec, the child of a
-/// process that has used a bus posts by ``ForkedPoster``, and does nothing else on a bus.
+/// A child inherits the sockets without the reading thread, and locks that other threads of the parent held. Its writes
+/// would mix with the parent's, and the bus would not see the parent's end while the child holds a socket.
+///
+/// So this type replaces each inherited socket by a dead end in the child before `fork` returns. In the child of a
+/// process that had used a bus, no connection works, neither an inherited nor a new one. Until it calls exec, such a
+/// child can only post, by ``ForkedPoster``.
 package enum ForkedChild {
-    /// Rises with every fork that this process is the child of, from the one of a process that had used a bus.
+    /// The number of forks between this process and its first ancestor that used a bus; 0 without such a fork.
     static var generation: UInt { CLinux_forkGeneration() }
 
-    /// Whether this process is the forked child of one that had used a bus.
+    /// Whether this process is a forked child of a process that had used a bus.
     package static var isCurrent: Bool { generation > 0 }
 
-    /// Whether it was forked when another thread, or an interrupted function, was inside libdbus, whose locks may be
-    /// held for ever.
+    /// Whether a thread was inside libdbus during the fork, or the fork interrupted a function of libdbus. The locks of
+    /// libdbus may then be held forever.
     static var isTorn: Bool { CLinux_isForkTorn() != 0 }
 
     /// Notes that this process uses a bus. Called before the first lock is taken for it.
@@ -30,23 +31,23 @@ package enum ForkedChild {
         if useBus() { throw .forked(attempted()) }
     }
 
-    /// The process that made something, for what must not be touched in a forked child.
+    /// The process that created an object. The object must not be used in a forked child.
     package struct Process: Sendable {
         private let generation = ForkedChild.generation
 
         package init() {}
 
-        /// Whether it is this process.
+        /// Whether this process created the object.
         package var isCurrent: Bool { generation == ForkedChild.generation }
     }
 
-    /// Does what happens in every forked child by itself, for one that was made without fork(3).
+    /// Does the work of the fork handlers in a child that was made without fork(3). No effect otherwise.
     package static func notice() { if CLinux_noticeFork() != 0 { begin() } }
 
-    /// The sockets, and no descriptor in free places. If a process has more than 256 connections at a time, the rest
-    /// are not cut off.
+    /// The sockets of all connections; ``OwnedDescriptor/none`` in free places. With more than 256 connections at a
+    /// time, the rest stay open in a child.
     private static let sockets = SocketTable()
-    /// One end of a pair whose other end is closed: it reads as ended, and writing to it fails.
+    /// One end of a pair whose other end is closed: reads report the end, and writes fail.
     private static let deadEnd = Atomic<UInt64>(OwnedDescriptor.none.bits)
     private static let isPrepared = Atomic<Bool>(false)
 
@@ -62,7 +63,7 @@ package enum ForkedChild {
 
     static func remove(_ socket: OwnedDescriptor) { sockets.replace(socket, with: .none) }
 
-    /// Whether the condition holds for all sockets. Takes no lock and no memory.
+    /// Whether the condition holds for all sockets. Takes no lock, and allocates nothing.
     static func allSockets(satisfy condition: (OwnedDescriptor) -> Bool) -> Bool {
         sockets.places.allSatisfy { index in
             let socket = sockets.look(index)
@@ -75,8 +76,7 @@ package enum ForkedChild {
         pthread_atfork(nil, nil) { ForkedChild.begin() }
     }
 
-    /// System calls that a signal handler may make, and plain stores. ``OwnedDescriptor/none`` if the system has no
-    /// more descriptors.
+    /// Async-signal-safe. Returns ``OwnedDescriptor/none`` if the system has no more descriptors.
     private static func makeDeadEnd() -> OwnedDescriptor {
         guard let (end, other) = OwnedDescriptor.pair() else { return .none }
         other.close()
@@ -84,21 +84,21 @@ package enum ForkedChild {
         return end
     }
 
-    /// The dead end; another one if this process has closed it, as services do with all that they inherit.
+    /// The dead end, or a new one if this process has closed it, as services do with all inherited descriptors.
     private static func usableDeadEnd() -> OwnedDescriptor {
         let end = OwnedDescriptor(bits: deadEnd.load(ordering: .acquiring))
         return end.isIntact ? end : makeDeadEnd()
     }
 
-    /// In the child: system calls that a signal handler may make, and plain stores.
+    /// Runs in the child. Async-signal-safe.
     private static func begin() {
         ProcessExit.unsentSockets.store(0, ordering: .relaxed)
         var deadEnd: OwnedDescriptor?
         for index in sockets.places {
-            // Taken out: the child may close it and have another file under the number, which is then its own
-            // children's business.
+            // Removed from the table: the child may close the socket and reuse its number for a file that its own
+            // children inherit.
             let socket = sockets.take(index)
-            // The program may have closed it and opened a file of its own before the fork.
+            // The program may have closed it and reused the number before the fork.
             guard socket.isIntact else { continue }
             let end = deadEnd ?? usableDeadEnd()
             deadEnd = end
@@ -112,7 +112,8 @@ package enum ForkedChild {
 
     private final class SocketTable: Sendable {
         let places = 0..<256
-        // The pointer is constant, and what it points to atomic. Never given back: the table is the process's.
+        // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table lives as long as the
+        // process.
         nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<UInt64>>
 
         init() {
@@ -140,9 +141,9 @@ package enum ForkedChild {
     }
 }
 
-/// Calls libdbus where it may take one of its global locks. A fork of another thread waits meanwhile: the child would
-/// find the lock held by a thread that is not there. `body` waits for nothing but locks of ``BusSocket``, which are
-/// taken here.
+/// Calls libdbus where it may take one of its global locks. Forks by other threads wait until `body` returns: otherwise
+/// the child would find the lock held by a thread that does not exist there. `body` waits only for locks of
+/// ``BusSocket``, which are taken inside this call.
 @inline(__always)
 func onLibdbus<Result: ~Copyable, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
     CLinux_holdOffFork(CLINUX_CALL)

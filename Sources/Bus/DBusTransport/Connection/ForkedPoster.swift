@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// Posts for the forked child of a process that had used a bus (``ForkedChild``). It has a connection of the child's
-/// own to each bus, without a reading thread: the thread that posts waits until the bus has read the post, so that
-/// the child may end at once.
+/// Posts in the forked child of a process that had used a bus (``ForkedChild``). It has a separate connection to each
+/// bus, without a reading thread: the posting thread waits until the bus has read the post, so that the child may end
+/// at once.
 package enum ForkedPoster {
-    /// How long a post waits for the bus, and for other threads' posts.
+    /// How long a post waits for the bus and for posts of other threads.
     static let patience: Duration = .seconds(10)
 
     private struct Entry: Sendable {
@@ -15,18 +15,17 @@ package enum ForkedPoster {
 
     private static let entries = PerProcess<[Entry]>([])
 
-    /// Sends a signal. On return the bus has read it. A connection that the bus has ended is replaced by another one;
-    /// receivers may then get the signal twice.
+    /// Sends a signal. On return the bus has read it. If the bus has ended the connection, this reconnects and sends
+    /// again; receivers may then get the signal twice.
     ///
-    /// - Throws: ``DBusError/Code/noBus``, also after ``patience`` if a stopped bus has to be connected to;
-    ///   ``DBusError/Code/disconnected``; ``DBusError/Code/timedOut`` after ``patience``: the bus may still get the signal
-    ///   then; ``DBusError/Code/noResources``;
-    ///   ``DBusError/Code/closed`` if the fork came when libdbus was in use.
+    /// - Throws: ``DBusError/Code/noBus``, also after ``patience`` if a stopped bus does not accept a connection;
+    ///   ``DBusError/Code/disconnected``; ``DBusError/Code/timedOut`` after ``patience``: the bus may still get the
+    ///   signal then; ``DBusError/Code/noResources``; ``DBusError/Code/closed`` if libdbus was in use during the fork.
     package static func send(_ message: consuming DBusMessage, to address: String) throws(DBusError) {
         _ = try link(to: address).exchange(message)
     }
 
-    /// Calls a method, and returns the values of the answer.
+    /// Calls a method, and returns the values of the response.
     ///
     /// - Throws: as ``send(_:to:)``, and ``DBusError/Code/refused`` with the error of the peer.
     package static func call(_ message: consuming DBusMessage, at address: String) throws(DBusError) -> [DBusValue] {
@@ -38,9 +37,9 @@ package enum ForkedPoster {
         throw .answer(name: name, message: text, details: [:], attempted: attempted)
     }
 
-    /// Asked before a message is made.
+    /// Called before a message is made.
     ///
-    /// - Throws: ``DBusError/Code/closed`` if libdbus may wait for ever in this process.
+    /// - Throws: ``DBusError/Code/closed`` if libdbus may block forever in this process.
     package static func check() throws(DBusError) {
         guard ForkedChild.isTorn else { return }
         throw DBusError(
@@ -51,8 +50,8 @@ package enum ForkedPoster {
         )
     }
 
-    /// Has the runtime make the types that a post in a child uses. Called before a fork: in the child, another thread may
-    /// have held the runtime's locks.
+    /// Makes the Swift runtime instantiate the types that a post in a child uses. Called before a fork: in the child,
+    /// the runtime's locks may be held by a thread that does not exist there.
     static func rehearse() {
         let link = ChildLink("")
         link.rehearse()
@@ -69,7 +68,7 @@ package enum ForkedPoster {
     }
 }
 
-/// A child's own connection to one bus. One thread at a time uses it.
+/// A child's connection to one bus. Used by one thread at a time.
 private final class ChildLink: Sendable {
     private struct State {
         var socket: BusSocket?
@@ -84,9 +83,9 @@ private final class ChildLink: Sendable {
 
     func rehearse() { state.withLock { $0.lastSerial += 1 } }
 
-    /// Sends a message, and waits for its answer; after a signal, for an answer of the bus itself.
+    /// Sends a message, and waits for its response. After a signal, waits for a response of the bus itself.
     func exchange(_ message: consuming DBusMessage) throws(DBusError) -> DBusMessage {
-        // From before the lock on: it is held by threads that wait as long.
+        // Taken before the lock, whose holders wait for as long.
         let deadline = ContinuousClock.now + ForkedPoster.patience
         let held = HeldMessage(message)
         return try state.withLock { state throws(DBusError) in
@@ -104,7 +103,7 @@ private final class ChildLink: Sendable {
         }
     }
 
-    /// - Returns: `nil` where the bus is gone.
+    /// - Returns: `nil` if the bus is gone.
     private func exchange(
         _ message: borrowing DBusMessage,
         _ socket: BusSocket,

@@ -1,16 +1,17 @@
 import CDBus
 import Glibc
 
-/// Reads messages from a bus's socket: in large pieces, and with libdbus for those messages alone that somebody wants.
+/// Reads messages from a bus's socket in large pieces, and has libdbus decode only the wanted messages.
 ///
-/// libdbus reads 2 KiB at a time and checks each message whole. A bus passes calls on faster than that, so that calls of a flood would queue in the
-/// bus before those of other callers. This reader looks at a header, and passes over the body of a call that is refused.
+/// libdbus reads 2 KiB at a time and validates each message completely. A bus delivers calls faster than that, so a
+/// flood of calls would queue in the bus before the calls of other callers. This reader looks at the header, and skips
+/// the body of a refused call.
 ///
-/// Unchecked: used by the thread that connects, and afterwards by the reading thread alone.
+/// Unchecked: used by the connecting thread, and afterwards only by the reading thread.
 final class MessageReader: @unchecked Sendable {
-    /// What becomes of a message whose header has arrived.
+    /// The decision on a message whose header has arrived.
     enum Verdict {
-        /// It is read, with the ticket that it got if it is a call.
+        /// The message is read. A call has a ticket.
         case read(CallTicket?)
         case passOver
     }
@@ -29,25 +30,25 @@ final class MessageReader: @unchecked Sendable {
         let ticket: CallTicket?
     }
 
-    /// How much is read at once: more than a socket holds.
+    /// The size of one read: more than a socket holds.
     private static let pieceBytes = 256 * 1024
 
     private(set) var buffer: UnsafeMutableRawPointer?
     private(set) var capacity = 0
     private var start = 0
     private var end = 0
-    /// Bytes of a message to pass over that have yet to arrive.
+    /// The number of bytes of a skipped message that have not arrived yet.
     private var surplus = 0
     /// The message whose header has arrived.
     private var frame: Frame?
-    /// How many bytes from `start` on have to fit, so that something can be done with them.
+    /// The number of bytes from `start` on that the buffer must have room for before parsing can continue.
     private var wanted = 0
-    /// How many bytes have arrived before `start`, ever.
+    /// The number of bytes that have ever arrived before `start`.
     private var position: UInt64 = 0
-    /// Descriptors of messages that have yet to be handed on. The byte before `end` is one of the message that they came with: the kernel reads on
-    /// at the next call only.
+    /// Descriptors of messages that have not been returned yet. The byte before `end` belongs to their message, because
+    /// one `recvmsg` does not read past it.
     private var descriptors: [(end: UInt64, number: CInt)] = []
-    /// Whether the connection has to end: what arrives is no sequence of messages, or cannot be read.
+    /// Whether the connection must end: the input is not a sequence of messages, or cannot be read.
     private(set) var isCorrupt = false
 
     deinit {
@@ -57,10 +58,10 @@ final class MessageReader: @unchecked Sendable {
 
     var isEmpty: Bool { start == end }
 
-    /// Wipes libdbus's copy of a call, which it has just freed: the allocator gives the same memory to the next who asks for as
-    /// much. If it does not, the copy lasts until that memory is used again.
+    /// Wipes libdbus's copy of a call that it has just freed: the allocator returns the same memory for the next
+    /// request of this size. If it does not, the copy lasts until that memory is reused.
     private static func wipeFreed(_ bytes: Int) {
-        // libdbus asks for eight bytes more.
+        // libdbus allocates eight bytes more.
         guard let memory = malloc(bytes + 8) else { return }
         explicit_bzero(memory, bytes + 8)
         free(memory)
@@ -77,7 +78,7 @@ final class MessageReader: @unchecked Sendable {
             fail()
             return .done
         }
-        // libdbus takes at most so many descriptors with a message, and the kernel a few more.
+        // Room for 256 descriptors. The kernel passes at most 253 with one message (`SCM_MAX_FD`, unix(7)).
         return withUnsafeTemporaryAllocation(byteCount: 16 + 256 * 4, alignment: 8) { control in
             var piece = iovec(iov_base: buffer! + end, iov_len: capacity - end)
             return withUnsafeMutablePointer(to: &piece) { piece in
@@ -104,7 +105,7 @@ final class MessageReader: @unchecked Sendable {
         }
     }
 
-    /// libdbus learns of the end only when nothing is left that it could read.
+    /// Discards all input: libdbus notices the end only when nothing is left to read.
     private func discard(from socket: CInt) -> Filling {
         withUnsafeTemporaryAllocation(byteCount: 16_384, alignment: 1) { piece in
             while true {
@@ -115,21 +116,23 @@ final class MessageReader: @unchecked Sendable {
         }
     }
 
-    /// The connection cannot be read any more.
+    /// Marks the connection as unreadable.
     private func fail() {
         isCorrupt = true
         frame = nil
         release()
     }
 
-    /// Wipes what has yet to be handed on.
+    /// Frees the buffer, and wipes the messages in it.
     private func release() {
         if let buffer { explicit_bzero(buffer + start, end - start) }
         free(buffer)
         (buffer, capacity, start, end) = (nil, 0, 0, 0)
     }
 
-    /// - Returns: whether there is memory.
+    /// Makes room for the next read.
+    ///
+    /// - Returns: false if there is no memory.
     private func makeRoom() -> Bool {
         if isEmpty { (start, end) = (0, 0) }
         let wanted = max(Self.pieceBytes, wanted)
@@ -144,9 +147,9 @@ final class MessageReader: @unchecked Sendable {
         return needed <= capacity || move(to: count < wanted ? wanted : count + Self.pieceBytes)
     }
 
-    /// Has what is there in a buffer of this size. `realloc` would leave a copy behind.
+    /// Moves the buffer's contents to a buffer of this size. `realloc` would leave a copy behind.
     ///
-    /// - Returns: whether there is memory. Memory that is not written costs nothing.
+    /// - Returns: false if there is no memory. Large buffers are cheap, because unwritten memory is not resident.
     private func move(to size: Int) -> Bool {
         guard let moved = malloc(size) else { return false }
         let count = end - start
@@ -162,7 +165,7 @@ final class MessageReader: @unchecked Sendable {
     private func passOverSurplus() {
         guard surplus > 0, let buffer else { return }
         let passed = min(surplus, end - start)
-        // A call that is refused may have a password in it.
+        // A refused call may contain a password.
         explicit_bzero(buffer + start, passed)
         advance(passed)
         surplus -= passed
@@ -195,10 +198,10 @@ final class MessageReader: @unchecked Sendable {
 
     // MARK: Messages
 
-    /// The next message that has arrived and is wanted.
+    /// Returns the next wanted message that has arrived.
     ///
-    /// - Parameter judge: asked once about each message, when its header has arrived. One whose header is too long is passed over whatever the
-    ///   judge says, which sees what has arrived of the header.
+    /// - Parameter judge: called once for each message, when its header has arrived. If the header is too long, the
+    ///   judge sees only the part that has arrived, and the message is skipped whatever the verdict.
     func next(_ judge: (borrowing MessageHeader) -> Verdict) -> Arrival? {
         while !isCorrupt, let buffer {
             if let frame {
@@ -209,7 +212,7 @@ final class MessageReader: @unchecked Sendable {
                 take(frame)
                 let taken = takeDescriptors()
                 guard let pointer else {
-                    // dbus-broker passes on what is no message. It concerns its sender alone.
+                    // dbus-broker passes on invalid messages. The fault is the sender's, so the connection continues.
                     for descriptor in taken { close(descriptor) }
                     continue
                 }
@@ -239,7 +242,7 @@ final class MessageReader: @unchecked Sendable {
                 return nil
             }
             let header = MessageHeader(prefix, available)
-            // libdbus does not know that the message came with descriptors.
+            // The count is cleared, because libdbus does not get the descriptors.
             if header.descriptors > 0, let place = header.placeOfDescriptors {
                 available.storeBytes(of: 0, toByteOffset: place, as: UInt32.self)
             }
@@ -258,7 +261,7 @@ final class MessageReader: @unchecked Sendable {
         return nil
     }
 
-    /// libdbus has a copy of the message.
+    /// Removes a message from the buffer, after libdbus has copied it.
     private func take(_ frame: Frame) {
         if frame.ticket != nil, let buffer { explicit_bzero(buffer + start, frame.prefix.bytes) }
         advance(frame.prefix.bytes)
@@ -271,7 +274,7 @@ final class MessageReader: @unchecked Sendable {
         passOverSurplus()
     }
 
-    /// The descriptors that came before what is left.
+    /// Removes and returns the descriptors that came before the rest of the buffer.
     private func takeDescriptors() -> [CInt] {
         guard !descriptors.isEmpty else { return [] }
         let taken = descriptors.prefix { $0.end <= position }.map(\.number)
@@ -280,12 +283,12 @@ final class MessageReader: @unchecked Sendable {
     }
 }
 
-/// The first bytes of a message, which tell how long it is.
+/// The first bytes of a message, which contain its length.
 struct MessagePrefix {
     static let size = 16
     private static let longest = 128 << 20
     private static let longestFields = 64 << 20
-    /// More than any message has whose texts are names. A path alone has no limit of its own.
+    /// More than the header of any message needs whose strings are names. Only a path has no limit.
     static let mostFieldBytes = 16 << 10
 
     let isBigEndian: Bool
@@ -299,12 +302,12 @@ struct MessagePrefix {
     var bytes: Int { headerBytes + bodyBytes }
     var expectsReply: Bool { flags & 1 == 0 }
 
-    /// Whether D-Bus permits a message like this. Its length counts in any case: dbus-broker adds the sender to a message of the greatest
-    /// length, and checks no serial number.
+    /// Whether D-Bus permits the message. If not, it is skipped by its length: dbus-broker adds the sender to a message
+    /// of the greatest length, and does not check serials.
     var isMessage: Bool { serial != 0 && fieldBytes <= Self.longestFields && bytes <= Self.longest }
     var isHeaderTooLong: Bool { fieldBytes > Self.mostFieldBytes }
 
-    /// - Returns: `nil` for what has no length that could be read.
+    /// - Returns: `nil` if the bytes contain no valid length.
     init?(_ bytes: UnsafeMutableRawBufferPointer) {
         guard [UInt8(ascii: "l"), UInt8(ascii: "B")].contains(bytes[0]), bytes[3] == 1 else { return nil }
         isBigEndian = bytes[0] == UInt8(ascii: "B")
@@ -317,26 +320,26 @@ struct MessagePrefix {
     }
 }
 
-/// What a message says of itself before its body is read. Only the sender is to be trusted, for whom the bus vouches.
+/// A message's header, known before its body is read. Only the sender can be trusted: the bus vouches for it.
 ///
-/// It refers to the reader's buffer, and is not kept. A flood is refused by its sender alone, so that the other texts are made only where somebody
-/// asks for them.
+/// It refers to the reader's buffer, and must not be kept. A flood is refused by its sender alone, so the other strings
+/// are made only on demand.
 package struct MessageHeader: ~Copyable {
     let kind: DBusMessage.Kind
     let serial: UInt32
-    /// Whether a call waits for an answer.
+    /// Whether a call expects a response.
     package let expectsReply: Bool
-    /// The unique name of the connection that sent it.
+    /// The unique name of the sending connection.
     package private(set) var sender: String?
-    /// How many bytes the body takes.
+    /// The size of the body in bytes.
     let bodyBytes: Int
-    /// How many bytes the message takes.
+    /// The size of the message in bytes.
     package let bytes: Int
-    /// Whether the header is longer than that of any message that is read. Then it may lack what has yet to arrive.
+    /// Whether the header exceeds the limit for messages that are read. Fields that have not arrived are then missing.
     let isTooLong: Bool
-    /// The serial of the call that this answers; 0 where it answers none.
+    /// The serial of the call that this responds to; 0 if there is none.
     private(set) var replySerial: UInt32 = 0
-    /// Whether it is for one connection alone.
+    /// Whether the message is for one connection alone.
     private(set) var isDirected = false
     fileprivate private(set) var descriptors = 0
     fileprivate private(set) var placeOfDescriptors: Int?
@@ -351,14 +354,14 @@ package struct MessageHeader: ~Copyable {
 
     var hasDescriptors: Bool { descriptors > 0 }
 
-    /// Returns `nil` for what is longer than any name.
+    /// Returns `nil` for a text longer than any name.
     private static func string(_ text: Text?) -> String? {
         guard let text, text.count <= ObjectTable.longestPath else { return nil }
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The header at the beginning of these bytes. What it has in another form than the D-Bus specification gives it is left out; libdbus refuses
-    /// such a message.
+    /// Decodes the header at the beginning of these bytes. Skips fields that do not have the form of the D-Bus
+    /// specification; libdbus refuses such a message.
     fileprivate init(_ prefix: MessagePrefix, _ bytes: UnsafeMutableRawBufferPointer) {
         kind =
             switch prefix.type {
@@ -421,8 +424,8 @@ package struct MessageHeader: ~Copyable {
 }
 
 extension DBusMessage {
-    /// A call with this serial number and sender, which an answer has. Its names are not those of the header: a bus may pass on names that libdbus
-    /// takes for a mistake of this program, and ends it.
+    /// Returns a stand-in for the call with its serial and sender, which a response needs. Omits the header's names: a
+    /// bus may pass on invalid names, and libdbus would end the process for passing them.
     static func call(_ header: borrowing MessageHeader) throws(DBusError) -> DBusMessage {
         guard let pointer = onLibdbus({ dbus_message_new_method_call(nil, "/", nil, "Unknown") }) else {
             throw outOfMemory("answer a call")
@@ -444,13 +447,13 @@ extension DBusMessage {
         deinit { for number in numbers { close(number) } }
     }
 
-    /// Where a message has the descriptors that came with it.
+    /// The data slot in which a message keeps the descriptors that came with it.
     private static let slot: dbus_int32_t = {
         var slot: dbus_int32_t = -1
         return onLibdbus { dbus_message_allocate_data_slot(&slot) != 0 } ? slot : -1
     }()
 
-    /// Has the message own the descriptors that came with it, or closes them.
+    /// Makes the message own its descriptors if `areTaken`; closes them otherwise.
     fileprivate func attach(_ numbers: [CInt], areTaken: Bool) {
         let descriptors = Descriptors(numbers)
         let kept = areTaken ? descriptors : Descriptors([])
@@ -464,7 +467,7 @@ extension DBusMessage {
         if isKept == 0 { retained.release() }
     }
 
-    /// The descriptors that came with the message and were taken; `nil` where none came.
+    /// The descriptors that came with the message; empty if they were not taken, `nil` if none came.
     var descriptors: [CInt]? {
         guard Self.slot >= 0, let data = onLibdbus({ dbus_message_get_data(pointer, Self.slot) }) else { return nil }
         return Unmanaged<Descriptors>.fromOpaque(data).takeUnretainedValue().numbers

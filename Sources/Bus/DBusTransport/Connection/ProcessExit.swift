@@ -1,17 +1,18 @@
 import Glibc
 import Synchronization
 
-/// Has the bus read what this process sent, before the process ends by `exit` or by returning from `main`.
+/// Waits until the bus has read everything sent before the process ends by `exit` or by returning from `main`.
 ///
-/// The kernel tells the bus of unread data in a socket that closes as an error, and dbus-daemon then drops what it has not read. So the
-/// end waits until the kernel has nothing left that the bus has not read.
+/// If a socket closes with unread data, the kernel reports an error to the bus, and dbus-daemon then drops what it has
+/// not read.
 ///
-/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So nothing here takes
-/// a lock or memory, except on a reading thread, which blocks all signals; and every wait ends with ``timeout``.
+/// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So this code
+/// takes no lock and allocates nothing, except on a reading thread, which blocks all signals. Every wait ends after
+/// ``timeout``.
 enum ProcessExit {
-    /// How long the end of the process, or of a connection, waits for the bus to read what was sent.
+    /// How long the end of the process, or of a connection, waits for the bus to read.
     static let timeout: Duration = .seconds(2)
-    /// How many sockets hold messages that the kernel did not take. Their reading threads write them.
+    /// The number of sockets with messages that the kernel did not accept. Their reading threads write them.
     static let unsentSockets = Atomic<Int>(0)
 
     /// The connection that a thread reads.
@@ -27,7 +28,7 @@ enum ProcessExit {
         atexit { ProcessExit.waitForBus() }
     }
 
-    /// Called on the reading thread of the connection, which it keeps for as long as it runs.
+    /// Called on the reading thread. The thread keeps the connection alive while it runs.
     static func noteReadingThread(of core: ConnectionCore) {
         pthread_setspecific(readConnection, Unmanaged.passUnretained(core).toOpaque())
     }
@@ -35,11 +36,11 @@ enum ProcessExit {
     private static func waitForBus() {
         ForkedChild.notice()
         let deadline = ContinuousClock.now + timeout
-        // A handler on the reading thread ends the process.
+        // If so, a handler on the reading thread ends the process.
         if let core = pthread_getspecific(readConnection) {
             Unmanaged<ConnectionCore>.fromOpaque(core).takeUnretainedValue().writeAtExit(by: deadline)
         }
-        // Nothing tells of the moment in which the bus reads.
+        // The kernel gives no event when the bus reads, so this polls.
         var nap: CLong = 50_000
         while !hasBusReadAll, ContinuousClock.now < deadline {
             var time = timespec(tv_sec: 0, tv_nsec: nap)
@@ -50,7 +51,7 @@ enum ProcessExit {
 
     private static var hasBusReadAll: Bool {
         unsentSockets.load(ordering: .relaxed) <= 0
-            // Of what is no socket of the library any more, and where the kernel does not tell, nothing is known.
+            // A socket that the program has closed, or that the kernel cannot report on, counts as read.
             && ForkedChild.allSockets { !$0.isIntact || hasPeerReadAll($0.number) }
     }
 
@@ -70,8 +71,8 @@ enum ProcessExit {
         return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain == AF_UNIX
     }
 
-    /// Over TCP the kernel knows only what the bus's machine has. So the bus is told of the end in order, and reads all
-    /// before it answers with its own.
+    /// Over TCP the kernel knows only what the bus's machine has received. So this ends its side of the connection; the
+    /// bus reads everything before it ends the other side.
     private static func hasPeerEnded(_ socket: CInt) -> Bool {
         shutdown(socket, CInt(SHUT_WR))
         return withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 1) { buffer in

@@ -1,15 +1,15 @@
-/// A match rule: which messages the bus sends to this connection.
+/// A match rule: it decides which messages the bus sends to this connection.
 ///
-/// Two rules are equal when the bytes of their texts are, so that equal rules are shared (see
+/// Two rules are equal if the bytes of their texts are equal. Equal rules are shared (see
 /// ``DBusConnection/addMatch(_:fallback:timeout:)``).
 public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
-    /// The rule as the bus reads it.
+    /// The rule in the bus's syntax.
     public let description: String
 
-    /// A rule for signals; a part that is `nil` matches everything.
+    /// Creates a rule for signals; a part that is `nil` matches everything.
     ///
     /// - Parameters:
-    ///   - sender: a bus name; the bus compares with the sender's unique name or the owner of a well-known one.
+    ///   - sender: a bus name; the bus compares with the sender's unique name or the owner of a well-known name.
     ///   - path: the object path.
     ///   - interface: the interface.
     ///   - member: the signal's name.
@@ -23,7 +23,7 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
         argument0: String? = nil,
         argument2: String? = nil
     ) {
-        // Made in one go: a registration of ten thousand names makes ten thousand of these.
+        // One string without intermediate ones: a registration of ten thousand names makes ten thousand rules.
         var rule = "type='signal'"
         rule.reserveCapacity(160)
         Self.append(",sender='", sender, to: &rule)
@@ -35,18 +35,18 @@ public struct MatchRule: Sendable, Hashable, CustomStringConvertible {
         description = rule
     }
 
-    /// By bytes, as the bus compares: to Swift, the two spellings of é are one string.
+    /// Compares bytes, as the bus does: to Swift, the two spellings of é are one string.
     public static func == (one: MatchRule, other: MatchRule) -> Bool {
         one.description.utf8.elementsEqual(other.description.utf8)
     }
 
-    /// By bytes.
+    /// Hashes the bytes.
     public func hash(into hasher: inout Hasher) {
         var text = description
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
     }
 
-    /// Inside apostrophes everything is literal but the apostrophe itself, which stands outside, behind a backslash.
+    /// Inside apostrophes only an apostrophe needs escaping: it stands outside of them, behind a backslash.
     private static func append(_ key: String, _ value: String?, to rule: inout String) {
         guard let value else { return }
         rule += key

@@ -4,11 +4,11 @@ import Glibc
 // MARK: - Writing
 
 extension DBusMessage {
-    /// Appends values to the body. The values are checked as a whole before the first is written.
+    /// Appends values to the body. Checks all values before it writes the first.
     func append(_ values: [DBusValue], attempted: @autoclosure () -> String) throws(DBusError) {
         guard !values.isEmpty else { return }
         try DBusValueLimits.check(values, attempted: attempted())
-        // libdbus keeps the brackets of a signature that it checks in a list, and lists have a global lock.
+        // libdbus keeps the brackets of a signature that it checks in a list, and its lists have a global lock.
         let isWritten = onLibdbus {
             var iterator = DBusMessageIter()
             dbus_message_iter_init_append(pointer, &iterator)
@@ -18,26 +18,28 @@ extension DBusMessage {
     }
 }
 
-/// A message that is sent again and again with other arguments. A copy costs a fraction of making a message and checking its names.
+/// A message that is sent repeatedly with different arguments. A copy costs a fraction of making a message and checking
+/// its names.
 package final class MessageTemplate: Sendable {
     private let message: DBusMessage
-    /// Read before others see the message: libdbus notes where its fields are when it is first asked for one, also on threads that share it.
+    /// Made before other threads see the message: libdbus caches the positions of its fields at the first access, even
+    /// if threads share it.
     private let attempted: String
 
-    /// - Parameter message: without arguments, and not sent.
+    /// - Parameter message: a message without arguments that was not sent.
     package init(_ message: consuming DBusMessage) {
         attempted = ConnectionCore.attempt(message)
         self.message = message
     }
 
-    /// A copy with these arguments.
+    /// Returns a copy with these arguments.
     package func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let copy = try message.copy()
         try copy.append(arguments, attempted: attempted)
         return copy
     }
 
-    /// A copy with one text (`s`), or with a list that holds this text alone (`as`).
+    /// Returns a copy with one text (`s`), or with a list that holds this text alone (`as`).
     ///
     /// - Throws: ``DBusError/Code/invalidArgument`` for a text with U+0000.
     package func filled(with text: String, isList: Bool = false) throws(DBusError) -> DBusMessage {
@@ -57,7 +59,7 @@ package final class MessageTemplate: Sendable {
     }
 }
 
-/// Appends one value; false when memory ran out, the only failure left after ``DBusValueLimits``.
+/// Appends one value. Returns false if memory ran out, the only possible failure after ``DBusValueLimits``.
 private func write(_ value: DBusValue, to iterator: inout DBusMessageIter) -> Bool {
     switch value {
     case .byte(let byte): return writeBasic(byte, CDBUS_TYPE_BYTE, to: &iterator)
@@ -130,10 +132,11 @@ private func writeContainer(
 // MARK: - Reading
 
 extension DBusMessage {
-    /// The body, copied.
+    /// Returns the body's values.
     ///
-    /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not know, for descriptors in anything but an answer, and for
-    ///   a descriptor that this process has no number left for. libdbus has checked form, depth and UTF-8 before.
+    /// - Throws: ``DBusError/Code/malformed`` for a type that this library does not know, for descriptors outside a
+    ///   response, and for a descriptor if this process has no number left for it. libdbus has already checked form,
+    ///   depth and UTF-8.
     public func arguments() throws(DBusError) -> [DBusValue] {
         guard kind == .methodReturn || !hasDescriptors else {
             throw DBusError(
@@ -147,7 +150,7 @@ extension DBusMessage {
         return try readAll(&reader, descriptors)
     }
 
-    /// The first argument where it is a string. The others are not read.
+    /// The first argument if it is a string. Does not read the others.
     public var firstString: String? {
         let reader = reader
         return reader.kind == .string ? reader.text.map { String(decoding: $0, as: UTF8.self) } : nil
@@ -190,13 +193,13 @@ private func read(_ reader: DBusReader, _ descriptors: [CInt]?) throws(DBusError
     case .descriptor:
         let number: CInt
         if let descriptors {
-            // libdbus does not tell which of several a value names.
+            // libdbus does not report which descriptor a value refers to.
             guard descriptors.count == 1 else {
                 throw DBusError(.malformed, message: "several descriptors came with it", attempted: "read a message")
             }
             number = fcntl(descriptors[0], F_DUPFD_CLOEXEC, 3)
         } else {
-            // A message that was made here. libdbus gives a duplicate, or -1 where there is no number left.
+            // A message that was made here. libdbus returns a duplicate, or -1 if there is no number left.
             number = reader.basic(-1)
         }
         guard number >= 0 else {
@@ -226,9 +229,9 @@ private func readDictionary(_ reader: DBusReader, _ descriptors: [CInt]?) throws
     return .dictionary(entries, key: key, value: value)
 }
 
-/// The types of a dictionary's keys and values.
+/// Returns the types of a dictionary's keys and values.
 private func dictionaryTypes(_ pairs: DBusReader) -> (key: String, value: String) {
-    // What almost every dictionary is, without a text of its signature.
+    // The common case, without making the signature's text.
     var first = pairs.inner
     if first.kind == .string {
         first.next()

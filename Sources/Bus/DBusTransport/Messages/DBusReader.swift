@@ -1,10 +1,11 @@
 import CDBus
 import Glibc
 
-/// Reads the values of a message where they lie, so that a receiver can measure a value before it copies it. A copy of a reader stays
-/// where it is while the original goes on. Valid while the message is.
+/// Reads the values of a message in place, so that a receiver can measure a value before it copies it. A copy of a
+/// reader keeps its position when the original advances. Valid while the message exists.
 package struct DBusReader {
-    /// The type of a value. Two kinds of array have cases of their own: bytes, because they lie in one block, and dictionaries.
+    /// The type of a value. Two kinds of array have separate cases: bytes, because they lie in one block, and
+    /// dictionaries.
     package enum Kind: Sendable {
         case byte, boolean, int16, uint16, int32, uint32, int64, uint64, double
         case string, objectPath, signature
@@ -16,7 +17,7 @@ package struct DBusReader {
         case end
     }
 
-    /// The value of a number or truth value.
+    /// The value of a number or boolean.
     package enum Number: Sendable {
         case signed(Int64)
         case unsigned(UInt64)
@@ -25,7 +26,7 @@ package struct DBusReader {
     }
 
     private var iterator = DBusMessageIter()
-    /// The type of the value that is read next.
+    /// The type of the current value.
     package private(set) var kind = Kind.end
 
     fileprivate init(_ message: borrowing DBusMessage) {
@@ -38,14 +39,14 @@ package struct DBusReader {
         findKind()
     }
 
-    /// Goes on to the next value of this message or container.
+    /// Advances to the next value of this message or container.
     package mutating func next() {
         guard kind != .end else { return }
         if dbus_message_iter_next(&iterator) != 0 { findKind() } else { kind = .end }
     }
 
-    /// A reader of what a container holds, which is the pairs of a dictionary, the key and value of a pair, and the one value of a variant.
-    /// For any other type there is nothing.
+    /// A reader of the values in a container: the pairs of a dictionary, the key and value of a pair, the one value of
+    /// a variant. Empty for any other type.
     package var inner: DBusReader {
         switch kind {
         case .array, .dictionary, .entry, .structure, .variant: return DBusReader(inside: self)
@@ -68,8 +69,8 @@ package struct DBusReader {
         return UnsafeBufferPointer(start: bytes, count: strlen(start))
     }
 
-    /// Overwrites the string where it lies, so that the message does not keep it. It is empty from then on. Not for a message that is still
-    /// to be sent.
+    /// Overwrites the string in the message, which reads as empty from then on. Not for a message that is still to be
+    /// sent.
     package func wipe() {
         guard kind == .string, let text, let start = UnsafeMutableRawPointer(mutating: text.baseAddress) else { return }
         explicit_bzero(start, text.count)
@@ -86,7 +87,7 @@ package struct DBusReader {
         return UnsafeBufferPointer(start: start, count: Int(count))
     }
 
-    /// A number or truth value; `nil` for any other type.
+    /// A number or boolean; `nil` for any other type.
     package var number: Number? {
         switch kind {
         case .byte: .unsigned(UInt64(basic(UInt8(0))))
@@ -102,10 +103,10 @@ package struct DBusReader {
         }
     }
 
-    /// Whether the value that is read next has this type. In an empty array it tells the type of the elements.
+    /// Whether the current value has this type. In an empty array it is the type of the elements.
     package func has(signature: StaticString) -> Bool { withSignature { strcmp($0, cString(signature)) == 0 } ?? false }
 
-    /// The value's type in D-Bus's notation, also where an array is empty.
+    /// The value's type in D-Bus's notation, also in an empty array.
     var signature: String { withSignature { String(cString: $0) } ?? "" }
 
     private func withSignature<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result? {
@@ -153,13 +154,13 @@ package struct DBusReader {
 }
 
 extension DBusMessage {
-    /// A reader at the beginning of the body. Valid while the message is.
+    /// A reader at the beginning of the body. Valid while the message exists.
     package var reader: DBusReader { DBusReader(self) }
 
-    /// Gives `body` the text under this key of the first argument, which is a dictionary of strings to variants (`a{sv}`), and overwrites it
-    /// in the message: whoever reads the message later finds an empty text.
+    /// Passes the text under this key to `body`, and overwrites it in the message. The first argument must be a
+    /// dictionary of strings to variants (`a{sv}`). Later readers of the message find an empty text.
     ///
-    /// - Returns: what `body` returns; `nil` where there is no such text. Of a key that occurs twice, the last counts.
+    /// - Returns: the result of `body`; `nil` if there is no such text. If a key occurs twice, the last one counts.
     package func takeText<Result>(_ key: StaticString, _ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result? {
         var result: Result?
         var pairs = reader.inner

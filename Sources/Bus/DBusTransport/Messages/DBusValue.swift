@@ -15,7 +15,7 @@ public indirect enum DBusValue: Sendable, Hashable {
     case string(String)
     case objectPath(String)
     case signature(String)
-    /// An array of bytes (`ay`), kept apart from other arrays because it travels as one block.
+    /// An array of bytes (`ay`), separate from other arrays because it is sent as one block.
     case bytes([UInt8])
     /// An array whose elements all have the signature `of`.
     case array([DBusValue], of: String)
@@ -23,8 +23,8 @@ public indirect enum DBusValue: Sendable, Hashable {
     /// A dictionary in wire order; keys are basic types.
     case dictionary([DictionaryEntry], key: String, value: String)
     case variant(DBusValue)
-    /// A file descriptor that came with an answer: newer buses give one for a peer's process. This library sends none, and refuses calls
-    /// and signals that carry some.
+    /// A file descriptor from a response: newer buses return one for a peer's process. This library sends no
+    /// descriptors, and refuses calls and signals that carry any.
     case descriptor(DBusDescriptor)
 
     /// One pair of a dictionary.
@@ -34,14 +34,14 @@ public indirect enum DBusValue: Sendable, Hashable {
         /// The value.
         public let value: DBusValue
 
-        /// A pair.
+        /// Creates a pair.
         public init(_ key: DBusValue, _ value: DBusValue) {
             self.key = key
             self.value = value
         }
     }
 
-    /// A dictionary of strings to variants (`a{sv}`), in the keys' order, so that equal values make equal messages.
+    /// Returns a dictionary of strings to variants (`a{sv}`), sorted by key so that equal values make equal messages.
     public static func fields(_ fields: [String: DBusValue]) -> DBusValue {
         let entries = fields.sorted { $0.key < $1.key }
             .map { DictionaryEntry(.string($0.key), .variant($0.value)) }
@@ -73,9 +73,9 @@ public indirect enum DBusValue: Sendable, Hashable {
     }
 }
 
-/// A file descriptor that was received. It is closed when nobody holds the value any more; programs that are started do not inherit it.
+/// A received file descriptor. It closes when the last reference ends; child programs do not inherit it.
 public final class DBusDescriptor: Sendable, Hashable {
-    /// Valid for as long as this object lives. Not to be closed by others.
+    /// Valid while this object lives. Do not close it.
     public let number: CInt
 
     init(adopting number: CInt) { self.number = number }
@@ -85,7 +85,7 @@ public final class DBusDescriptor: Sendable, Hashable {
     /// Whether both are the same object.
     public static func == (one: DBusDescriptor, other: DBusDescriptor) -> Bool { one === other }
 
-    /// Feeds the identity.
+    /// Hashes the identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 
@@ -100,7 +100,7 @@ extension DBusValue {
         }
     }
 
-    /// The truth value of a boolean.
+    /// The value of a boolean.
     public var booleanValue: Bool? {
         if case .boolean(let value) = self { value } else { nil }
     }
@@ -132,7 +132,8 @@ extension DBusValue {
         if case .array(let elements, _) = self { elements } else { nil }
     }
 
-    /// The fields of an `a{sv}`, without their variants; of a key that occurs twice, the last. `nil` for any other type.
+    /// The fields of an `a{sv}`, without their variants; `nil` for any other type. If a key occurs twice, the last one
+    /// counts.
     public var fieldsValue: [String: DBusValue]? {
         guard case .dictionary(let entries, "s", "v") = self else { return nil }
         return entries.reduce(into: [:]) { fields, entry in

@@ -1,17 +1,18 @@
 import CDBus
 
-/// What D-Bus lets a value be. Values are checked before the first is marshalled, because libdbus answers a violation with a warning on
-/// standard error or ends the process, and a bus closes the connection.
+/// The limits of D-Bus on values. Values are checked before the first is marshalled: libdbus responds to a violation
+/// with a warning on standard error or ends the process, and a bus closes the connection.
 enum DBusValueLimits {
-    /// The largest body that this library sends: half of what a system bus takes by default, which is the least of the
+    /// The largest body that this library sends: half of a system bus's default limit, which is the lowest of the
     /// standard configurations.
     static let bodyBytes = 16 * 1024 * 1024
-    /// Containers in containers, variants included (D-Bus specification, "Valid Signatures": 32 arrays and 32 structs).
+    /// The depth of nested containers, variants included (D-Bus specification, "Valid Signatures": 32 arrays and 32
+    /// structs).
     static let depth = 64
 
     /// Throws unless D-Bus can carry `values` as one body.
     static func check(_ values: [DBusValue], attempted: @autoclosure () -> String) throws(DBusError) {
-        // A few strings and numbers, which is what almost every message holds, make a valid signature.
+        // Almost every message holds only a few strings and numbers, which make a valid signature.
         if values.count <= 16, values.allSatisfy(\.isSmallBasic) { return }
         var check = Check(attempted: attempted())
         for value in values { try check.value(value, depth: 0) }
@@ -107,7 +108,7 @@ enum DBusValueLimits {
 }
 
 extension DBusValue {
-    /// Whether the signature is one of those that most values have, which are valid.
+    /// Whether the signature is a common one that is known to be valid.
     fileprivate var hasPlainSignature: Bool {
         switch self {
         case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double, .string, .bytes: true
@@ -117,7 +118,7 @@ extension DBusValue {
         }
     }
 
-    /// A number, or a text that is far from every limit and free of U+0000.
+    /// Whether this is a number, or a text that is far from every limit and free of U+0000.
     fileprivate var isSmallBasic: Bool {
         switch self {
         case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double: true

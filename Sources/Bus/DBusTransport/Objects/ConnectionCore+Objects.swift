@@ -1,10 +1,10 @@
 import Synchronization
 
 extension ConnectionCore {
-    /// Takes or refuses a method call of somebody else, before its body is read. A refusal is sent from here, so that a caller who is refused costs
-    /// neither a task nor the reading of a body.
+    /// Admits or refuses a method call before its body is read. Sends a refusal itself, so that a refused call costs
+    /// neither a task nor the reading of its body.
     ///
-    /// - Returns: what ``run(_:_:_:)`` needs; `nil` where there is nothing more to do with the call.
+    /// - Returns: the ticket for ``run(_:_:_:)``; `nil` if the call needs no further processing.
     func admit(_ call: borrowing MessageHeader, from socket: BusSocket) -> CallTicket? {
         let (objects, scheduler) = state.withLock { ($0.objects, $0.scheduler) }
         do throws(MethodFailure) {
@@ -16,7 +16,7 @@ extension ConnectionCore {
             guard !call.isTooLong else {
                 throw .standard("LimitsExceeded", "a header may have \(MessagePrefix.mostFieldBytes) bytes")
             }
-            // Descriptors stay open as long as their message: a call that brings some would use up this process's.
+            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's.
             guard !call.hasDescriptors else {
                 throw .standard("InvalidArgs", "nothing here takes file descriptors")
             }
@@ -33,15 +33,15 @@ extension ConnectionCore {
         }
     }
 
-    /// Carries out a call. The method runs in a task of its own, because the reading thread must go on reading, or right here where it wants its calls
-    /// in order or has the answer.
+    /// Runs the method of a call: in a new task, because the reading thread must go on reading, or right here if the
+    /// method is handled in order or has an immediate response.
     func run(_ message: borrowing DBusMessage, _ ticket: CallTicket, _ socket: BusSocket) {
         let reply = CallReply(HeldMessage(message.sharedReference()), ticket.admitted, self, socket)
         switch ticket.method.handler {
         case .inOrder(let handler): reply.withCall { handler($0, reply) }
         case .reading(let handler): handler(reply.call.message, reply)
         case .task(nil, let handler):
-            // The arguments are read in the task: the reading thread has better to do.
+            // The arguments are decoded in the task, to keep the reading thread free.
             Task { reply.send(await Self.result { try await handler(try Self.call(reply.call.message)) }) }
         case .task(.some(let atOnce), let handler):
             reply.withCall { call in
@@ -56,7 +56,7 @@ extension ConnectionCore {
         _ result: Result<[DBusValue], MethodFailure>,
         on socket: BusSocket
     ) {
-        // What has arrived of a header that is too long may not tell the sender.
+        // If a header is too long, the sender field may not have arrived.
         guard call.expectsReply, call.sender != nil, let message = try? DBusMessage.call(call) else { return }
         answer(HeldMessage(message), result, on: socket)
     }
@@ -114,8 +114,8 @@ extension ConnectionCore {
         scheduler.answered(caller, bytes: reply.size)
     }
 
-    /// The answer itself could not be sent, for instance because it is too large: the caller is told so instead of left
-    /// to its timeout. Where that fails too, the bus is gone, and with it the caller's wait.
+    /// The response could not be sent, for instance because it is too large. The caller gets this error instead of a
+    /// timeout. If that fails too, the bus is gone, and the caller's wait has ended with it.
     private func refuse(_ held: HeldMessage, on socket: BusSocket, because error: DBusError) {
         guard error.code != .disconnected, error.code != .closed,
             let reply = try? held.message.errorReply(
@@ -127,7 +127,7 @@ extension ConnectionCore {
     }
 }
 
-/// A call that was taken, and whose body is yet to be read.
+/// An admitted call whose body has not been read yet.
 final class CallTicket: Sendable {
     let method: DBusInterface.Method
     let admitted: AdmittedCall
@@ -135,11 +135,12 @@ final class CallTicket: Sendable {
     init(_ method: DBusInterface.Method, _ admitted: AdmittedCall) { (self.method, self.admitted) = (method, admitted) }
 }
 
-/// The answer that a call waits for. To be sent once; the bus disregards a second one. A caller that is gone, or wants none, gets none.
+/// The reply to a call. Send it once; the bus ignores a second one. No reply is sent if the caller is gone or expects
+/// none.
 public struct CallReply: Sendable {
     fileprivate let call: HeldMessage
     private let admitted: AdmittedCall
-    // Not the connection itself, whose end of life closes it.
+    // Not the connection itself, whose deallocation closes it.
     private let core: ConnectionCore
     private let socket: BusSocket
 
@@ -150,31 +151,31 @@ public struct CallReply: Sendable {
         self.socket = socket
     }
 
-    /// About how many bytes the message of the call takes.
+    /// The size of the call's message in bytes.
     package var callBytes: Int { admitted.bytes }
 
-    /// The arguments of the call, where they lie. Valid while this is held.
+    /// The call's arguments in the message's own memory. Valid while this reply is held.
     package var arguments: DBusReader { call.message.reader }
 
-    /// The arguments of the call as values, read anew each time.
+    /// The arguments of the call as values, decoded anew at each access.
     ///
     /// - Throws: ``DBusError``, ``DBusError/Code/malformed``.
     package func readArguments() throws(DBusError) -> [DBusValue] { try call.message.arguments() }
 
-    /// Sends the output arguments, or a refusal; from any thread.
+    /// Sends the output arguments, or a refusal. Callable from any thread.
     public func send(_ result: Result<[DBusValue], MethodFailure>) {
-        // Before the answer is sent: a caller that has it may call again.
+        // Before the response is sent: a caller that has it may call again.
         admitted.end()
         core.answer(call, result, on: socket)
     }
 
-    /// As ``send(_:)``, with output arguments that are written already.
+    /// Sends output arguments that are already encoded; otherwise as ``send(_:)``.
     package func send(_ answer: PreparedAnswer) {
         admitted.end()
         core.answer(call, answer, on: socket)
     }
 
-    /// Reads the arguments, and refuses a call whose arguments cannot be read.
+    /// Decodes the arguments, and refuses a call whose arguments cannot be decoded.
     fileprivate func withCall(_ body: (IncomingCall) -> Void) {
         do throws(DBusError) {
             body(try ConnectionCore.call(call.message))
@@ -184,11 +185,11 @@ public struct CallReply: Sendable {
     }
 }
 
-/// Output arguments that go to many callers, or to one again and again: they are written once, and copied for each.
+/// Output arguments for many callers or repeated calls. They are encoded once, and copied for each response.
 package final class PreparedAnswer: Sendable {
     private let message: DBusMessage
 
-    /// - Throws: ``DBusError``, as for an answer with these values.
+    /// - Throws: ``DBusError``, as for a response with these values.
     package init(_ values: [DBusValue]) throws(DBusError) {
         message = try .answerToNobody(values)
     }

@@ -1,24 +1,25 @@
-/// An interface that a service implements at an object path: its methods, the signals that it emits, its properties.
+/// An interface that a service implements at an object path: its methods, signals and properties.
 ///
-/// `org.freedesktop.DBus.Introspectable`, `.Peer` and `.Properties` come by themselves.
+/// `org.freedesktop.DBus.Introspectable`, `.Peer` and `.Properties` are added automatically.
 public struct DBusInterface: Sendable {
-    /// One named argument.
+    /// A named argument.
     public struct Argument: Sendable, Hashable {
         /// The name, for introspection.
         public let name: String
         /// The type in D-Bus's notation, for instance `a{sv}`.
         public let signature: String
 
-        /// An argument.
+        /// Creates an argument.
         public init(_ name: String, _ signature: String) {
             self.name = name
             self.signature = signature
         }
     }
 
-    /// A method. Its calls run in a task each, so that calls of one client may overlap; or in order, on the reading thread.
+    /// A method. Each call runs in a separate task, so that calls of one client may overlap; or in order, on the
+    /// reading thread.
     public struct Method: Sendable {
-        /// An answer that is there without waiting for anything; `nil` where it is not.
+        /// Returns a response that is available without waiting; `nil` if there is none.
         public typealias AtOnce = @Sendable (IncomingCall) -> [DBusValue]?
 
         enum Handler: Sendable {
@@ -33,15 +34,16 @@ public struct DBusInterface: Sendable {
         let maximumBodyBytes: Int?
         let handler: Handler
 
-        /// A method; calls whose arguments have another signature are refused before the handler sees them.
+        /// Creates a method whose calls run in tasks. A call with another signature is refused before the handler sees
+        /// it.
         ///
         /// - Parameters:
-        ///   - maximumBodyBytes: the largest body of a call; `nil` means that of the object's ``CallLimits``. A larger one is refused before
-        ///     it is read.
-        ///   - atOnce: asked first, on the reading thread, so that it must return soon; what it answers costs no change of threads. Calls
-        ///     that it has no answer to go to `handler`.
-        ///   - handler: returns the output arguments. A thrown ``MethodFailure`` travels under its name, any other error as
-        ///     `org.freedesktop.DBus.Error.Failed`.
+        ///   - maximumBodyBytes: the largest body of a call; `nil` means the limit in the object's ``CallLimits``. A
+        ///     larger body is refused before it is read.
+        ///   - atOnce: called first, on the reading thread, so it must return soon. Its response needs no change of
+        ///     threads. If it returns `nil`, the call goes to `handler`.
+        ///   - handler: returns the output arguments. A thrown ``MethodFailure`` is sent under its name, any other
+        ///     error as `org.freedesktop.DBus.Error.Failed`.
         public init(
             _ name: String,
             in inputs: [Argument] = [],
@@ -57,13 +59,13 @@ public struct DBusInterface: Sendable {
             self.handler = .task(atOnce, handler)
         }
 
-        /// A method whose calls are handled in the order in which the bus delivers them, signals included: on the reading
-        /// thread, so that the handler must return soon. Otherwise as the other form.
+        /// Creates a method whose calls are handled in the order in which the bus delivers them and signals. They run
+        /// on the reading thread, so the handler must return soon. Otherwise as the other form.
         ///
         /// - Parameters:
         ///   - maximumBodyBytes: as in the other form.
-        ///   - inOrder: answers by the reply that it is given, then or later. A call that is not answered counts against the object's
-        ///     ``CallLimits`` as long as somebody holds its reply.
+        ///   - inOrder: sends the reply, then or later. An unanswered call counts against the object's ``CallLimits``
+        ///     while its reply is held.
         public init(
             _ name: String,
             in inputs: [Argument] = [],
@@ -78,7 +80,8 @@ public struct DBusInterface: Sendable {
             self.handler = .inOrder(handler)
         }
 
-        /// As the method whose calls are handled in order, but reads the arguments itself: for arguments of which no copy may stay in memory.
+        /// Creates a method whose calls are handled in order, and whose handler decodes the arguments itself: for
+        /// arguments that must not leave a copy in memory.
         package init(
             _ name: String,
             in inputs: [Argument] = [],
@@ -106,20 +109,20 @@ public struct DBusInterface: Sendable {
         let name: String
         let arguments: [Argument]
 
-        /// A signal with these arguments.
+        /// Creates a signal with these arguments.
         public init(_ name: String, _ arguments: [Argument] = []) {
             self.name = name
             self.arguments = arguments
         }
     }
 
-    /// A property that others read.
+    /// A property that other peers can read.
     public struct Property: Sendable {
         let name: String
         let signature: String
         let value: @Sendable () async -> DBusValue
 
-        /// A read-only property; `value` is asked at each read.
+        /// Creates a read-only property; `value` is called at each read.
         public init(_ name: String, _ signature: String, value: @escaping @Sendable () async -> DBusValue) {
             self.name = name
             self.signature = signature
@@ -131,18 +134,18 @@ public struct DBusInterface: Sendable {
     let methods: [Method]
     let signals: [Signal]
     let properties: [Property]
-    /// The lines of the element `<interface>` that introspection shows; `nil` where it is made of the parts above.
+    /// The lines of the `<interface>` element for introspection; `nil` if they are made from the parts above.
     let description: [String]?
 
-    /// An interface of this name.
+    /// Creates an interface with this name.
     public init(_ name: String, methods: [Method] = [], signals: [Signal] = [], properties: [Property] = []) {
         self.init(name, methods: methods, signals: signals, properties: properties, document: nil)
     }
 
-    /// An interface that introspection shows as a document describes it, comments included.
+    /// Creates an interface that introspection shows as in the document, comments included.
     ///
-    /// - Parameter document: an introspection document with one element `<interface>`, written as introspection writes it: each tag in a line
-    ///   of its own. The caller makes sure that it says what the methods take and return.
+    /// - Parameter document: an introspection document with one `<interface>` element, formatted as introspection
+    ///   formats it: each tag on a separate line. The caller makes sure that it matches the methods' arguments.
     package init(
         _ name: String,
         methods: [Method] = [],
@@ -161,13 +164,13 @@ public struct DBusInterface: Sendable {
     }
 }
 
-/// A method call from another process. Nothing in it is to be trusted but `sender`, which the bus vouches for.
+/// A method call from another process. Only `sender` can be trusted: the bus vouches for it.
 public struct IncomingCall: Sendable {
     /// The caller's unique bus name.
     public let sender: String
     /// The method's name.
     public let member: String
-    /// The arguments, of the signature that the method promises.
+    /// The arguments, which have the method's signature.
     public let arguments: [DBusValue]
 }
 
@@ -177,10 +180,10 @@ public struct MethodFailure: Error, Sendable, Hashable {
     public let name: String
     /// The reason, for people.
     public let message: String
-    /// More about it, for programs: a second argument of the error, `a{sv}`. Without any there is no such argument.
+    /// Details for programs: the second argument of the error, `a{sv}`. If empty, the error has no second argument.
     public let details: [String: DBusValue]
 
-    /// A refusal under this name.
+    /// Creates a refusal with this error name.
     public init(name: String, message: String, details: [String: DBusValue] = [:]) {
         self.name = name
         self.message = message
