@@ -2,17 +2,17 @@
 
 import PackageDescription
 
-// A package of its own, so that what only the benchmarks need stays out of the product's dependency graph.
+// A separate package, so that dependencies of the benchmarks stay out of the product's dependency graph.
 let package = Package(
     name: "notify-center-benchmarks",
     dependencies: [
-        // What is measured.
+        // The measured product.
         .package(name: "notify-center", path: ".."),
-        // The driver's command line. The product's own programs use the same version.
+        // The driver's command line. The product's programs use the same version.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
     ],
     targets: [
-        // Starts the bus and the peers, alternates them, and prints the table. It links nothing of what it measures.
+        // Starts the bus and the peers, alternates them, and prints the table. It links no measured code.
         .executableTarget(
             name: "bench",
             dependencies: [.product(name: "ArgumentParser", package: "swift-argument-parser")]

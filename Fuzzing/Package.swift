@@ -2,8 +2,8 @@
 
 import PackageDescription
 
-/// A module of the product, compiled here with the fuzzer's instrumentation. `Modules` is a link to the product's `Sources`: in one package the
-/// harness sees what is `package`, and a product for each internal module is not needed.
+/// A module of the product, compiled here with the fuzzer's instrumentation. `Modules` is a link to the product's
+/// `Sources`: in one package the harness can use `package` declarations, and the internal modules need no products.
 func module(_ path: String, _ dependencies: Target.Dependency...) -> Target {
     let folder = String(path.split(separator: "/").last ?? "")
     return .target(name: folder, dependencies: dependencies, path: "Modules/\(path)")
@@ -14,7 +14,8 @@ func systemModule(_ path: String, _ pkgConfig: String) -> Target {
     return .systemLibrary(name: folder, path: "Modules/\(path)", pkgConfig: pkgConfig)
 }
 
-// A package of its own, so that a build of the product compiles nothing of it, and the flags below touch nothing of the product.
+// A separate package, so that a build of the product does not compile the fuzzer, and the flags below do not affect the
+// product.
 let package = Package(
     name: "notify-center-fuzzing",
     targets: [

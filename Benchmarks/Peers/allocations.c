@@ -1,11 +1,12 @@
-// A library for LD_PRELOAD: counts the allocations of a program, and writes their number to the file ALLOCATIONS_LOG at its end.
+// A library for LD_PRELOAD: counts the allocations of a program, and writes their number to the file ALLOCATIONS_LOG
+// when it ends.
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// glibc's own, under the names by which another library can still reach them.
+// glibc's functions, under the names by which another library can still reach them.
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t size);

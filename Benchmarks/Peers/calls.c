@@ -1,5 +1,5 @@
-// The baseline for what waits for answers, on plain libdbus: adding and removing a match rule, calling a service that keeps one number, and
-// a post that many processes answer with a call.
+// The baseline for operations that wait for responses, on plain libdbus: adding and removing a match rule, calling a
+// service that keeps one number, and a post to which many processes respond with a call.
 #include "common.h"
 
 #include <dbus/dbus.h>
@@ -25,7 +25,7 @@ static void add_and_remove(long turn) {
     (void)turn;
     dbus_bus_add_match(connection, rule, &error);
     if (dbus_error_is_set(&error)) end_with("AddMatch", error.message);
-    // With no DBusError it sends the request and does not wait.
+    // Without a DBusError it sends the request and does not wait.
     dbus_bus_remove_match(connection, rule, NULL);
 }
 
@@ -61,7 +61,7 @@ static void serve(void) {
     while (dbus_connection_read_write_dispatch(connection, -1)) {}
 }
 
-// With a name as its argument, as the calls to notifyd have.
+// Takes a name as its argument, as the calls to notifyd do.
 static DBusMessage *call(const char *method) {
     const char *name = "BenchState";
     DBusMessage *message = dbus_message_new_method_call(SERVICE, PATH, SERVICE, method);

@@ -1,4 +1,4 @@
-// What the C peers share.
+// Code that the C peers share.
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -15,7 +15,7 @@ static inline long long now(void) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-// Ends the process with a reason: half a measurement is worth nothing.
+// Ends the process with a reason, because a partial measurement is useless.
 static inline __attribute__((noreturn)) void end_with(const char *what, const char *why) {
     fprintf(stderr, "peer: %s: %s\n", what, why ? why : "failed");
     exit(1);
@@ -39,7 +39,7 @@ static inline int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Times each of COUNT calls, after a tenth of them that is not counted, and prints the median.
+// Times COUNT calls, after a tenth as many uncounted calls, and prints the median.
 static inline void time_calls(long count, void (*call)(long turn)) {
     long warm_up = count / 10 + 1;
     long long *times = calloc((size_t)count, sizeof *times);

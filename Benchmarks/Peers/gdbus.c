@@ -23,7 +23,7 @@ static void posted(GDBusConnection *from, const char *sender, const char *path, 
     received(name);
 }
 
-// GDBus sends AddMatch and does not wait. The answer to a later call proves that the bus has handled it.
+// GDBus sends AddMatch without waiting. The response to a later call proves that the bus has processed it.
 static void wait_for_bus(void) {
     GError *error = NULL;
     GVariant *answer = g_dbus_connection_call_sync(connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",

@@ -25,7 +25,7 @@ static int registered(const char *name) {
 }
 
 static void flood(const char *name, long count) {
-    // The first use connects. The other peers connect before their clock starts, too.
+    // The first use connects. The other peers, too, connect before their clock starts.
     expect_ok(notify_post("BenchConnected"), "notify_post");
     say_ready();
     long long start = now();
@@ -56,7 +56,8 @@ static void count_system_call(int number) {
     system_calls++;
 }
 
-// From here on the kernel counts each system call of this thread and does not make it, except those that print the result and exit.
+// From here on the kernel counts the system calls of this thread instead of executing them, except the calls that print
+// the result and exit.
 static void count_system_calls(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -88,7 +89,7 @@ static void check(const char *name, long count) {
     long long elapsed = now() - start;
     count_system_calls();
     for (long i = 0; i < count; i++) all += (int)notify_check(token, &posted);
-    // Only the first answer is “posted”, because nobody posts.
+    // Only the first check reports “posted”, because there are no posts.
     char line[128];
     int length = snprintf(line, sizeof line, "result count=%ld elapsed-ns=%lld system-calls=%d answers=%d\n", count, elapsed,
                           (int)system_calls, all);
@@ -152,7 +153,7 @@ static void set_state(long turn) { expect_ok(notify_set_state(state_token, (uint
 static void state(void (*call)(long), const char *name, long count) {
     uint64_t value;
     state_token = registered(name);
-    // notifyd may be starting still.
+    // notifyd may still be starting.
     for (int i = 0; notify_get_state(state_token, &value) != NOTIFY_STATUS_OK && i < 1000; i++) usleep(10000);
     say_ready();
     time_calls(count, call);

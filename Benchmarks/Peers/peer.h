@@ -1,5 +1,5 @@
-// A benchmark peer is roles.c linked with one backend. A backend implements the functions bus_…, and calls received() for each
-// notification. It ends the process where a call fails.
+// A benchmark peer is roles.c linked with one backend. A backend implements the functions bus_…, and calls received()
+// for each notification. It ends the process if a call fails.
 #ifndef PEER_H
 #define PEER_H
 
@@ -11,19 +11,20 @@
 
 enum { PEER_INTERFACE_MAX = 256, PEER_RULE_MAX = 512 };
 
-// Connects to the bus at DBUS_SESSION_BUS_ADDRESS, on a connection that nobody else uses.
+// Connects to the bus at DBUS_SESSION_BUS_ADDRESS, on a private connection.
 void bus_connect(void);
 
-// Observes one name. Returns when the bus has answered.
+// Observes one name. Returns when the bus has responded.
 void bus_observe(const char *name);
 
-// Observes `count` names, PREFIX0, PREFIX1, …, with all requests under way at once. Returns when the bus has answered each.
+// Observes `count` names, PREFIX0, PREFIX1, …, with all requests in flight at once. Returns when the bus has responded
+// to each.
 void bus_observe_many(const char *prefix, long count);
 
-// Posts one notification, as a program does that posts now and then.
+// Posts one notification, as a program does that posts occasionally.
 void bus_post(const char *name);
 
-// Returns when everything posted has been written to the socket.
+// Returns when all posts have been written to the socket.
 void bus_flush(void);
 
 // Waits for the bus and dispatches what has come.

@@ -1,5 +1,5 @@
-// The roles of a benchmark peer, the same for every C library. The command line and the output are described in
-// ../README.md; the Swift peer has the same ones.
+// The roles of a benchmark peer, the same for every C library. ../README.md describes the command line and the output.
+// The Swift peer has the same roles.
 #include "peer.h"
 
 enum { WARM_UP_ROUND_TRIPS = 200 };
@@ -68,7 +68,7 @@ static void wait_for_all(void) {
     while (count < wanted) bus_step();
 }
 
-// Answers n posts, or any number where n is 0.
+// Responds to n posts, or to any number if n is 0.
 static void echo(const char *name, const char *answer, long n) {
     role = ECHO;
     observed = name;

@@ -125,14 +125,14 @@ struct Bench: ParsableCommand {
             return
         }
         limit.rlim_cur = min(wanted, limit.rlim_max)
-        // A failure shows as the error of the pipe that finds no descriptor.
+        // If this fails, opening a pipe fails later, and reports it.
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
     }
 }
 
 extension Programs.Subject: ExpressibleByArgument {}
 
-/// The machine that the figures were measured on.
+/// The machine on which the figures were measured.
 struct Machine: Encodable, CustomStringConvertible {
     let processors: Int
     let processor: String
@@ -153,7 +153,8 @@ struct Machine: Encodable, CustomStringConvertible {
     var description: String { "\(processors) × \(processor), Linux \(kernel)" }
 }
 
-/// Tells on standard error what is under way: one line that rewrites itself on a terminal, and a line for each finished benchmark.
+/// Shows the progress on standard error: one line that is rewritten on a terminal, and a line for each finished
+/// benchmark.
 final class Progress {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var heading = ""
@@ -167,7 +168,7 @@ final class Progress {
         note("")
     }
 
-    /// Names what the following rounds measure.
+    /// Names the quantity that the following rounds measure.
     func note(_ text: String) {
         title = text
         show(text)
@@ -177,7 +178,7 @@ final class Progress {
         show("\(title) \(round == 0 ? "warming up" : "round \(round) of \(rounds)")")
     }
 
-    /// Ends the benchmark's line with its time and with the number of missed targets.
+    /// Ends the benchmark's line with its time and the number of missed targets.
     func finish(_ rows: [Row]) {
         let seconds = Double(monotonicNanoseconds() - start) / 1e9
         let missed = rows.count { $0.verdict == .missed }
@@ -199,7 +200,7 @@ final class Progress {
 
     private func write(_ text: String) {
         var text = text
-        // A failure has nobody to be told to, and the table goes elsewhere.
+        // A failure is ignored: the table is written elsewhere.
         text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 }

@@ -2,10 +2,10 @@ import NotifyCenter
 import SharedDevice
 import Synchronization
 
-/// The roles. Each runs apart from the main thread, like an app's work in the background.
+/// The roles. Each runs off the main thread, like an app's background work.
 struct App: Sendable {
     private static let scopes = ["bench"]
-    /// Each follower posts it when it has the account of a session.
+    /// Posted by each follower when it has the account of a session.
     private static let holds: NotificationName = "BenchHolds"
 
     private let application: SharedDeviceApplication
@@ -15,7 +15,6 @@ struct App: Sendable {
         application = SharedDeviceApplication(identifier: identifier, stateDirectory: stateDirectory)
     }
 
-    /// Follows the account.
     @concurrent
     func follow() async {
         let isReady = Atomic(false)
@@ -25,7 +24,7 @@ struct App: Sendable {
         }
     }
 
-    /// Signs in and stays. It is ready when `others` apps have the account.
+    /// Signs in and stays signed in. It is ready when `others` apps have the account.
     @concurrent
     func stay(_ credentials: Credentials, others: Int) async {
         let (holders, observation) = await observeHolders()
@@ -41,7 +40,7 @@ struct App: Sendable {
     func signOut(_ credentials: Credentials, count: Int, others: Int) async {
         let (holders, observation) = await observeHolders()
         defer { observation.cancel() }
-        // The app that signs out has to clean up like any other.
+        // The app that signs out must clean up like any other.
         let following = Task { await follow { _ in } }
         defer { following.cancel() }
         let parameters = SignoutParameters(cleanupDeadline: .seconds(30))
@@ -62,7 +61,7 @@ struct App: Sendable {
         say("result count=\(count) median-ns=\(median)")
     }
 
-    /// Asks for the current account, again and again.
+    /// Repeatedly requests the current account.
     @concurrent
     func askForAccount(count: Int) async {
         say("ready")
@@ -76,7 +75,7 @@ struct App: Sendable {
         say("result count=\(count) median-ns=\(median)")
     }
 
-    /// Asks for a token that the broker has, again and again.
+    /// Repeatedly requests a token that the broker has cached.
     @concurrent
     func askForToken(count: Int) async {
         let account = await must("ask for the account") { try await application.getCurrentAccount().current }
@@ -91,7 +90,8 @@ struct App: Sendable {
         say("result count=\(count) median-ns=\(median)")
     }
 
-    /// Follows the account as an app does, with a step that has nothing to delete. `show` is told whose data may be shown.
+    /// Follows the account as an app does, with a cleanup step that has nothing to delete. `show` gets the user whose
+    /// data may be shown.
     private func follow(_ show: @escaping @Sendable (Account?) async -> Void) async {
         let cleanup = CleanupCoordinator()
         await must("register a step") { try cleanup.register("nothing") { _ in } }

@@ -34,7 +34,8 @@ func now() -> Int {
     return time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// The median of the nanoseconds that `turn` returns, which is called `count` times after a tenth of them that does not count, as in Peers/common.h.
+/// Calls `turn` `count` times, and returns the median of the nanoseconds that it returns. First come a tenth as many
+/// calls that do not count, as in Peers/common.h.
 func medianTime(_ count: Int, _ turn: () async -> Int) async -> Int {
     var times: [Int] = []
     times.reserveCapacity(count)
@@ -45,7 +46,7 @@ func medianTime(_ count: Int, _ turn: () async -> Int) async -> Int {
     return times.sorted()[count / 2]
 }
 
-/// Calls `body`. An error ends the process: half a measurement is worth nothing.
+/// Calls `body`. An error ends the process, because a partial measurement is useless.
 func must<Value>(_ attempt: String, _ body: () async throws -> Value) async -> Value {
     do {
         return try await body()
@@ -54,16 +55,14 @@ func must<Value>(_ attempt: String, _ body: () async throws -> Value) async -> V
     }
 }
 
-/// Prints a line for the driver.
 func say(_ line: String) {
     print(line)
     fflush(nil)
 }
 
-/// Ends the process with a reason.
 func end(_ reason: String) -> Never {
     var text = "peer: \(reason)\n"
-    // A failure has nobody to be told to; the exit status says it too.
+    // If the write fails, the exit status still reports the error.
     text.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     exit(1)
 }

@@ -1,10 +1,10 @@
 import Glibc
 import NotifyCenter
 
-/// The calls of NotifyCenter that the roles make. An error ends the process: half a measurement is worth nothing.
+/// The calls of NotifyCenter that the roles make. An error ends the process, because a partial measurement is useless.
 struct Bus: Sendable {
     private let center = DarwinNotifyCenter()
-    /// Whether handlers run on the reading thread, or where the library puts them by default.
+    /// Whether handlers run on the reading thread, or with the library's default delivery.
     private let isImmediate: Bool
 
     init() {
@@ -15,7 +15,7 @@ struct Bus: Sendable {
         }
     }
 
-    /// Connects. A center does so with its first use, but the C peers are connected when their clock starts.
+    /// Connects. A center would connect with its first use, but the C peers are connected when their clock starts.
     func connect() {
         post("BenchConnected")
     }
@@ -38,7 +38,7 @@ struct Bus: Sendable {
         }
     }
 
-    /// Observes `count` names, PREFIX0, PREFIX1, …, with all requests under way at once.
+    /// Observes `count` names, PREFIX0, PREFIX1, …, with all requests in flight at once.
     func observeMany(_ prefix: String, _ count: Int) async -> [NotificationObservation] {
         await withTaskGroup { group in
             for index in 0..<count {
@@ -56,10 +56,9 @@ struct Bus: Sendable {
     }
 }
 
-/// Ends the process with a reason.
 func end(_ reason: String) -> Never {
     var text = "peer: \(reason)\n"
-    // A failure has nobody to be told to; the exit status says it too.
+    // If the write fails, the exit status still reports the error.
     text.withUTF8 { _ = write(STDERR_FILENO, $0.baseAddress, $0.count) }
     exit(1)
 }

@@ -2,7 +2,7 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// The time of each notification that a handler receives, up to a wanted number; lets one thread wait for the last.
+/// Records the time of each notification that a handler receives, up to a limit. One thread can wait for the last.
 final class Receipts: Sendable {
     private struct State {
         /// Filled beforehand, so that the measurement has no page faults.
@@ -19,7 +19,7 @@ final class Receipts: Sendable {
         state = Mutex(State(times: [Int](repeating: 0, count: wanted)))
     }
 
-    /// Takes one in. False when no more are wanted.
+    /// Records a notification. Returns false once the limit is reached.
     func record(_ time: Int) -> Bool {
         let count = state.withLock { state in
             guard state.count < wanted else { return state.count + 1 }
@@ -31,14 +31,14 @@ final class Receipts: Sendable {
         return count < wanted
     }
 
-    /// Returns when all have come, with the time of each.
+    /// Waits for all notifications, and returns the time of each.
     func waitForAll() -> [Int] {
         complete.wait()
         return state.withLock { $0.times }
     }
 }
 
-/// Counts the notifications that a handler receives, and lets one thread wait for the last.
+/// Counts the notifications that a handler receives. One thread can wait for the last.
 final class Countdown: Sendable {
     private let left: Atomic<Int>
     private let lastTime = Atomic(0)
@@ -54,7 +54,7 @@ final class Countdown: Sendable {
         complete.signal()
     }
 
-    /// Returns when all have come, with the time of the last.
+    /// Waits for all notifications, and returns the time of the last.
     func waitForAll() -> Int {
         complete.wait()
         return lastTime.load(ordering: .acquiring)

@@ -31,13 +31,13 @@ enum SwiftPeer {
     }
 }
 
-/// The roles of Peers/roles.c on NotifyCenter. Each does and prints the same as there.
+/// The roles of Peers/roles.c on NotifyCenter. Each does and prints the same.
 struct Roles {
     private static let warmUpRoundTrips = 200
 
     let bus: Bus
 
-    /// Answers `count` posts, or any number where `count` is `nil`.
+    /// Responds to `count` posts, or to any number if `count` is `nil`.
     func echo(_ name: String, reply: String, count: Int? = nil) {
         let countdown = Countdown(count ?? .max)
         let observation = bus.observe(name) { [bus] in
@@ -134,7 +134,7 @@ struct Roles {
     }
 }
 
-/// When the current round trip began.
+/// The time at which the current round trip began.
 private final class Posted: Sendable {
     let time = Atomic(0)
 }

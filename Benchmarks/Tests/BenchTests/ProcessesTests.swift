@@ -5,7 +5,7 @@ import Testing
 
 /// With the real daemon and real processes.
 struct PrivateBusTests {
-    @Test("the bus answers, and nothing of it is left when it goes")
+    @Test("the bus responds, and leaves nothing behind when it ends")
     func lifetime() throws {
         var bus: PrivateBus? = try PrivateBus()
         let address = try #require(bus?.address)
@@ -17,7 +17,7 @@ struct PrivateBusTests {
         #expect(access(folder, F_OK) != 0)
     }
 
-    @Test("a program that is silent is given up at the deadline")
+    @Test("reading from a silent program fails at the deadline")
     func silence() throws {
         let sleeper = try ChildProcess(Command(program: try #require(program("sleep")), arguments: ["60"]))
         #expect { try sleeper.line(before: monotonicNanoseconds() + 1_000_000) } throws: {
@@ -35,7 +35,7 @@ struct PrivateBusTests {
         #expect(Command(program: "/bin/peer").launched(by: []).program == "/bin/peer")
     }
 
-    @Test("lines are told apart, and the end of the output is noticed")
+    @Test("output is split into lines, and its end is detected")
     func lines() throws {
         let printf = try #require(program("printf"))
         let child = try ChildProcess(Command(program: printf, arguments: ["ready\nresult a=1\n"]))
@@ -54,12 +54,12 @@ struct ResultLineTests {
         #expect(try line.integers("stamps") == [1, 2, 30])
     }
 
-    @Test("a line of another kind is refused", arguments: ["ready", "", "result received", "results received=1"])
+    @Test("a line that is not a result is rejected", arguments: ["ready", "", "result received", "results received=1"])
     func otherLines(text: String) {
         #expect { try ResultLine(text) } throws: { ($0 as? BenchmarkError)?.code == .malformedResult }
     }
 
-    @Test("a missing key and a value that is no number are refused", arguments: ["received", "lost", "stamps"])
+    @Test("a missing key and a value that is not a number are rejected", arguments: ["received", "lost", "stamps"])
     func badValues(key: String) throws {
         let line = try ResultLine("result received=many stamps=1,,x")
         #expect { try line.integer(key) } throws: { ($0 as? BenchmarkError)?.code == .malformedResult }
@@ -68,7 +68,7 @@ struct ResultLineTests {
 }
 
 struct ResidentMemoryTests {
-    @Test("the pages of its own are the private ones, clean and dirty")
+    @Test("own memory is the sum of the private clean and private dirty pages")
     func rollup() throws {
         let text = """
             55d0c0000000-7ffd00000000 ---p 00000000 00:00 0    [rollup]
@@ -84,14 +84,14 @@ struct ResidentMemoryTests {
         #expect(memory.own == 400 * 1024)
     }
 
-    @Test("a text without the lines is no memory")
+    @Test("a text without the required lines yields no memory")
     func missing() {
         #expect(ResidentMemory(smapsRollup: "Rss: 2900 kB\n") == nil)
     }
 }
 
 struct AlternationTests {
-    @Test("every second round runs backwards, and the first is not counted")
+    @Test("every second round runs backwards, and the first round is not counted")
     func order() throws {
         var calls: [Int] = []
         let results = try Alternation(rounds: 2, progress: Progress()).run(contenders: 2) { index in
@@ -102,7 +102,7 @@ struct AlternationTests {
         #expect(try results.map { try $0.get().values } == [[4, 5], [3, 6]])
     }
 
-    @Test("a contender that fails is left out, and the others go on")
+    @Test("a failed contender is left out, and the others continue")
     func failure() throws {
         var calls = [0, 0]
         let results = try Alternation(rounds: 3, progress: Progress())

@@ -10,7 +10,7 @@ struct ComparisonTests {
         #expect(Samples([]) == nil)
     }
 
-    @Test("a ratio is formed within each round, so that a slow round for both does not show")
+    @Test("the ratio is formed within each round, so a slow round does not change it")
     func pairs() throws {
         let comparison = try #require(
             Comparison(measured: figure([110, 1_100, 220]), baseline: figure([100, 1_000, 200]))
@@ -25,7 +25,7 @@ struct ComparisonTests {
         #expect(Comparison(measured: try figure([1, 2]), baseline: try figure([1, 0])) == nil)
     }
 
-    @Test("a target of at most takes the limit itself and nothing above, at least nothing below")
+    @Test("upper and lower targets include their limits")
     func targets() {
         #expect(Target.atMost(1.1).isMet(by: 1.1))
         #expect(!Target.atMost(1.1).isMet(by: 1.1001))
@@ -33,14 +33,14 @@ struct ComparisonTests {
         #expect(!Target.atLeast(0.9).isMet(by: 0.8999))
     }
 
-    @Test("the verdict of a comparison is that of its median ratio")
+    @Test("the median ratio decides the verdict of a comparison")
     func verdict() throws {
         let comparison = try #require(Comparison(measured: figure([90, 105, 300]), baseline: figure([100, 100, 100])))
         #expect(row(.compared(comparison, .atMost(1.1))).verdict == .met)
         #expect(row(.compared(comparison, .atMost(1.0))).verdict == .missed)
         #expect(row(.compared(comparison, nil)).verdict == .informative)
         #expect(row(.measured(try figure([5]), .atMost(4))).verdict == .missed)
-        // A target for the figure itself looks at that, and not at the ratio.
+        // A target for the figure itself applies to the figure, and not to the ratio.
         #expect(row(.compared(comparison, .figureAtMost(105))).verdict == .met)
         #expect(row(.compared(comparison, .figureAtMost(104))).verdict == .missed)
     }
@@ -56,7 +56,7 @@ struct ComparisonTests {
 
 struct PresentationTests {
     @Test(
-        "a figure has three digits and the prefix that fits",
+        "a figure has three digits and a fitting prefix",
         arguments: [
             (62_140.0, "62.1 µs"), (999.6, "1000 ns"), (1_000, "1.00 µs"), (1.5e9, "1.50 s"), (0, "0.00 ns"),
             (12_345_678_901, "12.3 s"),
@@ -75,7 +75,7 @@ struct PresentationTests {
         #expect(Unit.count.text(0) == "0")
     }
 
-    @Test("columns line up, and a long reason widens none")
+    @Test("columns are aligned, and a long reason does not widen any")
     func table() throws {
         let samples = try #require(Samples([100]))
         let figure = Figure(contender: "x", unit: .nanoseconds, samples: samples)
@@ -93,7 +93,7 @@ struct PresentationTests {
         #expect(lines[2].hasPrefix("second one  failed: long long"))
     }
 
-    @Test("verdicts are coloured only where colours are wanted")
+    @Test("verdicts are coloured only if colours are on")
     func colours() throws {
         let figure = Figure(contender: "x", unit: .bytes, samples: try #require(Samples([10])))
         let rows = [Row(benchmark: "a", title: "first", outcome: .measured(figure, .atMost(1)))]

@@ -6,9 +6,10 @@ import NotifydProtocol
 @testable import DBusTransport
 @testable import NotifyCenter
 
-/// A message with a body from the input, as libdbus hands it over after its own checks.
+/// A message with a body from the input, as libdbus returns it after its own checks.
 ///
-/// The header is made here, because a random one is almost never valid. The input is the length of the signature, the signature and the body.
+/// The header is made here, because a random header is almost never valid. The input is the length of the signature,
+/// the signature and the body.
 private struct MessageInput {
     let signature: ArraySlice<UInt8>
     let body: ArraySlice<UInt8>
@@ -61,7 +62,7 @@ private struct MessageInput {
     }
 }
 
-/// A notification of either center. What is taken can be posted again, and arrives as the same.
+/// A notification of either center. An accepted notification can be posted again, and arrives unchanged.
 @Sendable func fuzzNotifications(_ input: [UInt8]) {
     guard let choice = input.first, let content = MessageInput(input.dropFirst()) else { return }
     let kind: WireKind = choice & 1 == 0 ? .distributed : .darwin
@@ -88,7 +89,7 @@ private struct MessageInput {
     precondition(again.userInfo.map { "\($0)" }?.count == received.userInfo.map { "\($0)" }?.count)
 }
 
-/// A process's report to notifyd, the states that notifyd gives back, and a page of its list.
+/// A process's report to notifyd, the states that notifyd returns, and a page of its list.
 @Sendable func fuzzReports(_ input: [UInt8]) {
     guard let choice = input.first else { return }
     let signature = Array(
@@ -123,7 +124,7 @@ private struct MessageInput {
     }
 }
 
-/// What a bus writes, in pieces of a length that the first byte gives: it may cut a message anywhere.
+/// A stream from a bus, in pieces whose length the first byte gives. A piece may end anywhere in a message.
 @Sendable func fuzzFrames(_ input: [UInt8]) {
     guard let length = input.first.map({ Int($0) + 1 }) else { return }
     var ends: [CInt] = [-1, -1]

@@ -4,7 +4,8 @@ import FoundationEssentials
 import NotifydProtocol
 import ProfileConversion
 
-/// A manifest, the broker's and the agent's configuration, and notifyd's. Errors are printed too: they quote the file.
+/// A manifest, the broker's and the agent's configuration, and notifyd's. Errors are formatted too: they quote the
+/// file.
 @Sendable func fuzzConfiguration(_ input: [UInt8]) {
     let data = Data(input)
     do throws(ManagedConfigurationError) {
@@ -21,7 +22,7 @@ import ProfileConversion
     _ = ConfigurationParser.parse(input)
 }
 
-/// A profile for iOS. What it is converted to is a configuration.
+/// A profile for iOS. The result of its conversion must be a valid configuration.
 @Sendable func fuzzProfiles(_ input: [UInt8]) {
     do throws(ManagedConfigurationError) {
         let profile = try ConvertedProfile(Data(input), file: "device.mobileconfig")
@@ -31,7 +32,7 @@ import ProfileConversion
     }
 }
 
-/// A message of a fleet, and a topic. A message that is written reads as the same.
+/// A message of a fleet, and a topic. An encoded message must decode to an equal message.
 @Sendable func fuzzFleet(_ input: [UInt8]) {
     if let topics = FleetTopics(fleet: "shop") {
         let text = String(decoding: input, as: UTF8.self)

@@ -1,6 +1,7 @@
 import Glibc
 
-/// What a target does with one input. It returns for every input, however malformed; a trap is a finding, and so is a failed precondition.
+/// Runs a target with one input. It must return for every input, however malformed; a trap or a failed precondition is
+/// a finding.
 typealias FuzzTarget = @Sendable (_ input: [UInt8]) -> Void
 
 private let targets: [String: FuzzTarget] = [

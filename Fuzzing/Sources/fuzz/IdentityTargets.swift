@@ -6,7 +6,7 @@ import StrictJSON
 
 @testable import HTTPListening
 
-/// A JSON text, form fields and an address. The text that is written of a value reads as the same value.
+/// A JSON text, form fields and an address. An encoded value must decode to an equal value.
 @Sendable func fuzzJSON(_ input: [UInt8]) {
     if let value = try? JSONValue(parsing: input, limits: JSONLimits(size: 1 << 16)) {
         let text = Array(value.text.utf8)
@@ -19,8 +19,8 @@ import StrictJSON
     if let address = HTTPAddress(text) { _ = HTTPAddress(address.adding(query: [("a", "b")])) }
 }
 
-/// A request to the listener for logouts and for the page of a sign-in. The first byte says where the request is cut in two: the result may not
-/// depend on it.
+/// A request to the listener for logouts and for the sign-in page. The first byte is the position at which the request
+/// is split: the result must not depend on it.
 @Sendable func fuzzHTTPRequests(_ input: [UInt8]) {
     guard let first = input.first else { return }
     let request = Array(input.dropFirst())
@@ -33,7 +33,7 @@ import StrictJSON
 }
 
 private func isSameResult(_ left: RequestParser.Progress, _ right: RequestParser.Progress) -> Bool {
-    // A refusal may come for another of two mistakes.
+    // Of two mistakes in a request, each parser may report a different one.
     if case .refused = left, case .refused = right { return true }
     return left == right
 }
@@ -42,7 +42,7 @@ private let issuer = Issuer("https://login.example.com")
 private let key = SigningKey()
 private let keys = try? JSONWebKeySet(parsing: Array(JSONValue.object(["keys": .array([key.publicKey])]).text.utf8))
 
-/// A token in the compact form, a key set, and claims that are signed here as ID token, logout token and security event.
+/// A token in compact form, a key set, and claims that are signed here as ID token, logout token and security event.
 @Sendable func fuzzTokens(_ input: [UInt8]) {
     let text = String(decoding: input, as: UTF8.self)
     if let token = try? CompactSignature(parsing: text) { _ = try? keys?.verify(token) }
@@ -68,7 +68,7 @@ private let keys = try? JSONWebKeySet(parsing: Array(JSONValue.object(["keys": .
     _ = try? SecurityEventToken(verified, issuer: issuer, audience: "app", now: now)
 }
 
-/// The description of a provider.
+/// A provider's metadata document.
 @Sendable func fuzzProviderMetadata(_ input: [UInt8]) {
     guard let issuer else { return }
     let response = HTTPResponse(

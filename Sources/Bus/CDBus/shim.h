@@ -23,7 +23,8 @@ static const int CDBUS_TYPE_UNIX_FD = DBUS_TYPE_UNIX_FD;
 static const int CDBUS_TYPE_STRUCT = DBUS_TYPE_STRUCT;
 static const int CDBUS_TYPE_DICT_ENTRY = DBUS_TYPE_DICT_ENTRY;
 
-// The bytes of the array that the iterator is inside of. libdbus calls the function deprecated, and has no other that tells.
+// The size in bytes of the array that the iterator is inside of. The function is deprecated, but libdbus has no
+// replacement.
 static inline int CDBus_arrayLength(DBusMessageIter *iterator) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

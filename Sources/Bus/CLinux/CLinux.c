@@ -74,7 +74,8 @@ int CLinux_isClockSynchronised(void) {
     return result >= 0 && result != TIME_ERROR;
 }
 
-/* Makes the descriptor tell of the next jump. The timer itself never fires. If the clock has jumped meanwhile, this fails, and sets the timer all the same. */
+/* Arms the descriptor for the next jump. The timer itself never fires. If the clock has jumped since the last call,
+   this sets the timer but returns an error. */
 static int CLinux_awaitJump(int descriptor) {
     struct itimerspec never = {.it_value.tv_sec = (time_t)1 << 40};
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
@@ -110,7 +111,7 @@ int CLinux_openNetworkEvents(void) {
     return -1;
 }
 
-/* What one message is about. */
+/* Returns the event that a message reports; 0 for none. */
 static int CLinux_meaning(const struct nlmsghdr *message) {
     switch (message->nlmsg_type) {
     case RTM_NEWADDR:
@@ -130,7 +131,7 @@ static int CLinux_meaning(const struct nlmsghdr *message) {
 
 int CLinux_readNetworkEvents(int socket) {
     int meaning = 0;
-    /* As many as wait, within reason: what is left makes the socket readable again. */
+    /* At most 64 messages at once: the rest makes the socket readable again. */
     for (int count = 0; count < 64; count++) {
         union {
             struct nlmsghdr header;
@@ -140,7 +141,7 @@ int CLinux_readNetworkEvents(int socket) {
         socklen_t length = sizeof sender;
         ssize_t size = recvfrom(socket, &buffer, sizeof buffer, 0, (struct sockaddr *)&sender, &length);
         if (size < 0) return errno == ENOBUFS ? meaning | CLINUX_NEW_ADDRESS : meaning;
-        /* Other processes may send to the socket, too. */
+        /* Other processes may send to the socket, too. The kernel's ID is 0. */
         if (sender.nl_pid != 0) continue;
         unsigned left = (unsigned)size;
         for (struct nlmsghdr *next = &buffer.header; NLMSG_OK(next, left); next = NLMSG_NEXT(next, left)) {
@@ -150,7 +151,7 @@ int CLinux_readNetworkEvents(int socket) {
     return meaning;
 }
 
-// Both ends of a connection, as the other side's socket has them: that is its own end first.
+// Gets both ends of a connection as the peer's socket lists them: the peer's own end first.
 static int endsOfPeer(int connection, struct sockaddr_in *own, struct sockaddr_in *other) {
     socklen_t length = sizeof *own;
     if (getpeername(connection, (struct sockaddr *)own, &length) != 0) return -1;
@@ -161,7 +162,7 @@ static int endsOfPeer(int connection, struct sockaddr_in *own, struct sockaddr_i
     return -1;
 }
 
-// Asks for one socket, by its ends. The kernel has answered when `send` returns.
+// Asks the kernel for one socket by its ends. The response is queued when `send` returns.
 static int ask(const struct sockaddr_in *own, const struct sockaddr_in *other, uid_t *user) {
     struct {
         struct nlmsghdr head;
@@ -204,7 +205,8 @@ static int ask(const struct sockaddr_in *own, const struct sockaddr_in *other, u
     if (answer.head.nlmsg_len < NLMSG_LENGTH(sizeof(struct inet_diag_msg))) return -1;
     struct inet_diag_msg *found = NLMSG_DATA(&answer.head);
     errno = ENOENT;
-    // The kernel may find the listening socket instead, which has no other end. And a socket that no process has any more has the inode 0.
+    // The kernel may return the listening socket instead, which has no other end. The inode is 0 if no process holds
+    // the socket any more.
     if (found->id.idiag_dport != other->sin_port || found->idiag_inode == 0) return -1;
     *user = found->idiag_uid;
     return 0;

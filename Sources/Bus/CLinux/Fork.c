@@ -7,32 +7,32 @@
 #include <time.h>
 #include <unistd.h>
 
-// fork waits for the threads that are inside libdbus, so that a child finds its global locks free. The wait is bounded:
-// an application may fork with a lock held that such a thread waits for.
+// fork waits for the threads inside libdbus, so that a child finds the global locks of libdbus free. The wait is
+// bounded: an application may fork while it holds a lock that such a thread waits for.
 
 typedef struct {
     pthread_rwlock_t lock;
     long patience;  // Milliseconds.
 } Gate;
 
-// libdbus holds no global lock in connect(2), which a stopped bus may hold up: fork does not wait long for that.
+// libdbus holds no global lock in connect(2), which a stopped bus may block. So fork does not wait long for it.
 static Gate gates[] = {
     [CLINUX_CALL] = {PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP, 1000},
     [CLINUX_CONNECT] = {PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP, 50},
 };
 enum { GATES = sizeof gates / sizeof gates[0] };
 
-// How often this thread has entered a gate.
+// The nesting depth of this thread in each gate.
 _Thread_local unsigned CLinux_depths[GATES];
-// Whether this thread holds the lock meanwhile, and whether its fork has the gate closed.
+// Whether this thread holds the gate's lock for its call, and whether its fork has closed the gate.
 static _Thread_local bool is_holding[GATES], is_closed[GATES];
-// A signal handler may fork while its thread prepares to.
+// Counts nested forks: a signal handler may fork while its thread prepares to fork.
 static _Thread_local unsigned forks;
 
 int CLinux_isUsed;
 unsigned long CLinux_generation;
 static _Atomic bool is_torn;
-// How many threads are inside libdbus without the lock.
+// The number of threads inside libdbus without the lock.
 static _Atomic int strays;
 static _Atomic pid_t process;
 
@@ -45,8 +45,8 @@ static struct timespec in_milliseconds(long milliseconds) {
     return time;
 }
 
-// A thread that forks may wait for a lock that this one holds, in a handler which the program added before the library
-// was loaded. So this wait is bounded, too.
+// This wait is bounded, too: a forking thread may wait for a lock that this thread holds, in a fork handler that the
+// program registered before the library was loaded.
 void CLinux_enter(int gate) {
     pthread_rwlock_t *lock = &gates[gate].lock;
     is_holding[gate] = pthread_rwlock_tryrdlock(lock) == 0;
@@ -69,7 +69,8 @@ static bool close_gate(Gate *gate) {
 static void before_fork(void) {
     if (forks++ > 0) return;
     int code = errno;
-    // The connections first, so that no other call waits meanwhile. A thread does not wait for itself.
+    // The connect gate first, because closing it last would block other calls during its wait. A thread does not wait
+    // for itself.
     for (int i = GATES - 1; i >= 0; i--) is_closed[i] = CLinux_depths[i] == 0 && close_gate(&gates[i]);
     errno = code;
 }
@@ -92,14 +93,14 @@ static void in_child(void) {
         if (!is_closed[i] || atomic_load(&strays) > 0) atomic_store(&is_torn, true);
         gates[i].lock = open;
         is_holding[i] = is_closed[i] = false;
-        // What this thread was in before the fork, it leaves without a lock.
+        // This thread is still inside the gates that it entered before the fork, and leaves them without a lock.
         mine += CLinux_depths[i] > 0;
     }
     atomic_store(&strays, mine);
 }
 
-// When the library is loaded: fork calls these handlers after those that an application has added later, which take the
-// application's locks.
+// Registered when the library is loaded: fork runs these handlers after the handlers that an application registers
+// later, which take the application's locks.
 __attribute__((constructor)) static void watch_forks(void) {
     atomic_store(&process, getpid());
     pthread_atfork(before_fork, in_parent, in_child);
@@ -109,7 +110,7 @@ int CLinux_isForkTorn(void) { return atomic_load(&is_torn) && CLinux_forkGenerat
 
 int CLinux_noticeFork(void) {
     if (atomic_load(&process) == getpid()) return 0;
-    // Nothing has waited for other threads.
+    // No fork handler has waited for other threads.
     for (int i = 0; i < GATES; i++) is_closed[i] = false;
     forks = 0;
     in_child();

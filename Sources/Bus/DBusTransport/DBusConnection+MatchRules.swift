@@ -7,7 +7,7 @@ extension DBusConnection {
     /// the bus. Blocks the calling thread, for 25 seconds at most.
     ///
     /// - Parameters:
-    ///   - fallback: a broader rule that replaces `rule` if the bus grants no more rules.
+    ///   - fallback: a broader rule that replaces `rule` if the bus refuses further rules.
     ///   - timeout: how long to wait, if that is less than 25 seconds.
     /// - Throws: ``DBusError/Code/limitsExceeded`` if the bus has no room for the fallback either;
     ///   ``DBusError/Code/refused`` for a rule that the bus rejects; ``DBusError/Code/timedOut``;

@@ -69,7 +69,7 @@ public final class DBusConnection: Sendable {
     /// Closes the connection, from any thread and without waiting.
     ///
     /// Pending calls fail with ``DBusError/Code/closed``. No handler call begins any more; a handler call in progress
-    /// continues. The reading thread lets the bus read what was sent, 2 s at most. A second call has no effect.
+    /// continues. The reading thread lets the bus read all sent messages, 2 s at most. A second call has no effect.
     public func close() { core.close() }
 
     // MARK: Messages

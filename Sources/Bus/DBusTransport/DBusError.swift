@@ -14,7 +14,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
 
         /// The address has no reachable bus, or there is no address.
         public static let noBus = Code(kind: .noBus)
-        /// The system has no more descriptors, threads or memory.
+        /// The system has run out of descriptors, threads or memory.
         public static let noResources = Code(kind: .noResources)
         /// The bus was lost; the connection is being restored.
         public static let disconnected = Code(kind: .disconnected)
@@ -71,7 +71,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
     public var code: Code { content.code }
     /// The D-Bus error name, if the bus or a peer gave one.
     public var name: String? { content.name }
-    /// What happened.
+    /// The cause.
     public var message: String { content.message }
     /// The attempted action, as a phrase that completes “could not …”.
     public var attempted: String { content.attempted }
@@ -101,7 +101,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         )
     }
 
-    /// One line: what was attempted, what happened, and the remedy.
+    /// One line: the attempted action, the cause, and the remedy.
     public var description: String {
         var line = "could not \(attempted): \(message)"
         if let name { line += " [\(name)]" }

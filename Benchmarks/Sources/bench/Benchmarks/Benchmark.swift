@@ -1,13 +1,14 @@
-/// One question that the table answers, in one row or a few.
+/// A benchmark, which yields one or a few rows of the table.
 protocol Benchmark: Sendable {
     /// The word that selects it on the command line.
     var name: String { get }
-    /// What it measures, for `--list`.
+    /// The measured quantity, for `--list`.
     var summary: String { get }
-    /// The parts of the project that it measures beside the peers.
+    /// The parts of the project that it measures in addition to the peers.
     var parts: Set<Part> { get }
 
-    /// Measures. A contender that fails becomes a row that says why. Throws `.interrupted`, and what leaves nothing to report.
+    /// Measures. A contender that fails becomes a row with the reason. Throws `.interrupted`, and errors that leave
+    /// nothing to report.
     func rows(in setting: Setting) throws(BenchmarkError) -> [Row]
 }
 
@@ -15,22 +16,22 @@ extension Benchmark {
     var parts: Set<Part> { [] }
 }
 
-/// A part of the project that is built only where a benchmark of it was chosen.
+/// A part of the project that is built only for its benchmarks.
 enum Part: String {
-    /// What `make install` installs: notifyutil, notifyd and the shared library of notify(3).
+    /// The programs that `make install` installs: notifyutil, notifyd and the shared library of notify(3).
     case notify
     /// The broker, its administration and the apps of a shared device.
     case sharedDevice = "shared-device"
 }
 
-/// All of them, in the order of the table.
+/// In the order of the table.
 let benchmarks: [any Benchmark] = [
     RoundTrip(), Throughput(), OtherNames(), Registration(), FanOut(), SameName(), WholeProcess(), Memory(), Counts(),
     NotifyCheck(), NotifyPost(), NotifyRegistration(), NotifyState(),
     SignOut(), SharedDeviceCalls(), BrokerMemory(),
 ]
 
-/// What the benchmarks run with: one bus, the programs, and how much to do.
+/// The environment of the benchmarks: one bus, the programs, and the amount of work.
 struct Setting {
     let bus: PrivateBus
     let programs: Programs
@@ -43,7 +44,7 @@ struct Setting {
     /// The peer under test.
     var subject: Contender { programs.subject }
 
-    /// `full` rounds; in a quick run a fifth of them, but at least three if there are so many.
+    /// `full` rounds; in a quick run a fifth of them, but at least three if `full` has as many.
     func rounds(_ full: Int) -> Int {
         isQuick ? min(full, max(3, full / 5)) : full
     }
@@ -55,7 +56,7 @@ struct Setting {
         return peer
     }
 
-    /// Starts notifyd. On return it answers.
+    /// Starts notifyd, and waits until it responds.
     func startNotifyd() throws(BenchmarkError) -> ChildProcess {
         let notifyd = try ChildProcess(
             Command(
@@ -64,7 +65,7 @@ struct Setting {
                 environment: ["DBUS_SESSION_BUS_ADDRESS": bus.address]
             )
         )
-        // notifyd does not say when it is ready. This peer asks until it has an answer.
+        // notifyd does not report when it is ready. This peer retries until it gets a response.
         let peer = try start(programs.notify, "get", "BenchStarted", "1")
         _ = try peer.result()
         return notifyd
@@ -76,8 +77,9 @@ struct Alternation {
     let rounds: Int
     let progress: Progress
 
-    /// Calls `measure` with the index of each contender once a round, every second round in reverse order, after one round that is not
-    /// counted. A contender that fails is left out from then on, and its error is its result. Throws `.interrupted` only.
+    /// Calls `measure` with the index of each contender once in each round, in reverse order in every second round. The
+    /// first round is not counted. A contender that fails is left out of later rounds, and its error is its result.
+    /// Throws only `.interrupted`.
     func run(
         contenders: Int,
         measure: (Int) throws(BenchmarkError) -> Double

@@ -1,8 +1,10 @@
 import Glibc
 
-/// Instructions and allocations, which are nearly the same in each run, on a busy machine too: a regression shows in them first.
+/// Instructions and allocations. They hardly vary between runs, even on a busy machine, so a regression shows in them
+/// first.
 ///
-/// A peer runs twice, with `turns` and with twice as many. The difference is the cost of `turns`, and start and end do not count.
+/// A peer runs twice, with `turns` and with twice as many. The difference is the cost of `turns`, without start and
+/// end.
 struct Counts: Benchmark {
     let name = "counts"
     let summary = "instructions and allocations a hop and a registration, and instructions of notifyutil -p"
@@ -10,12 +12,12 @@ struct Counts: Benchmark {
 
     private static let turns = 500
 
-    /// What is counted, and how a program is run for it.
+    /// A counted quantity, and the way to run a program for it.
     private enum Quantity: String, CaseIterable {
         case instructions
         case allocations
 
-        /// The program with the counter. `log` is the file that gets the total.
+        /// The program with the counter, which writes the total to the file `log`.
         func counting(_ contender: Contender, log: String, in setting: Setting) -> Contender {
             var contender = contender
             switch self {
@@ -33,10 +35,10 @@ struct Counts: Benchmark {
             return [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", "--log-file=\(log)"]
         }
 
-        /// Reads the total out of the counter's log. Throws `.malformedResult`.
+        /// Reads the total from the counter's log. Throws `.malformedResult`.
         func total(in log: String) throws(BenchmarkError) -> Double {
             let words = (readText(log) ?? "").split { $0 == " " || $0 == "\n" }
-            // Callgrind's line is “==PID== Collected : NUMBER”, the other log is a number alone.
+            // Callgrind's line is “==PID== Collected : NUMBER”; the other log has only a number.
             let number = words.firstIndex(of: "Collected").map { $0 + 2 } ?? 0
             guard words.indices.contains(number), let total = Double(words[number]), total > 0 else {
                 throw BenchmarkError(.malformedResult, "\(rawValue) were not counted: \(words.prefix(40))")
@@ -122,10 +124,11 @@ struct Counts: Benchmark {
         return try quantity.total(in: log)
     }
 
-    /// `ping` posts so many times more than it is asked to, see Peers/roles.c.
+    /// The posts that `ping` makes in addition to the requested number, see Peers/roles.c.
     private static let warmUpRoundTrips = 200
 
-    /// The total of a peer that registers and cancels a name. It does so a tenth more often than asked, which the ratio does not see.
+    /// The total of a peer that registers and cancels a name. It does so a tenth more often than requested, which
+    /// cancels out in the ratio.
     private func churn(
         _ contender: Contender,
         turns: Int,
@@ -141,7 +144,7 @@ struct Counts: Benchmark {
         return try quantity.total(in: log) / 1.1
     }
 
-    /// The total of `notifyutil -p` against that of `dbus-send`, from the first instruction of the dynamic linker.
+    /// The total of `notifyutil -p` against the total of `dbus-send`, from the first instruction of the dynamic linker.
     private func commandLine(_ swift: Programs.Swift, log: String, in setting: Setting) throws(BenchmarkError) -> Row {
         let title = "instructions of notifyutil -p"
         guard !Quantity.valgrind(log: log).isEmpty else {

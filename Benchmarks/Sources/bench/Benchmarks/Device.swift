@@ -1,11 +1,11 @@
 import Glibc
 
-/// A shared device for one benchmark: a broker with one user, and apps that follow the account. The object's end ends them and removes
-/// their state.
+/// A shared device for one benchmark: a broker with one user, and apps that follow the account. The object's
+/// deallocation ends them and removes their state.
 final class Device {
-    /// A place for state on the disk: a write is done when the disk has it.
+    /// A place for state on the disk, where a write ends when the disk has the data.
     static let disk = "/var/tmp"
-    /// A place for state in memory, or `nil` where the system has none.
+    /// A place for state in memory, or `nil` if the system has none.
     static let memory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : nil
 
     private static let user = "ada@example.com"
@@ -17,8 +17,8 @@ final class Device {
     private let setting: Setting
     private var followers: [Peer] = []
 
-    /// Starts the broker. Its state and that of the apps is in a new folder in `parent`. A bus has one device at a time. Throws
-    /// `.systemCall`, and `.peer` where the broker does not start.
+    /// Starts the broker. The state of the broker and of the apps is in a new folder in `parent`. A bus has one device
+    /// at a time. Throws `.systemCall`, and `.peer` if the broker does not start.
     init(in parent: String, on bus: PrivateBus, _ setting: Setting) throws(BenchmarkError) {
         let folder = try makeFolder(in: parent)
         do throws(BenchmarkError) {
@@ -52,7 +52,7 @@ final class Device {
         removeFolder(folder)
     }
 
-    /// Starts apps, each a process, until `count` of them follow the account.
+    /// Starts apps, one process each, until `count` of them follow the account.
     func follow(_ count: Int) throws(BenchmarkError) {
         let new = try (followers.count..<max(count, followers.count)).map { number throws(BenchmarkError) in
             try app("follow", "org.example.follower\(number)")
@@ -61,15 +61,15 @@ final class Device {
         followers += new
     }
 
-    /// Starts an app that signs somebody in and stays. On return all followers have the account.
+    /// Starts an app that signs a user in and stays. On return all followers have the account.
     func signIn() throws(BenchmarkError) -> Peer {
         let peer = try app("sign-in", "org.example.desk", Self.user, Self.password, "\(followers.count)")
         try peer.waitUntilReady()
         return peer
     }
 
-    /// Starts an app that signs out `count` times and waits for all receipts. Returns the median. All followers and the app itself have the
-    /// account each time.
+    /// Starts an app that signs out `count` times and waits for all receipts. Returns the median. Before each sign-out
+    /// all followers and the app itself have the account.
     func nanosecondsPerSignOut(count: Int) throws(BenchmarkError) -> Double {
         let arguments = [Self.user, Self.password, "\(count)", "\(followers.count)"]
         let peer = try app("sign-out", "org.example.desk", arguments)
@@ -78,7 +78,7 @@ final class Device {
         return Double(try peer.result().integer("median-ns"))
     }
 
-    /// Starts an app that makes `count` requests of one kind, one after the other. Returns the median.
+    /// Starts an app that makes `count` requests of one kind in sequence. Returns the median.
     func nanosecondsPerRequest(_ role: String, count: Int) throws(BenchmarkError) -> Double {
         let peer = try app(role, "org.example.reader", "\(count)")
         defer { peer.stop() }

@@ -14,7 +14,7 @@ struct NotifyCheck: Benchmark {
                 let peer = try setting.start(setting.programs.notify, "check", "BenchCheck", "\(Self.checks)")
                 defer { peer.stop() }
                 let result = try peer.result()
-                // The first answer is “posted”, the others are not.
+                // The first check reports “posted”, the others do not.
                 guard try result.integer("answers") == 1 else {
                     throw BenchmarkError(.wrongCount, "notify_check did not answer as it should")
                 }
@@ -47,7 +47,7 @@ struct NotifyCheck: Benchmark {
     }
 }
 
-/// notify_post from C as fast as it can, against a poster on plain libdbus. The observer is on plain libdbus both times.
+/// notify_post from C as fast as it can, against a poster on plain libdbus. Both observers are on plain libdbus.
 struct NotifyPost: Benchmark {
     let name = "notify-post"
     let summary = "notify_post from C, against plain libdbus in C"
@@ -81,7 +81,8 @@ struct NotifyPost: Benchmark {
     }
 }
 
-/// notify_register_check and notify_cancel from C: one name, very many registrations of one name, and several threads at once.
+/// notify_register_check and notify_cancel from C: one name, very many registrations of one name, and several threads
+/// at once.
 struct NotifyRegistration: Benchmark {
     let name = "notify-registration"
     let summary = "notify_register_check and notify_cancel from C: one, 50 000 of a name, 100 000 from 4 threads"
@@ -114,7 +115,8 @@ struct NotifyRegistration: Benchmark {
         ]
     }
 
-    /// The process has no other registration of the name, so the bus is asked each time. `besides` is the number of clients that stay.
+    /// The process has no other registration of the name, so each one needs a request to the bus. `besides` is the
+    /// number of clients that stay connected.
     private func one(
         _ title: String,
         target: Target,
@@ -165,7 +167,8 @@ struct NotifyRegistration: Benchmark {
     }
 }
 
-/// notify_get_state and notify_set_state from C, whose state notifyd keeps, against method calls to a plain service that keeps one number.
+/// notify_get_state and notify_set_state from C, with the state in notifyd, against method calls to a plain service
+/// that keeps one number.
 struct NotifyState: Benchmark {
     let name = "notify-state"
     let summary = "notify_get_state and notify_set_state from C, against plain method calls"

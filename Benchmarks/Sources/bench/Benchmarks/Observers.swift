@@ -1,4 +1,5 @@
-/// One process observes many names, with all requests under way at once. The time ends when the bus has answered each.
+/// One process observes many names, with all requests in flight at once. The time ends when the bus has responded to
+/// each.
 struct Registration: Benchmark {
     let name = "registration"
     let summary = "time to register 10 000 names in one process"
@@ -72,8 +73,8 @@ struct SameName: Benchmark {
     }
 }
 
-/// The memory of a process that observes one name and waits. Our program has libdbus linked in, as notifyutil has; the C program is a plain
-/// one, and a second one is linked like ours.
+/// The memory of a process that observes one name and waits. The project's program has libdbus linked statically, as
+/// notifyutil has. One C program is linked as usual, another one statically.
 struct Memory: Benchmark {
     let name = "memory"
     let summary = "memory of a process that observes one name, and of a second one beside it"
@@ -81,7 +82,7 @@ struct Memory: Benchmark {
     func rows(in setting: Setting) throws(BenchmarkError) -> [Row] {
         let subject = setting.programs.swift?.staticLibdbus ?? setting.subject
         let contenders = [setting.baseline, subject] + (setting.programs.staticLibdbus.map { [$0] } ?? [])
-        // An Alternation measures one number. The others are kept here, and cut to the same rounds.
+        // An Alternation measures one number. The others are collected here, and cut to the same rounds.
         var own = [[Double]](repeating: [], count: contenders.count)
         var second = own
         let rounds = setting.rounds(5)
@@ -131,12 +132,12 @@ struct Memory: Benchmark {
 
 /// The memory of a process as the kernel counts it, in bytes.
 struct ResidentMemory: Equatable {
-    /// Every resident page, those of shared libraries in full.
+    /// Every resident page, with shared libraries in full.
     let resident: Int
-    /// Pages that no other process has at this moment, those of the program's own file among them.
+    /// Pages that no other process maps at this moment, including pages of the program's own file.
     let own: Int
 
-    /// Reads the text of `/proc/PID/smaps_rollup`. `nil` where a line is missing.
+    /// Parses the text of `/proc/PID/smaps_rollup`. `nil` if a line is missing.
     init?(smapsRollup text: String) {
         var kilobytes: [Substring: Int] = [:]
         for line in text.split(separator: "\n") {
@@ -151,7 +152,7 @@ struct ResidentMemory: Equatable {
         own = (clean + dirty) * 1024
     }
 
-    /// Throws `.systemCall` where the kernel does not tell.
+    /// Throws `.systemCall` if the kernel does not report it.
     static func of(_ process: Int32) throws(BenchmarkError) -> ResidentMemory {
         let path = "/proc/\(process)/smaps_rollup"
         guard let text = readText(path), let memory = ResidentMemory(smapsRollup: text) else {

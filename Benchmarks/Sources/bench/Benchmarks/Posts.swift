@@ -1,4 +1,4 @@
-/// One process posts, another observes and posts back. One notification is on its way at a time.
+/// One process posts, another observes and posts back. One notification is in flight at a time.
 struct RoundTrip: Benchmark {
     let name = "round-trip"
     let summary = "post, observe, post back between two processes, one at a time"
@@ -50,13 +50,14 @@ struct RoundTrip: Benchmark {
     }
 }
 
-/// One process posts as fast as it can, another observes. The time runs from before the first post until the observer has the last.
+/// One process posts as fast as it can, another observes. The time runs from before the first post until the observer
+/// has the last.
 struct Stream {
     let notification: String
     let posts: Int
 
-    /// The nanoseconds it took. The observer is `observer`, or another peer of the same contender. Throws `.wrongCount` unless the observer
-    /// received every post.
+    /// Returns the elapsed nanoseconds. The observer is `observer`, or another peer of the same contender. Throws
+    /// `.wrongCount` unless the observer received every post.
     func nanoseconds(
         of contender: Contender,
         to observer: Contender? = nil,
@@ -76,7 +77,7 @@ struct Stream {
     }
 }
 
-/// How many notifications a second reach one observer, all of them counted.
+/// The number of notifications per second that reach one observer, all of them counted.
 struct Throughput: Benchmark {
     let name = "throughput"
     let summary = "posts a second from one process to one observer, each one received"
@@ -104,7 +105,7 @@ struct Throughput: Benchmark {
     }
 }
 
-/// What a post costs while a third process observes many names that nobody posts, against the same without that process.
+/// The cost of a post while a third process observes many other names, against the cost without that process.
 struct OtherNames: Benchmark {
     let name = "other-names"
     let summary = "cost of a post with 10 000 other names registered, against none"
@@ -142,13 +143,13 @@ struct OtherNames: Benchmark {
     }
 }
 
-/// A hundred processes observe one name. The time runs from before a post until the last of them has it.
+/// A hundred processes observe one name. The time runs from before a post until the last process has it.
 struct FanOut: Benchmark {
     let name = "fan-out"
     let summary = "time until the last of 100 listener processes has a post"
 
     private static let listeners = 100
-    /// The first of them is not counted, because the poster has just started.
+    /// The first post is not counted, because the poster has just started.
     private static let postsPerBurst = 9
     private static let microsecondsBetweenPosts = 25_000
 
@@ -164,7 +165,7 @@ struct FanOut: Benchmark {
             try audience.gather(Self.listeners, expecting: (rounds + 1) * Self.postsPerBurst, in: setting)
         }
 
-        // One round more than is counted, as in Alternation. The listeners print their times at the end.
+        // One uncounted round more, as in Alternation. The listeners print their times at the end.
         for round in 0...rounds {
             setting.progress.round(round, of: rounds)
             for audience in round.isMultiple(of: 2) ? audiences : audiences.reversed() {
@@ -217,7 +218,7 @@ private final class Audience {
         for listener in listeners { try listener.waitUntilReady() }
     }
 
-    /// For each post, the nanoseconds until the last listener had it. Throws `.wrongCount` where a listener missed one.
+    /// For each post, the nanoseconds until the last listener had it. Throws `.wrongCount` if a listener missed a post.
     func latencies() throws(BenchmarkError) -> [Double] {
         var last = posted
         for listener in listeners {

@@ -1,12 +1,12 @@
 import Glibc
 
-/// One of the programs that are compared: a peer built on one library.
+/// A program in the comparison: a peer built on one library.
 struct Contender: Equatable {
-    /// As it stands in the table.
+    /// As shown in the table.
     let label: String
     let program: String
     var environment: [String: String] = [:]
-    /// The words before the program on the command line: another program that runs it. Empty for none.
+    /// A program that runs this one, with its arguments; empty for none.
     var launcher: [String] = []
 
     /// The command that makes it play `role` on the bus at `address`.
@@ -17,9 +17,9 @@ struct Contender: Equatable {
     }
 }
 
-/// The programs that are measured, all in one folder.
+/// The measured programs, all in one folder.
 struct Programs {
-    /// Which peer is measured against the libdbus one.
+    /// The peer that is measured against the libdbus peer.
     enum Subject: String, CaseIterable {
         case swift
         case libdbus
@@ -29,14 +29,14 @@ struct Programs {
 
     /// The programs of the project.
     struct Swift {
-        /// The peer with the delivery that a program gets when it asks for none.
+        /// The peer with the default delivery.
         let defaultDelivery: Contender
-        /// The peer with libdbus linked statically, as notifyutil has it.
+        /// The peer with libdbus linked statically, as in notifyutil.
         let staticLibdbus: Contender
         let notifyutil: String
     }
 
-    /// What a shared device consists of: its broker, its administration, and its apps.
+    /// The programs of a shared device: its broker, its administration, and its apps.
     struct SharedDevice {
         let broker: Contender
         let administration: String
@@ -44,24 +44,24 @@ struct Programs {
     }
 
     let libdbus: Contender
-    /// The same program with libdbus linked statically, as notifyutil has it. `nil` where there is no static libdbus.
+    /// The same program with libdbus linked statically, as in notifyutil. `nil` if there is no static libdbus.
     let staticLibdbus: Contender?
     let subject: Contender
-    /// `nil` where the subject is another peer, for a check of the driver itself.
+    /// `nil` if the subject is another peer, for a check of the driver itself.
     let swift: Swift?
-    /// Each with its label, and `nil` for the contender where the peer was not built.
+    /// Each with its label. The contender is `nil` if the peer was not built.
     let otherLibraries: [(label: String, contender: Contender?)]
     let dbusSend: String
-    /// notify(3) from C by the shared library, and the service that it needs for the state.
+    /// notify(3) from C through the shared library, and the service that keeps its state.
     let notify: Contender
     let notifyd: String
-    /// The baseline for calls that wait for an answer, on plain libdbus.
+    /// The baseline for calls that wait for a response, on plain libdbus.
     let calls: Contender
     let sharedDevice: SharedDevice
-    /// The library that counts the allocations of a program which is started with it in LD_PRELOAD.
+    /// The LD_PRELOAD library that counts the allocations of a program.
     let allocationCounter: String
 
-    /// Throws `.missingProgram` where a program is missing that `parts` or all benchmarks need.
+    /// Throws `.missingProgram` if a program is missing that `parts` or all benchmarks need.
     init(folder: String, subject: Subject, parts: Set<Part>) throws(BenchmarkError) {
         func contender(_ label: String, _ file: String) -> Contender {
             Contender(label: label, program: "\(folder)/\(file)")

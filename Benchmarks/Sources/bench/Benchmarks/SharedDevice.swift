@@ -1,11 +1,11 @@
-/// A sign-out that waits for all apps, against a post that as many processes answer with one call each.
+/// A sign-out that waits for all apps, against a post to which as many processes respond with one call each.
 struct SignOut: Benchmark {
     let name = "sign-out"
     let summary = "from a sign-out to the last app's receipt, with 1, 10 and 100 apps"
     let parts: Set<Part> = [.sharedDevice]
 
     private static let audiences = [1, 10, 100]
-    /// Few, because signing in before each takes longer than the sign-out.
+    /// Few, because the sign-in before each takes longer than the sign-out.
     private static let signOutsPerRound = 3
     private static let postsPerRound = 20
     private static let notification = "BenchCollect"
@@ -14,7 +14,7 @@ struct SignOut: Benchmark {
         try setting.bus.settle()
         // A bus has one broker, so the second device needs a second bus.
         let bus = try PrivateBus()
-        // What the disk costs is the disk's: the target is for the rows beside.
+        // No target: the disk's speed is not the project's. The rows in memory have the target.
         let onDisk = try Device(in: Device.disk, on: setting.bus, setting)
         var devices: [(title: String, device: Device, target: Target?)] = [("sign-out to last receipt", onDisk, nil)]
         if let memory = Device.memory {
@@ -60,7 +60,7 @@ struct SignOut: Benchmark {
     }
 }
 
-/// Questions of an app to the broker while somebody is signed in, against method calls to a plain service.
+/// An app's requests to the broker during a session, against method calls to a plain service.
 struct SharedDeviceCalls: Benchmark {
     let name = "shared-device"
     let summary = "the current account and a token from the broker, against plain method calls"

@@ -24,7 +24,7 @@ struct WholeProcess: Benchmark {
             return [Row(benchmark: name, title: title, outcome: .failed(error.description))]
         }
 
-        // One sample is the median of several runs, which take turns with the runs of the other commands.
+        // One sample is the median of several runs, which alternate with the runs of the other commands.
         var pending = [[Double]](repeating: [], count: commands.count)
         let results = try Alternation(rounds: setting.rounds(40), progress: setting.progress)
             .run(contenders: commands.count) { index throws(BenchmarkError) in
@@ -103,7 +103,7 @@ struct WholeProcess: Benchmark {
         return Double(elapsed)
     }
 
-    /// Sees the command's post reach an observer. A command that posts nothing would be the fastest.
+    /// Checks that the command's post reaches an observer. A command that posts nothing would be the fastest.
     private func verify(_ command: Command, in setting: Setting) throws(BenchmarkError) {
         let sink = try setting.start(setting.baseline, "sink", Self.notification, "1")
         defer { sink.stop() }

@@ -6,14 +6,14 @@ struct Command {
     var arguments: [String] = []
     var environment: [String: String] = [:]
 
-    /// The same command, which the kernel kills when this process ends, even if this process is killed itself. The command as it is where
-    /// the system has no `setpriv`.
+    /// The same command, killed by the kernel when this process ends, even if this process is killed itself. Unchanged
+    /// if the system has no `setpriv`.
     var dyingWithParent: Command {
         guard let setpriv = Self.setpriv else { return self }
         return launched(by: [setpriv, "--pdeathsig", "KILL", "--"])
     }
 
-    /// The same command as the arguments of another program: `launcher` is that program's path and its own arguments, or empty for none.
+    /// The same command run by another program. `launcher` is that program's path and arguments; empty for none.
     func launched(by launcher: [String]) -> Command {
         guard let program = launcher.first else { return self }
         var command = self
@@ -25,17 +25,17 @@ struct Command {
     private static let setpriv = bench.program("setpriv")
 }
 
-/// Where a spawned program's standard streams go.
+/// The destinations of a spawned program's standard streams.
 struct Streams {
     /// A descriptor of this process, or `nil` for /dev/null.
     var input: Int32?
     /// A descriptor of this process, or `nil` for /dev/null.
     var output: Int32?
-    /// As `output`. This process's own by default, so that a peer's complaint is seen.
+    /// As `output`. By default this process's own, so that errors of a peer are visible.
     var error: Int32? = STDERR_FILENO
 }
 
-/// Starts a program. Throws `.systemCall` where that fails.
+/// Starts a program. Throws `.systemCall` if that fails.
 func spawn(_ command: Command, _ streams: Streams) throws(BenchmarkError) -> pid_t {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
@@ -85,7 +85,7 @@ private func cStrings(_ strings: [String]) -> [UnsafeMutablePointer<CChar>?] {
     strings.map { strdup($0) } + [nil]
 }
 
-/// A running program whose output is read line by line. The object's end kills the program.
+/// A running program whose output is read line by line. The object's deallocation kills the program.
 final class ChildProcess {
     let name: String
     let identifier: pid_t
@@ -114,7 +114,7 @@ final class ChildProcess {
         close(output)
     }
 
-    /// The next line of output, without its newline. Throws `.peer` where the output ends or nothing comes until
+    /// The next line of output, without its newline. Throws `.peer` if the output ends or no line comes before
     /// `deadline` (nanoseconds of CLOCK_MONOTONIC), `.systemCall`, and `.interrupted`.
     func line(before deadline: Int) throws(BenchmarkError) -> String {
         while true {
@@ -135,7 +135,7 @@ final class ChildProcess {
         return String(decoding: unread, as: UTF8.self)
     }
 
-    /// Kills the program and waits until it is gone.
+    /// Kills the program and waits until it has ended.
     func stop() {
         guard isRunning else { return }
         isRunning = false
@@ -143,7 +143,7 @@ final class ChildProcess {
         reap(identifier)
     }
 
-    /// Waits for output and appends it to `unread`. False at the end of the output.
+    /// Waits for output and appends it to `unread`. Returns false at the end of the output.
     private func readMore(before deadline: Int) throws(BenchmarkError) -> Bool {
         var chunk = [UInt8](repeating: 0, count: 16_384)
         while true {

@@ -27,7 +27,7 @@ final class Peer {
         _ = try process.remainder(before: monotonicNanoseconds() + patience)
     }
 
-    /// Ends the peer. The object's end does the same.
+    /// Ends the peer, as its deallocation does.
     func stop() {
         process.stop()
     }
@@ -38,7 +38,7 @@ struct ResultLine: Equatable {
     private let values: [String: String]
     private let line: String
 
-    /// Throws `.malformedResult` for anything else than a result line.
+    /// Throws `.malformedResult` for any other line.
     init(_ line: String) throws(BenchmarkError) {
         let words = line.split(separator: " ")
         guard words.first == "result" else { throw Self.malformed(line, "it does not begin with \"result\"") }
@@ -51,7 +51,7 @@ struct ResultLine: Equatable {
         self.line = line
     }
 
-    /// Throws `.malformedResult` where the key is missing or its value is not a number.
+    /// Throws `.malformedResult` if the key is missing or its value is not a number.
     func integer(_ key: String) throws(BenchmarkError) -> Int {
         guard let text = values[key], let value = Int(text) else {
             throw Self.malformed(line, "\"\(key)\" is not there, or not a number")

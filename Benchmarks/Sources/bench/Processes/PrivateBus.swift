@@ -1,6 +1,6 @@
 import Glibc
 
-/// A dbus-daemon for this run alone, in a temporary folder. The object's end ends the daemon and removes the folder.
+/// A private dbus-daemon in a temporary folder. The object's deallocation ends the daemon and removes the folder.
 final class PrivateBus {
     let address: String
 
@@ -9,8 +9,8 @@ final class PrivateBus {
     private let errorLog: Int32
     private let listNames: Command
 
-    /// Starts the daemon. Throws `.missingProgram` where `dbus-daemon` or `dbus-send` is not installed, `.systemCall`,
-    /// and `.peer` where the daemon does not start.
+    /// Starts the daemon. Throws `.missingProgram` if `dbus-daemon` or `dbus-send` is not installed, `.systemCall`, and
+    /// `.peer` if the daemon does not start.
     init() throws(BenchmarkError) {
         guard let program = bench.program("dbus-daemon"), let send = bench.program("dbus-send") else {
             throw BenchmarkError(.missingProgram, "dbus-daemon and dbus-send are needed (Debian: dbus, dbus-bin)")
@@ -48,8 +48,8 @@ final class PrivateBus {
         Self.remove(folder)
     }
 
-    /// Waits until the daemon has forgotten every client that has ended, so that the next measurement does not include the removal of their
-    /// rules. `clients` is the number of those that stay connected.
+    /// Waits until the daemon has removed every client that has ended, so that the next measurement does not include
+    /// the removal of their rules. `clients` is the number of clients that stay connected.
     func settle(clients: Int = 0) throws(BenchmarkError) {
         let deadline = monotonicNanoseconds() + patience
         while true {
@@ -69,8 +69,8 @@ final class PrivateBus {
         rmdir(folder)
     }
 
-    /// Limits that no benchmark reaches: for rules because of the registrations, for bytes because the daemon would slow down or cut off a
-    /// receiver that falls behind a flood.
+    /// Limits that no benchmark reaches: for rules because of the registrations, for bytes because the daemon would
+    /// slow down or disconnect a receiver that falls behind a flood.
     private static func configuration(socket: String) -> String {
         let limits = [
             ("max_incoming_bytes", 1_000_000_000), ("max_outgoing_bytes", 1_000_000_000),
@@ -99,5 +99,5 @@ final class PrivateBus {
     }
 }
 
-/// How long a peer or the bus may be silent before a measurement is given up, in nanoseconds.
+/// How long a peer or the bus may be silent before a measurement fails, in nanoseconds.
 let patience = 60_000_000_000

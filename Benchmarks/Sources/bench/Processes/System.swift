@@ -1,16 +1,16 @@
 import Glibc
 import Synchronization
 
-/// Why a measurement broke off.
+/// The reason why a measurement failed.
 struct BenchmarkError: Error, Equatable, CustomStringConvertible {
     enum Code {
-        /// A program could not be started, or a call to the system failed.
+        /// A program could not be started, or a system call failed.
         case systemCall
-        /// A program that is needed is missing on this machine.
+        /// A required program is missing on this machine.
         case missingProgram
         /// A peer ended, or was silent for too long.
         case peer
-        /// A peer printed something that the driver does not understand.
+        /// A peer printed text that the driver does not understand.
         case malformedResult
         /// The numbers cannot be right: posts were lost, or a time is negative.
         case wrongCount
@@ -28,12 +28,12 @@ struct BenchmarkError: Error, Equatable, CustomStringConvertible {
 }
 
 /// Turns SIGINT, SIGTERM and SIGHUP into an error at the next wait, so that the bus, the peers and the temporary folder
-/// go away in the ordinary way.
+/// are removed as usual.
 enum Interruption {
     private static let requested = Atomic(false)
 
     static func watch() {
-        // Touched before a handler can run: the first access of a static may take a lock.
+        // Initialised before a handler can run: the first access to a static may take a lock.
         requested.store(false, ordering: .relaxed)
         for number in [SIGINT, SIGTERM, SIGHUP] {
             signal(number) { _ in Interruption.requested.store(true, ordering: .relaxed) }
@@ -55,7 +55,7 @@ func monotonicNanoseconds() -> Int {
 
 // MARK: Files and pipes
 
-/// A file's whole text; works for files under /proc too, which tell no size. `nil` where the file cannot be read.
+/// A file's whole text; `nil` if the file cannot be read. Works for files under /proc, which report no size.
 func readText(_ path: String) -> String? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
@@ -73,7 +73,7 @@ func readText(_ path: String) -> String? {
     }
 }
 
-/// Throws `.systemCall` where the file cannot be created or written.
+/// Throws `.systemCall` if the file cannot be created or written.
 func writeText(_ text: String, to path: String) throws(BenchmarkError) {
     guard let file = fopen(path, "we") else { throw systemError("creating \(path)", errno) }
     let written = fputs(text, file)
@@ -81,23 +81,23 @@ func writeText(_ text: String, to path: String) throws(BenchmarkError) {
     guard written >= 0, closed == 0 else { throw systemError("writing \(path)", errno) }
 }
 
-/// Makes a folder of this run's own. Throws `.systemCall`.
+/// Makes a new temporary folder for this run. Throws `.systemCall`.
 func makeFolder(in parent: String) throws(BenchmarkError) -> String {
     var template = Array("\(parent)/notify-center-bench-XXXXXX".utf8CString)
     guard mkdtemp(&template) != nil else { throw systemError("creating a folder in \(parent)", errno) }
     return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
-/// A pipe that no child inherits unless it is given one. Throws `.systemCall`.
+/// A pipe that a child inherits only if it is passed to it. Throws `.systemCall`.
 func makePipe() throws(BenchmarkError) -> (read: Int32, write: Int32) {
     var ends: [Int32] = [-1, -1]
     guard pipe(&ends) == 0 else { throw systemError("pipe", errno) }
-    // No other thread spawns between the two calls: the driver has one.
+    // No other thread spawns between the two calls: the driver has one thread.
     for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
     return (ends[0], ends[1])
 }
 
-/// The error for a failed call, with the system's own words.
+/// The error for a failed call, with the system's message.
 func systemError(_ attempt: String, _ number: Int32) -> BenchmarkError {
     BenchmarkError(.systemCall, "\(attempt): \(String(cString: strerror(number)))")
 }

@@ -1,11 +1,11 @@
-// What is known of one measurement: samples, the ratio to a baseline, the target, and the row that all of it makes.
+// The results of one measurement: samples, the ratio to a baseline, the target, and their row in the table.
 
 /// At least one measured value of one quantity.
 struct Samples: Equatable {
     /// In the order of measurement.
     let values: [Double]
 
-    /// `nil` for no values, because nothing has no median.
+    /// `nil` for no values, which have no median.
     init?(_ values: [Double]) {
         guard !values.isEmpty else { return nil }
         self.values = values
@@ -30,14 +30,14 @@ struct Figure: Equatable {
     let samples: Samples
 }
 
-/// Two contenders that were measured in turn. The ratio is formed within each round and summarised afterwards: a machine that is slow for
-/// a while slows both sides of a round, and the ratio stays.
+/// Two contenders that were measured in turn. The ratio is formed within each round and summarised afterwards, so that
+/// a temporary slowdown of the machine, which slows both sides of a round, does not change it.
 struct Comparison: Equatable {
     let measured: Figure
     let baseline: Figure
     let ratios: Samples
 
-    /// `nil` where the numbers of rounds differ or a baseline is zero.
+    /// `nil` if the numbers of rounds differ or a baseline is zero.
     init?(measured: Figure, baseline: Figure) {
         let pairs = zip(measured.samples.values, baseline.samples.values)
         guard measured.samples.values.count == baseline.samples.values.count,
@@ -50,11 +50,11 @@ struct Comparison: Equatable {
     }
 }
 
-/// What the project promises of a figure or of a ratio.
+/// The project's promise for a figure or a ratio.
 enum Target: Equatable {
     case atMost(Double)
     case atLeast(Double)
-    /// In a comparison: the limit is for the measured figure itself, and not for its ratio to the baseline.
+    /// In a comparison: the limit applies to the measured figure, and not to its ratio to the baseline.
     case figureAtMost(Double)
 
     func isMet(by value: Double) -> Bool {
@@ -64,7 +64,7 @@ enum Target: Equatable {
         }
     }
 
-    /// The target with its sign. `ratio` writes a limit of a ratio, `figure` one of the figure itself.
+    /// The target with its sign. `ratio` formats a limit for a ratio, `figure` a limit for a figure.
     func text(ratio: (Double) -> String, figure: (Double) -> String) -> String {
         switch self {
         case .atMost(let limit): "≤ " + ratio(limit)
@@ -77,13 +77,13 @@ enum Target: Equatable {
 /// One line of the table.
 struct Row: Equatable {
     enum Outcome: Equatable {
-        /// The target, where there is one, is for the median of the ratios, or for the measured median if it says so.
+        /// The target, if any, applies to the median of the ratios, or to the measured median if it says so.
         case compared(Comparison, Target?)
-        /// A figure without a baseline. The target, where there is one, is for the median, in the figure's unit.
+        /// A figure without a baseline. The target, if any, applies to the median, in the figure's unit.
         case measured(Figure, Target?)
         /// Not measured, for a reason outside the project, such as a library that is not installed.
         case unavailable(String)
-        /// A measurement that broke off, with the reason.
+        /// A measurement that failed, with the reason.
         case failed(String)
     }
 
@@ -105,7 +105,7 @@ struct Row: Equatable {
     }
 }
 
-/// What a row says about the project's promise.
+/// Whether a row keeps the project's promise.
 enum Verdict: String, Codable {
     case met
     case missed

@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// The rows for other programs to read: every sample, in nanoseconds, per second, bytes, or as a number.
+/// The rows for other programs: every sample, in nanoseconds, per second, bytes, or as a number.
 struct JSONReport: Encodable {
     let machine: Machine
     let seconds: Double
@@ -41,7 +41,7 @@ struct JSONReport: Encodable {
         self.rows = rows.map(Entry.init)
     }
 
-    /// Throws what `JSONEncoder` throws: for a ratio that is not finite.
+    /// Throws `JSONEncoder`'s error for a ratio that is not finite.
     func text() throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]

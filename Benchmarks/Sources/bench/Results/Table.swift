@@ -1,7 +1,7 @@
 /// The rows as aligned text.
 struct Table {
     let rows: [Row]
-    /// Whether verdicts carry terminal colours.
+    /// Whether verdicts have terminal colours.
     let colour: Bool
 
     private static let header = ["", "measured", "baseline", "ratio", "target", ""]
@@ -71,7 +71,7 @@ extension Figure {
     fileprivate var text: String { "\(contender) \(unit.text(samples))" }
 }
 
-/// The unit of a figure, and how a person reads it.
+/// The unit of a figure, and its format for people.
 enum Unit: String, Codable {
     case nanoseconds
     case perSecond

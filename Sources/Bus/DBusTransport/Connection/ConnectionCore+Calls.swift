@@ -99,8 +99,8 @@ struct PendingCalls {
 // MARK: - Calling
 
 extension ConnectionCore {
-    /// Sends a method call. The waiter is called once: on the reading thread with the response, or on this thread if the
-    /// call could not be sent.
+    /// Sends a method call. The waiter is called once: on the reading thread with the response, or on this thread if
+    /// the call could not be sent.
     ///
     /// - Parameter serial: the key for ``cancelCall(serial:)``.
     func startCall(_ call: PendingCall, serial: UInt32) {
@@ -205,8 +205,8 @@ extension ConnectionCore {
     // MARK: Match rules
 
     /// Adds a user of the rule. The connection keeps the rule until ``release(_:)``, even if the bus refuses it now.
-    /// The waiter is called once, here or on the reading thread. Connects until `limit` if the connection has never
-    /// been used.
+    /// The waiter is called once, here or on the reading thread. Without a reading thread this connects, until `limit`
+    /// at most.
     ///
     /// - Returns: the rule's handle; `nil` in a forked child and after the end of the connection.
     func retain(

@@ -13,8 +13,8 @@ public enum ConnectionEvent: Sendable {
 /// The delay before each attempt to reach a lost bus: none at first, then 50 ms doubling to 2 s. Pure.
 ///
 /// The maximum is short because a bus restarts within seconds and an attempt costs one failed `connect`. A bus that
-/// accepts connections and soon drops them counts as lost throughout; only one that lasted for ``steadyTime`` resets
-/// the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
+/// accepts connections and soon drops them counts as lost throughout; only a connection that lasted ``steadyTime``
+/// resets the delay. There is no jitter: the kernel queues simultaneous connections, and takes them in microseconds.
 struct Backoff {
     static let steadyTime: Duration = .seconds(2)
 

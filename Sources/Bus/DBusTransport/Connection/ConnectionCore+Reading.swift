@@ -80,7 +80,7 @@ extension ConnectionCore {
         }
     }
 
-    /// Runs one turn of the loop: dispatches what was read, then sleeps until the next event.
+    /// Runs one turn of the loop: dispatches the messages that were read, then sleeps until the next event.
     private func read(_ socket: BusSocket, _ turn: consuming Turn) {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }

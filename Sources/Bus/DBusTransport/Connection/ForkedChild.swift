@@ -76,7 +76,7 @@ package enum ForkedChild {
         pthread_atfork(nil, nil) { ForkedChild.begin() }
     }
 
-    /// Async-signal-safe. Returns ``OwnedDescriptor/none`` if the system has no more descriptors.
+    /// Async-signal-safe. Returns ``OwnedDescriptor/none`` if the system grants no descriptor.
     private static func makeDeadEnd() -> OwnedDescriptor {
         guard let (end, other) = OwnedDescriptor.pair() else { return .none }
         other.close()
@@ -112,8 +112,7 @@ package enum ForkedChild {
 
     private final class SocketTable: Sendable {
         let places = 0..<256
-        // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table lives as long as the
-        // process.
+        // Unsafe: the pointer is constant, and its contents are atomic. Never freed: the table belongs to the process.
         nonisolated(unsafe) private let sockets: UnsafeMutablePointer<Atomic<UInt64>>
 
         init() {

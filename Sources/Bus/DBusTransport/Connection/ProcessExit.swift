@@ -3,8 +3,8 @@ import Synchronization
 
 /// Waits until the bus has read everything sent before the process ends by `exit` or by returning from `main`.
 ///
-/// If a socket closes with unread data, the kernel reports an error to the bus, and dbus-daemon then drops what it has
-/// not read.
+/// If a socket closes with unread data, the kernel reports an error to the bus, and dbus-daemon then drops the unread
+/// messages of this process.
 ///
 /// `exit` may run in a signal handler that interrupted a thread inside the library or inside `malloc`. So this code
 /// takes no lock and allocates nothing, except on a reading thread, which blocks all signals. Every wait ends after

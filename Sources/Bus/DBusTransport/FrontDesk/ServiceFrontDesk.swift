@@ -99,7 +99,7 @@ extension CallScheduler {
     /// bus.
     package static var shift: Duration { .milliseconds(1) }
 
-    /// Works until the shift is over or there is no more work.
+    /// Works until the shift is over or the work is done.
     ///
     /// - Parameter step: does the next piece of work. Returns false if there is none.
     /// - Returns: the time of the end.

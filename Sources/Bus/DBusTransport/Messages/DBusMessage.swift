@@ -106,8 +106,7 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     /// Whether the message has this member.
     package func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
 
-    /// Whether the message has this path. Does not copy the message's path, which may be as long as the largest
-    /// message.
+    /// Whether the message has this path. Does not copy the message's path, which may fill the largest message.
     package func has(path: String) -> Bool { dbus_message_has_path(pointer, path) != 0 }
 
     /// Whether the body has this signature. Compares without making strings.

@@ -13,7 +13,7 @@ package struct DBusReader {
         case descriptor
         /// A type that this library does not know.
         case other
-        /// No more values.
+        /// The end of the values.
         case end
     }
 

@@ -108,7 +108,7 @@ enum DBusValueLimits {
 }
 
 extension DBusValue {
-    /// Whether the signature is a common one that is known to be valid.
+    /// Whether the signature is common and known to be valid.
     fileprivate var hasPlainSignature: Bool {
         switch self {
         case .byte, .boolean, .int16, .uint16, .int32, .uint32, .int64, .uint64, .double, .string, .bytes: true

@@ -65,7 +65,7 @@ package protocol CallScheduler: AnyObject, Sendable {
     /// Does pending work. Called on the reading thread each time before it sleeps.
     ///
     /// - Returns: the time of the next work. The thread sleeps until then if no message arrives; it calls this again
-    ///   whenever it has dispatched what arrived. `nil` if there is no more work.
+    ///   whenever it has dispatched what arrived. `nil` if no work is left.
     func carryOut() -> ContinuousClock.Instant?
 }
 

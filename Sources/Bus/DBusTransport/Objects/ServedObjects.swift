@@ -38,7 +38,7 @@ struct ObjectTable {
         throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
     }
 
-    /// The longest path of an object in bytes. A caller's path may be as long as the largest message.
+    /// The longest path of an object in bytes. A caller's path may fill the largest message.
     static let longestPath = 4096
 }
 
