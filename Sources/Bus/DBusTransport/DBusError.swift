@@ -26,7 +26,7 @@ public struct DBusError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let cancelled = Code(kind: .cancelled)
         /// The bus or the peer responded with an error; see ``DBusError/name``.
         public static let refused = Code(kind: .refused)
-        /// The bus or the peer refused to exceed a limit for one connection or user, or the bus has left 64 MiB of this
+        /// A limit of the bus or the peer for one connection or user is reached, or the bus has left 64 MiB of this
         /// connection unread.
         public static let limitsExceeded = Code(kind: .limitsExceeded)
         /// A value that D-Bus cannot carry, or a name that it does not accept. Nothing was sent.
@@ -160,7 +160,6 @@ extension DBusError {
         DBusError(.closed, message: "this connection was closed", attempted: attempted, remedy: "open another")
     }
 
-    /// Converts an error response of the bus or of a peer.
     static func answer(
         name: String,
         message: String,

@@ -41,11 +41,9 @@ final class BusOpener: Sendable {
         }
     }
 
-    /// Whether an abandoned attempt is still in progress.
     var hasLeftBehind: Bool { leftBehind.withLock { $0.map { !$0.hasEnded } ?? false } }
 }
 
-/// One attempt to reach a bus.
 private final class BusOpening: Sendable {
     private enum State {
         case underWay
@@ -69,7 +67,6 @@ private final class BusOpening: Sendable {
 
     init(_ attempted: String) throws(DBusError) { ended = try EventDescriptor(attempted) }
 
-    /// Opens the connection on the calling thread.
     static func open(_ address: String, _ attempted: String) throws(DBusError) -> OpaquePointer {
         var error = CDBus.DBusError()
         dbus_error_init(&error)

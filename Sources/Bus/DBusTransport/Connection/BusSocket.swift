@@ -14,7 +14,6 @@ final class BusSocket: Sendable {
     private let reader = MessageReader()
     private let access = Locked(())
     private let process = ForkedChild.Process()
-    /// The unique name that the bus assigned to this connection.
     let uniqueName: String
 
     /// Work that the connecting thread does during its wait for the bus.
@@ -237,7 +236,6 @@ private final class WatchList: @unchecked Sendable {
     private var watches: [Watch] = []
     /// Whether the program has closed the socket, so that the libdbus connection must not be touched.
     private var isAbandoned = false
-    /// The descriptor of the watches.
     private var socket = OwnedDescriptor.none
     private var isRemote = false
 
@@ -251,7 +249,6 @@ private final class WatchList: @unchecked Sendable {
         )
     }
 
-    /// The standing after ``isSocketIntact()``.
     var checkedStanding: BusSocket.Standing {
         _ = isSocketIntact()
         return standing
@@ -282,7 +279,6 @@ private final class WatchList: @unchecked Sendable {
     /// libdbus enables the watch for writing while it holds messages that the socket did not accept.
     var hasUnsentMessages: Bool { watches.contains { $0.isEnabled && $0.events & CShort(POLLOUT) != 0 } }
 
-    /// Whether ``ProcessExit/unsentSockets`` counts this socket.
     private var isCountedAsUnsent = false
 
     /// Counts this socket while it holds unsent messages. Called after libdbus returns, which briefly holds every
@@ -318,7 +314,6 @@ private final class WatchList: @unchecked Sendable {
     /// The longest response to Hello in bytes: a name, or an error's text.
     private static let longestGreeting = 64 << 10
 
-    /// Waits until the bus has authenticated this process's user.
     func authenticate(
         _ connection: OpaquePointer,
         by deadline: ContinuousClock.Instant,

@@ -148,7 +148,6 @@ extension ConnectionCore {
         return inserted
     }
 
-    /// Removes a call whose caller does not wait any more.
     func forgetCall(serial: UInt32) { _ = state.withLock { $0.calls.remove(serial) } }
 
     func cancelCall(serial: UInt32) {
@@ -156,7 +155,6 @@ extension ConnectionCore {
         call.waiter(.failure(DBusError(.cancelled, message: "the task was cancelled", attempted: call.attempted)))
     }
 
-    /// Refuses to wait on the reading thread, and in a forked child.
     func checkWaiting(_ attempted: @autoclosure () -> String) throws(DBusError) {
         try checkProcess(attempted())
         if isOnReadingThread { throw .onReadingThread(attempted()) }
@@ -192,7 +190,6 @@ extension ConnectionCore {
         return box.withLock { $0 } ?? late()
     }
 
-    /// Calls the bus itself.
     func callBus(
         _ message: consuming DBusMessage,
         timeout: Duration? = .seconds(25),

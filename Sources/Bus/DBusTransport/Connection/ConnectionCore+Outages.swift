@@ -239,7 +239,6 @@ extension ConnectionCore {
 
     // MARK: End
 
-    /// The last action of the reading thread.
     func endInOrder() {
         let socket = state.withLock { state in
             defer { state.closing = nil }

@@ -85,7 +85,7 @@ extension ConnectionCore {
         let standing = deliver(from: socket, &turn)
         guard standing.isConnected else { return lost(socket) }
         let next = turn.scheduler?.carryOut()
-        // An earlier alarm that is set later wakes this thread through the event descriptor.
+        // If another thread sets an earlier alarm, it wakes this thread through the event descriptor.
         let events = poll(standing, until: [next, turn.alarm].compactMap(\.self).min())
         if events != 0 { socket.transfer(events) }
     }

@@ -18,7 +18,6 @@ final class ConnectionCore: Sendable {
         case closed
     }
 
-    /// A handler of all signals.
     struct Listener: Sendable {
         let id: UInt64
         let call: SignalHandler
@@ -141,7 +140,6 @@ final class ConnectionCore: Sendable {
         }
     }
 
-    /// The connected socket, if there is one now.
     var connectedSocket: BusSocket? {
         guard !isForeign, case .connected(let socket) = state.withLock({ $0.phase }) else { return nil }
         return socket

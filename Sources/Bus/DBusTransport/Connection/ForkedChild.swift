@@ -37,7 +37,6 @@ package enum ForkedChild {
 
         package init() {}
 
-        /// Whether this process created the object.
         package var isCurrent: Bool { generation == ForkedChild.generation }
     }
 

@@ -9,7 +9,6 @@ import Glibc
 ///
 /// Unchecked: used by the connecting thread, and afterwards only by the reading thread.
 final class MessageReader: @unchecked Sendable {
-    /// The decision on a message whose header has arrived.
     enum Verdict {
         /// The message is read. A call has a ticket.
         case read(CallTicket?)
@@ -39,7 +38,6 @@ final class MessageReader: @unchecked Sendable {
     private var end = 0
     /// The number of bytes of a skipped message that have not arrived yet.
     private var surplus = 0
-    /// The message whose header has arrived.
     private var frame: Frame?
     /// The number of bytes from `start` on that the buffer must have room for before parsing can continue.
     private var wanted = 0
@@ -116,7 +114,6 @@ final class MessageReader: @unchecked Sendable {
         }
     }
 
-    /// Marks the connection as unreadable.
     private func fail() {
         isCorrupt = true
         frame = nil
@@ -327,13 +324,10 @@ struct MessagePrefix {
 package struct MessageHeader: ~Copyable {
     let kind: DBusMessage.Kind
     let serial: UInt32
-    /// Whether a call expects a response.
     package let expectsReply: Bool
     /// The unique name of the sending connection.
     package private(set) var sender: String?
-    /// The size of the body in bytes.
     let bodyBytes: Int
-    /// The size of the message in bytes.
     package let bytes: Int
     /// Whether the header exceeds the limit for messages that are read. Fields that have not arrived are then missing.
     let isTooLong: Bool
@@ -473,6 +467,5 @@ extension DBusMessage {
         return Unmanaged<Descriptors>.fromOpaque(data).takeUnretainedValue().numbers
     }
 
-    /// Whether file descriptors came with the message.
     package var hasDescriptors: Bool { descriptors != nil || dbus_message_contains_unix_fds(pointer) != 0 }
 }

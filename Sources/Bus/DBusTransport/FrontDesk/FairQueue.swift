@@ -30,13 +30,11 @@ package struct Queue<Element> {
         return elements[head]
     }
 
-    /// Puts the elements before all others.
     @inlinable package mutating func prepend(_ others: some Sequence<Element>) {
         elements = Array(others) + Array(elements[head...])
         head = 0
     }
 
-    /// Removes the matching elements, and returns them in order.
     @inlinable package mutating func remove(_ isRemoved: (Element) -> Bool) -> [Element] {
         let removed = Array(elements[head...].filter(isRemoved))
         if !removed.isEmpty {
@@ -75,7 +73,6 @@ package struct FairQueue<Element> {
 
     @inlinable package var isEmpty: Bool { elements.isEmpty }
 
-    /// The number of a user's waiting elements.
     @inlinable package func count(of user: UInt32) -> Int { elements[user]?.count ?? 0 }
 
     /// - Parameters:
@@ -212,7 +209,6 @@ package struct TurnOrder {
         return taken - pace.interval * (pace.atOnce - 1)
     }
 
-    /// Counts a turn of the user.
     private mutating func note(_ pace: CallPace?, of user: UInt32, _ now: ContinuousClock.Instant) {
         if let pace {
             let start = max(taken[user] ?? now, now)

@@ -1,13 +1,11 @@
 // Inlinable for the same reason as the fair queue: services use it for each call.
 
-/// A number of calls, and the bytes of their messages.
 package struct CallAmount: Sendable, Hashable {
     package var calls: Int
     package var bytes: Int
 
     @inlinable package init(calls: Int = 0, bytes: Int = 0) { (self.calls, self.bytes) = (calls, bytes) }
 
-    /// Whether one more call with this many bytes stays within the limit.
     @inlinable package func hasRoom(for bytes: Int, within limit: CallAmount) -> Bool {
         calls < limit.calls && bytes <= limit.bytes - self.bytes
     }
@@ -16,14 +14,12 @@ package struct CallAmount: Sendable, Hashable {
 /// The calls that each of many parties has waiting or in progress. Uses memory only for parties with calls. Pure.
 package struct Quotas<Party: Hashable> {
     @usableFromInline var amounts: [Party: CallAmount] = [:]
-    /// The sum of all parties.
     package private(set) var total = CallAmount()
 
     package init() {}
 
     @inlinable package subscript(party: Party) -> CallAmount { amounts[party] ?? CallAmount() }
 
-    /// The number of parties with calls.
     @inlinable package var parties: Int { amounts.count }
 
     /// Counts a call until ``end(_:of:)``.
@@ -33,7 +29,6 @@ package struct Quotas<Party: Hashable> {
         total = CallAmount(calls: total.calls + 1, bytes: total.bytes + bytes)
     }
 
-    /// Counts a call if the party has room for it.
     package mutating func begin(_ bytes: Int, of party: Party, within limit: CallAmount) -> Bool {
         guard self[party].hasRoom(for: bytes, within: limit) else { return false }
         begin(bytes, of: party)

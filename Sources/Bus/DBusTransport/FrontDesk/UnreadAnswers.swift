@@ -23,7 +23,6 @@ package struct UnreadAnswers {
         package static let ofStrangers = Room(connection: 32 << 10, user: .max)
     }
 
-    /// The kinds of message that may be sent to a connection.
     package enum Standing: Sendable { case anything, refusals, nothing }
 
     private struct Use {

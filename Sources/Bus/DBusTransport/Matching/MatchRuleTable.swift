@@ -32,7 +32,6 @@ struct MatchRuleTable {
 
     /// The outcome of a user's request.
     enum Retention {
-        /// The rule is in force.
         case inForce
         /// A later ``answered(_:_:error:)`` returns the waiter.
         case pending
@@ -46,7 +45,6 @@ struct MatchRuleTable {
         var error: DBusError?
         var actions: [Action] = []
 
-        /// Calls the waiters.
         func tell() { for waiter in waiters { waiter(error) } }
     }
 
@@ -246,7 +244,7 @@ struct MatchRuleTable {
         guard entries.indices.contains(handle),
             case .requested(request.ticket, _) = entries[handle]?.standing
         else {
-            // A request for a rule that is not needed any more.
+            // The rule is not needed any more. If the bus granted it, it is removed again.
             return Answer(actions: error == nil ? [.remove(rule)] : [])
         }
         guard let error else { return granted(rule, handle) }

@@ -32,7 +32,6 @@ package final class MessageTemplate: Sendable {
         self.message = message
     }
 
-    /// Returns a copy with these arguments.
     package func filled(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let copy = try message.copy()
         try copy.append(arguments, attempted: attempted)
@@ -229,7 +228,6 @@ private func readDictionary(_ reader: DBusReader, _ descriptors: [CInt]?) throws
     return .dictionary(entries, key: key, value: value)
 }
 
-/// Returns the types of a dictionary's keys and values.
 private func dictionaryTypes(_ pairs: DBusReader) -> (key: String, value: String) {
     // The common case, without making the signature's text.
     var first = pairs.inner

@@ -6,7 +6,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     // Unchecked: there is one owner at a time, and libdbus counts references atomically.
     let pointer: OpaquePointer
 
-    /// Takes over one reference.
     init(adopting pointer: OpaquePointer) { self.pointer = pointer }
 
     deinit {
@@ -65,7 +64,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
 
     /// The unique name of the sending connection. Set by the bus, not by the sender.
     public var sender: String? { text(dbus_message_get_sender(pointer)) }
-    /// The destination's bus name.
     var destination: String? { text(dbus_message_get_destination(pointer)) }
     /// The object path.
     public var path: String? { text(dbus_message_get_path(pointer)) }
@@ -79,13 +77,11 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     public var errorName: String? { text(dbus_message_get_error_name(pointer)) }
     /// The body's signature.
     public var signature: String { text(dbus_message_get_signature(pointer)) ?? "" }
-    /// Whether the message is a method return or an error.
     var isAnswer: Bool { [.methodReturn, .error].contains(kind) }
     /// The serial of the call that this responds to; 0 if there is none.
     var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
     /// Whether the caller accepts that a user is asked for a password during the call.
     package var allowsInteraction: Bool { dbus_message_get_allow_interactive_authorization(pointer) != 0 }
-    /// Whether a method call expects a response.
     package var expectsReply: Bool { dbus_message_get_no_reply(pointer) == 0 }
 
     /// Whether this is the signal `member` from the bus itself. No other peer can send under the bus's name.
@@ -103,7 +99,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
         dbus_message_has_path(pointer, cString(path)) != 0 && dbus_message_has_member(pointer, cString(member)) != 0
     }
 
-    /// Whether the message has this member.
     package func has(member: StaticString) -> Bool { dbus_message_has_member(pointer, cString(member)) != 0 }
 
     /// Whether the message has this path. Does not copy the message's path, which may fill the largest message.
@@ -129,7 +124,6 @@ public struct DBusMessage: ~Copyable, @unchecked Sendable {
     }
 }
 
-/// Returns a literal as a C string.
 func cString(_ literal: StaticString) -> UnsafePointer<CChar> {
     UnsafeRawPointer(literal.utf8Start).assumingMemoryBound(to: CChar.self)
 }
@@ -224,7 +218,6 @@ extension DBusMessage {
         return message
     }
 
-    /// Returns the response to this method call.
     func reply(_ arguments: [DBusValue]) throws(DBusError) -> DBusMessage {
         let message = try DBusMessage.adopt(
             onLibdbus { dbus_message_new_method_return(pointer) },
@@ -251,7 +244,6 @@ extension DBusMessage {
         return copy
     }
 
-    /// Returns the error response to this method call.
     func errorReply(
         name: String,
         message: String,
@@ -341,7 +333,6 @@ extension DBusMessage {
 
 // MARK: - Names and texts
 
-/// The form of names on a bus.
 package enum BusName {
     /// Whether a program may request this name. Only the bus assigns unique names (“:1.7”).
     package static func isWellKnown(_ name: String) -> Bool {

@@ -17,7 +17,6 @@ package struct DBusReader {
         case end
     }
 
-    /// The value of a number or boolean.
     package enum Number: Sendable {
         case signed(Int64)
         case unsigned(UInt64)

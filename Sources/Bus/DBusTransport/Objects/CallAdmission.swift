@@ -69,7 +69,6 @@ package protocol CallScheduler: AnyObject, Sendable {
     func carryOut() -> ContinuousClock.Instant?
 }
 
-/// The decision on a call.
 package enum CallPermission: Sendable {
     case take
     case refuse(MethodFailure)
@@ -89,7 +88,6 @@ struct CallBudget {
 
     var isUnused: Bool { senders.parties == 0 && senders.total == CallAmount() }
 
-    /// Counts a call, or refuses it.
     mutating func take(_ bytes: Int, of sender: String) throws(MethodFailure) {
         let own = senders[sender]
         guard own.hasRoom(for: bytes, within: CallAmount(calls: limits.callsOfSender, bytes: limits.bytesOfSender))
@@ -115,7 +113,6 @@ struct CallBudget {
         senders.begin(bytes, of: sender)
     }
 
-    /// Stops counting a call.
     mutating func giveBack(_ bytes: Int, of sender: String) { senders.end(bytes, of: sender) }
 }
 
@@ -179,7 +176,6 @@ final class ServedObject: Sendable {
         throw .standard("UnknownMethod", "\(interface ?? "the object") has no method \(member)")
     }
 
-    /// Counts a call, or refuses it.
     func admit(
         _ call: borrowing MessageHeader,
         _ interface: String,

@@ -175,7 +175,6 @@ public struct CallReply: Sendable {
         core.answer(call, answer, on: socket)
     }
 
-    /// Decodes the arguments, and refuses a call whose arguments cannot be decoded.
     fileprivate func withCall(_ body: (IncomingCall) -> Void) {
         do throws(DBusError) {
             body(try ConnectionCore.call(call.message))

@@ -95,7 +95,6 @@ public struct DBusInterface: Sendable {
             self.handler = .reading(handler)
         }
 
-        /// Refuses arguments of other types.
         func check(_ signature: String) throws(MethodFailure) {
             let expected = inputs.map(\.signature).joined()
             guard signature == expected else {

@@ -14,7 +14,6 @@ struct ObjectTable {
 
     subscript(path: String) -> ServedObject? { objects[path] }
 
-    /// The names of the nodes directly below `path`.
     func children(of path: String) -> [String] {
         let prefix = path == "/" ? "/" : path + "/"
         let names = objects.keys.filter { $0.hasPrefix(prefix) && $0 != "/" }
@@ -22,7 +21,6 @@ struct ObjectTable {
         return Set(names).sorted()
     }
 
-    /// Whether `path` has an object, or is an ancestor of one.
     func isNode(_ path: String) -> Bool { path == "/" || objects[path] != nil || !children(of: path).isEmpty }
 
     /// Returns the path that a call names, if there is an object at it or below it.
@@ -32,7 +30,6 @@ struct ObjectTable {
         return path
     }
 
-    /// Returns the object that a call addresses.
     func object(of call: borrowing MessageHeader) throws(MethodFailure) -> ServedObject {
         if let path = call.path, let object = objects[path] { return object }
         throw .standard("UnknownInterface", "\(try node(of: call)) has no interface at all")
@@ -131,7 +128,6 @@ enum StandardInterfaces {
         ),
     ]
 
-    /// For introspection.
     static let described = immediate + [properties(of: [])]
 
     private static func method(
