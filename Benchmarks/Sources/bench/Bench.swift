@@ -1,7 +1,6 @@
 import ArgumentParser
 import Glibc
 
-/// The command line of the benchmarks.
 @main
 struct Bench: ParsableCommand {
     static let configuration = CommandConfiguration(

@@ -134,7 +134,6 @@ struct Roles {
     }
 }
 
-/// The time at which the current round trip began.
 private final class Posted: Sendable {
     let time = Atomic(0)
 }

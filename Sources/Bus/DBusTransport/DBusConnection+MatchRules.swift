@@ -112,7 +112,7 @@ extension DBusConnection {
     ///
     /// - Parameter settled: called once, with `nil` when the rule is in force, or with the reason why it is not, after
     ///   25 seconds at most. It runs here, on the reading thread, or on a thread that is using another rule of the
-    ///   connection, so it must not take a lock that is held during the use of rules. After a timeout the rule is in
+    ///   connection. So it must not take a lock that is held during the use of rules. After a timeout the rule is in
     ///   force once the bus grants it.
     package func keepMatch(
         _ rule: MatchRule,

@@ -74,8 +74,7 @@ extension DBusConnection {
     /// Serves an object until the returned token is cancelled or released, across restarts of the bus.
     ///
     /// Each call runs in a separate task, unless its method is handled in order. A call is refused before its body is
-    /// read if it names no method of the object, has another signature, is larger than its method accepts, or exceeds a
-    /// limit.
+    /// read if it names no method of the object, has another signature, or exceeds a limit of its method or the object.
     ///
     /// - Parameters:
     ///   - limits: the limits on the calls that the object serves at once.

@@ -52,7 +52,6 @@ package final class NameOwner: Sendable {
         set(try await connection.owner(of: name), ifStill: generation)
     }
 
-    /// Asks for the owner after an outage.
     private func ask() async {
         let generation = state.withLock { $0.generation }
         while true {

@@ -41,7 +41,6 @@ struct Setting {
     /// The peer that everything is compared with.
     var baseline: Contender { programs.libdbus }
 
-    /// The peer under test.
     var subject: Contender { programs.subject }
 
     /// `full` rounds; in a quick run a fifth of them, but at least three if `full` has as many.

@@ -27,7 +27,6 @@ struct Programs {
         case gdbus
     }
 
-    /// The programs of the project.
     struct Swift {
         /// The peer with the default delivery.
         let defaultDelivery: Contender

@@ -25,7 +25,6 @@ struct Command {
     private static let setpriv = bench.program("setpriv")
 }
 
-/// The destinations of a spawned program's standard streams.
 struct Streams {
     /// A descriptor of this process, or `nil` for /dev/null.
     var input: Int32?
@@ -72,7 +71,6 @@ func spawn(_ command: Command, _ streams: Streams) throws(BenchmarkError) -> pid
     return process
 }
 
-/// Waits for a process to end and returns its wait status.
 @discardableResult
 func reap(_ process: pid_t) -> Int32 {
     var status: Int32 = 0

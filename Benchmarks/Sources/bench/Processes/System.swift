@@ -1,7 +1,6 @@
 import Glibc
 import Synchronization
 
-/// The reason why a measurement failed.
 struct BenchmarkError: Error, Equatable, CustomStringConvertible {
     enum Code {
         /// A program could not be started, or a system call failed.

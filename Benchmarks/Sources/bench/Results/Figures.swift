@@ -30,8 +30,8 @@ struct Figure: Equatable {
     let samples: Samples
 }
 
-/// Two contenders that were measured in turn. The ratio is formed within each round and summarised afterwards, so that
-/// a temporary slowdown of the machine, which slows both sides of a round, does not change it.
+/// Two contenders that were measured in turn. The ratio is formed within each round and summarised afterwards. So a
+/// temporary slowdown of the machine, which affects both sides of a round, does not change it.
 struct Comparison: Equatable {
     let measured: Figure
     let baseline: Figure
@@ -74,7 +74,6 @@ enum Target: Equatable {
     }
 }
 
-/// One line of the table.
 struct Row: Equatable {
     enum Outcome: Equatable {
         /// The target, if any, applies to the median of the ratios, or to the measured median if it says so.
@@ -144,7 +143,6 @@ extension Row {
         return Row(benchmark: benchmark.name, title: title, outcome: outcome)
     }
 
-    /// The row of a figure without a baseline.
     static func measuring(
         _ title: String,
         of benchmark: any Benchmark,

@@ -329,8 +329,7 @@ private final class WatchList: @unchecked Sendable {
     }
 
     /// Sends Hello, and returns the unique name from the response. `dbus_bus_register` would hold a lock for all
-    /// connections of the process until the bus responds, so that a stopped bus would stop the connections to other
-    /// buses.
+    /// connections of the process until the bus responds. A stopped bus would then stop the connections to other buses.
     func introduce(
         _ connection: OpaquePointer,
         _ reader: MessageReader,

@@ -30,7 +30,6 @@ struct OwnedNames {
         return Request(name: name, options: options, number: lastNumber)
     }
 
-    /// Requests all owned names on a new connection.
     mutating func requestAll() -> [Request] { owned.map { request($0.key, $0.value) } }
 
     /// Requests a name after its second release, if it is owned by now.

@@ -61,8 +61,8 @@ package struct CallPace: Sendable, Hashable {
 
 /// A queue that is fair among users. Pure.
 ///
-/// The oldest element comes first, but a user has at most one lap of turns before all other waiting users had a turn,
-/// and no turns above the user's pace. The elements of one user stay in order.
+/// The oldest element comes first, with two exceptions. A user has at most one lap of turns before all other waiting
+/// users had a turn, and no turns above the user's pace. The elements of one user stay in order.
 package struct FairQueue<Element> {
     @usableFromInline var elements: [UInt32: Queue<Element>] = [:]
     @usableFromInline var order: TurnOrder

@@ -22,7 +22,6 @@ package struct Quotas<Party: Hashable> {
 
     @inlinable package var parties: Int { amounts.count }
 
-    /// Counts a call until ``end(_:of:)``.
     package mutating func begin(_ bytes: Int, of party: Party) {
         amounts[party, default: CallAmount()].calls += 1
         amounts[party]?.bytes += bytes
@@ -55,8 +54,8 @@ package struct ServiceFrontDesk<Work> {
     /// - Parameter lap: the number of calls of one user that have their turn before other users' calls.
     @inlinable package init(lap: Int) { queue = FairQueue(lap: lap) }
 
-    /// The first call of a connection whose user is unknown always has room up to this size, so that other processes
-    /// cannot make the service refuse a new one.
+    /// The first call of a connection whose user is unknown always has room up to this size. So other processes cannot
+    /// make the service refuse a new process.
     package static var smallFirstCall: Int { 4 << 10 }
 
     /// Whether there is room for a call with this many bytes.

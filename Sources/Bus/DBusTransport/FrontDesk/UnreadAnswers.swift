@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// A bus keeps what a connection does not read. While dbus-daemon keeps 127 MB of a service's messages, it reads
 /// nothing more from that service, which then serves no caller at all. So the service sends each connection a `Ping`
-/// from time to time, and stops responding to a connection while the ping is open and too much is unread. No time limit
+/// from time to time. It stops responding to a connection while the ping is open and too much is unread. No time limit
 /// is involved: a stopped process has as much room as any other.
 package struct UnreadAnswers {
     /// The limits on unread messages, in bytes.

@@ -30,7 +30,6 @@ struct MatchRuleTable {
         case remove(MatchRule)
     }
 
-    /// The outcome of a user's request.
     enum Retention {
         case inForce
         /// A later ``answered(_:_:error:)`` returns the waiter.
@@ -52,7 +51,6 @@ struct MatchRuleTable {
         /// The bus has not responded yet. `isLate` once the waiters have been told of a timeout.
         case requested(ticket: UInt64, isLate: Bool)
         case active
-        /// The fallback replaces the rule.
         case covered
         /// The bus refused the rule, or is lost. The next user requests it again.
         case absent
@@ -183,7 +181,6 @@ struct MatchRuleTable {
         }
     }
 
-    /// Ends one use of the rule with this handle.
     mutating func release(_ handle: Int) -> [Action] {
         guard entries.indices.contains(handle), let entry = entries[handle] else { return [] }
         guard entry.users <= 1 else {

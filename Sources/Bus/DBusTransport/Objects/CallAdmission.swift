@@ -55,7 +55,7 @@ public enum CallAdmission: Sendable {
 
 /// A service that shares its time and memory among callers, and reads faster than it works.
 ///
-/// It decides on each call to its connection before the call is processed further, learns of each response, and gets
+/// It decides on each call to its connection before the call is processed further, and learns of each response. It gets
 /// the reading thread when all messages that had arrived have been dispatched.
 package protocol CallScheduler: AnyObject, Sendable {
     /// Decides on a call. Called on the reading thread.

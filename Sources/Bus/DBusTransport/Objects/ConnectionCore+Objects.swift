@@ -33,8 +33,8 @@ extension ConnectionCore {
         }
     }
 
-    /// Runs the method of a call: in a new task, because the reading thread must go on reading, or right here if the
-    /// method is handled in order or has an immediate response.
+    /// Runs the method of a call in a new task, because the reading thread must go on reading. A method that is handled
+    /// in order, or has an immediate response, runs right here.
     func run(_ message: borrowing DBusMessage, _ ticket: CallTicket, _ socket: BusSocket) {
         let reply = CallReply(HeldMessage(message.sharedReference()), ticket.admitted, self, socket)
         switch ticket.method.handler {

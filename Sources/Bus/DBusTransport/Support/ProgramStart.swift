@@ -4,7 +4,6 @@ import Glibc
 /// Starts programs with only the given descriptors, and with default handling of every signal, whatever this process
 /// ignores or blocks.
 package enum ProgramStart {
-    /// The source of one of the program's descriptors.
     package enum Descriptor: Sendable {
         /// `/dev/null`.
         case nothing
