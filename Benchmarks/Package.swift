@@ -6,7 +6,6 @@ import PackageDescription
 let package = Package(
     name: "notify-center-benchmarks",
     dependencies: [
-        // The measured product.
         .package(name: "notify-center", path: ".."),
         // The driver's command line. The product's programs use the same version.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),

@@ -131,7 +131,6 @@ struct Bench: ParsableCommand {
 
 extension Programs.Subject: ExpressibleByArgument {}
 
-/// The machine on which the figures were measured.
 struct Machine: Encodable, CustomStringConvertible {
     let processors: Int
     let processor: String

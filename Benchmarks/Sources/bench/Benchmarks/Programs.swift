@@ -2,7 +2,6 @@ import Glibc
 
 /// A program in the comparison: a peer built on one library.
 struct Contender: Equatable {
-    /// As shown in the table.
     let label: String
     let program: String
     var environment: [String: String] = [:]

@@ -96,7 +96,6 @@ func makePipe() throws(BenchmarkError) -> (read: Int32, write: Int32) {
     return (ends[0], ends[1])
 }
 
-/// The error for a failed call, with the system's message.
 func systemError(_ attempt: String, _ number: Int32) -> BenchmarkError {
     BenchmarkError(.systemCall, "\(attempt): \(String(cString: strerror(number)))")
 }

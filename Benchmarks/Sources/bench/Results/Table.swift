@@ -1,7 +1,5 @@
-/// The rows as aligned text.
 struct Table {
     let rows: [Row]
-    /// Whether verdicts have terminal colours.
     let colour: Bool
 
     private static let header = ["", "measured", "baseline", "ratio", "target", ""]

@@ -16,7 +16,7 @@ extension ConnectionCore {
             guard !call.isTooLong else {
                 throw .standard("LimitsExceeded", "a header may have \(MessagePrefix.mostFieldBytes) bytes")
             }
-            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's.
+            // Descriptors stay open while their message exists: calls with descriptors would exhaust this process's limit.
             guard !call.hasDescriptors else {
                 throw .standard("InvalidArgs", "nothing here takes file descriptors")
             }
