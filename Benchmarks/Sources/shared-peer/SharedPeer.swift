@@ -1,7 +1,7 @@
 import Glibc
 import SharedDevice
 
-/// An app on a shared device, in one of the roles that the README describes.
+/// An app on a shared device, in one of the roles that Peers/README.md describes.
 @main
 enum SharedPeer {
     static func main() async {
