@@ -1,4 +1,4 @@
-// The page that `shared-device check --html` writes: draws each sign-out of the result with the console's own drawing.
+// The script of the page that `shared-device check --html` writes: draws each sign-out with the console's modules.
 
 import { followTheme, html } from "../shared_device/dom.js";
 import { picture, waterfall } from "../shared_device/drawing.js";
@@ -8,12 +8,13 @@ import { span } from "../shared_device/words.js";
 const receipts = ["told", "begun", "failed", "finished", "waived", "enforced"];
 const others = ["device", "broker", "bus"];
 
-/** The rows of a sign-out. Times of a result are in milliseconds. names: what is shown for a lane. */
+/** The rows of a sign-out. Times of a result are in milliseconds. names: the names shown for the lanes. */
 export function reportRows(round, names) {
     const times = kinds => round.events.filter(event => kinds.includes(event.kind)).map(event => event.milliseconds);
     const last = Math.max(0, ...times(receipts));
     const isClean = round.apps.every(app => app.isClean);
-    // The drawing ends with the last receipt, or with the check where an app never sent one; and begins with what was done right before the sign-out.
+    // The drawing begins with the steps right before the sign-out. It ends with the last receipt, or with the check if
+    // an app sent no receipt.
     const end = Math.max(1, isClean ? last || round.observed : Math.max(round.observed, last));
     const begin = Math.min(0, ...times(["stopped", "killed"]).filter(time => time > -0.25 * end));
     const seconds = time => Math.min(end, Math.max(begin, time)) / 1000;
@@ -50,7 +51,7 @@ function barsOf(app, end) {
     return [...bars, { kind: "cleaning", from: begun, to: app.isClean ? app.cleanedAfter ?? end : end, isOpen: !app.isClean }];
 }
 
-/** The times in which a process was stopped, or missing after its end. */
+/** The spans in which a process was stopped, or not running after its end. */
 function absencesOf(events, begin, end) {
     const found = [];
     let since = null;
@@ -68,7 +69,7 @@ function absencesOf(events, begin, end) {
     return found.filter(each => each.from < end);
 }
 
-/** Draws the rounds into their places, and again where the width or a choice changes. */
+/** Draws the rounds into their places, and redraws them when the width or a choice changes. */
 export function drawReport(result) {
     followTheme();
     for (const [number, round] of result.rounds.entries()) {

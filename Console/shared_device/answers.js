@@ -1,7 +1,7 @@
-// What the broker's answers mean. Pure: D-Bus values as Cockpit gives them go in, plain values come out.
-// An answer comes from another process: a field that lacks or has another type becomes a default, and never an error.
+// Parses the broker's responses. Pure: takes D-Bus values as Cockpit gives them and returns plain values.
+// A response comes from another process: a field that is missing or has another type becomes a default, never an error.
 
-/** The value without its variants, at every depth. */
+/** Unwraps the variants of a value, at every depth. */
 export function plain(value) {
     if (Array.isArray(value))
         return value.map(plain);
@@ -16,7 +16,7 @@ const text = value => typeof value === "string" ? value : "";
 const number = value => typeof value === "number" && Number.isFinite(value) ? value : null;
 const list = value => Array.isArray(value) ? value : [];
 
-/** The answer of GetStatus. Times are in seconds since 1970, by the device's clock. */
+/** Parses the response of GetStatus. Times are in seconds since 1970, by the device's clock. */
 export function deviceOf(answer) {
     const fields = plain(answer);
     return {
@@ -43,7 +43,7 @@ export function deviceOf(answer) {
     };
 }
 
-/** The answer of GetRound; `null` where there is no such round. Times of apps are in seconds since the sign-out. */
+/** Parses the response of GetRound; `null` if there is no such round. Times of apps are in seconds since the sign-out. */
 export function roundOf(answer) {
     const round = plain(answer).round;
     if (!round)
@@ -65,7 +65,7 @@ export function roundOf(answer) {
     };
 }
 
-/** The entries of an answer of GetLog, oldest first. */
+/** Parses the response of GetLog: its entries, oldest first. */
 export function entriesOf(answer) {
     return list(plain(answer).entries).map(entry => ({
         sequence: number(entry.sequence) ?? 0,
@@ -78,7 +78,7 @@ export function entriesOf(answer) {
     }));
 }
 
-/** What kept an answer away: `denied`; `busy` where as many questions of this user are open as may be; `gone` for whatever says nothing of either. */
+/** Why a request failed: `denied`; `busy` if this user has too many open requests; `gone` for every other error. */
 export function problemOf(error) {
     const name = error?.name ?? error?.problem ?? "";
     if (name === "org.freedesktop.DBus.Error.LimitsExceeded")

@@ -5,7 +5,7 @@ import { BusService, flag, number, text, unsigned } from "./bus.js";
 export class Broker extends BusService {
     constructor() { super("org.notifycenter.SharedDevice1", "/org/notifycenter/SharedDevice"); }
 
-    /** revision: of the last answer; `null` asks at once. */
+    /** revision: of the last response; the broker then waits for a change. `null` asks for a response at once. */
     status(revision, asksPerson = false) {
         const fields = revision === null ? {} : { revision: unsigned(revision), wait: number(this.waiting) };
         return this.call("GetStatus", fields, { waits: revision === null ? 0 : this.waiting, asksPerson });
@@ -13,7 +13,7 @@ export class Broker extends BusService {
 
     round(session) { return this.call("GetRound", { administration: flag(true), session: unsigned(session) }); }
 
-    /** after: the last entry that is known; `null` asks for the newest. waits: whether to wait for entries. */
+    /** after: the last known entry; `null` asks for the newest ones. waits: whether to wait for new entries. */
     log(after, limit, waits) {
         const fields = { limit: unsigned(limit) };
         if (after !== null)
@@ -23,7 +23,7 @@ export class Broker extends BusService {
         return this.call("GetLog", fields, { waits: waits ? this.waiting : 0 });
     }
 
-    /** session: the one that the person was asked about, and no later one. */
+    /** session: the session that the dialog named. The broker does not sign out a later session. */
     signOut(session) {
         return this.call("SignOutAnyone", { session: unsigned(session), reason: text("the console") }, { asksPerson: true });
     }

@@ -1,4 +1,4 @@
-// A service of the system bus as Cockpit reaches it: questions, and who owns its name.
+// A client for a service of the system bus, by way of Cockpit: sends requests and follows the owner of the bus name.
 
 export const unsigned = value => ({ t: "t", v: value });
 export const number = value => ({ t: "d", v: value });
@@ -8,28 +8,28 @@ export const flag = value => ({ t: "b", v: value });
 export class BusService {
     #client = null;
     #owner;
-    /** Each ends a pause. */
+    /** Functions, each of which ends a pause. */
     #pauses = new Set();
     #name;
     #path;
 
     /**
-     * name: of the bus, and of the interface. waiting: how many seconds a question waits for a change. After a little more without an answer, the
-     * service counts as gone.
+     * name: the bus name, which is also the name of the interface. waiting: how long a request waits for a change, in
+     * seconds. Without a response 5 s after that, the service counts as gone.
      */
     constructor(name, path, waiting = 10) {
         this.#name = name;
         this.#path = path;
         this.waiting = waiting;
-        // Cockpit's switch for administrative access: other rights need another connection.
+        // Cockpit's switch for administrative access changes the rights, which takes a new connection.
         const permission = window.cockpit.permission({ admin: true });
         permission.addEventListener("changed", () => this.reconnect());
     }
 
-    /** Grows when another process answers: what the one before has said of revisions counts no more. */
+    /** The number of changes of the owner. Revisions of a previous owner are no longer valid. */
     owners = 0;
 
-    /** Begins anew, and ends every pause. */
+    /** Closes the connection and ends every pause. The next call connects again. */
     reconnect() {
         const client = this.#client;
         this.#client = null;
@@ -39,16 +39,15 @@ export class BusService {
         this.wake();
     }
 
-    /** Ends every pause. */
     wake() {
         for (const end of [...this.#pauses])
             end();
     }
 
-    /** Waits so many seconds, or until the service's name has an owner. */
+    /** Waits for this number of seconds, or until the service's name gets an owner. */
     pause(seconds) {
         return new Promise(resolve => {
-            // Nothing is kept of a pause that is over: a page may be open for weeks.
+            // Removes itself at its end, because a page may be open for weeks.
             const end = () => {
                 window.clearTimeout(timer);
                 this.#pauses.delete(end);

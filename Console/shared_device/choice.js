@@ -1,25 +1,25 @@
-// Which round a person wants to see, and the answer that counts for it. Pure: `ask` brings a round.
+// The round that the user wants to see, and the response that counts for it. Pure: `ask` fetches a round.
 
 export class RoundChoice {
     #ask;
     #wanted = null;
-    /** How many questions were asked, and which of them was answered last. */
+    /** The number of requests sent, and the number of the latest request that has its response. */
     #asked = 0;
     #answered = 0;
 
-    /** ask: called with a session, brings its round; `null` where the broker keeps it no more. */
+    /** ask: fetches the round of a session; `null` if the broker no longer keeps it. */
     constructor(ask) { this.#ask = ask; }
 
-    /** The session that a person has chosen; `null` for the last one, whichever that is. */
+    /** The session that the user has chosen; `null` for the latest session. */
     get wanted() { return this.#wanted; }
 
     choose(session) { this.#wanted = session; }
 
     /**
-     * The round to be shown; `null` where there is none. Where another one is chosen while the broker is asked, that one. One that the broker keeps no
-     * more is chosen no more.
+     * The round to show, or `null` if there is none. If the user chooses another round during the request, returns
+     * that round. If the broker no longer keeps the chosen round, the choice goes back to the latest session.
      *
-     * sessions: the device's, the last one at the end.
+     * sessions: the device's sessions, the latest one at the end.
      */
     async round(sessions) {
         for (;;) {
@@ -28,7 +28,7 @@ export class RoundChoice {
             const session = isKept ? wanted ?? sessions[sessions.length - 1] : undefined;
             const number = this.#asked += 1;
             const round = session === undefined ? null : await this.#ask(session);
-            // An answer for an older choice, or one that a newer answer has overtaken, says nothing of what is wanted now.
+            // Discards a response to an older choice, and a response that a newer one has overtaken.
             if (this.#wanted !== wanted || number < this.#answered)
                 continue;
             this.#answered = number;

@@ -1,4 +1,4 @@
-// The console of a shared device: follows the broker and shows what it says.
+// The console of a shared device: follows the broker's state and draws it.
 
 import { deviceOf, entriesOf, problemOf, roundOf } from "./answers.js";
 import { Broker } from "./broker.js";
@@ -17,7 +17,7 @@ const state = {
     device: null, round: null,
     /** `asking`, `known`, `gone`, `busy`, `denied`; and whether the log is `busy`. */
     link: "asking", isLogBusy: false,
-    /** The device's clock less this browser's, in seconds, and this browser's time of the last answer. */
+    /** The device's clock minus this browser's, in seconds; and the device's time of the last response. */
     skew: 0, answeredAt: null,
     opened: new Set(), isTable: false, outages: [], hasWholeLog: false,
 };
@@ -47,7 +47,7 @@ async function followDevice() {
             if (link !== state.link)
                 write(at("announcement"), link === "denied" ? "You may not see this device." : link === "busy" ? busy : "The broker does not answer: who is signed in is unknown.");
             state.link = link;
-            // What somebody saw while they had the right is not theirs to see now.
+            // The right to see the device has ended, so the page removes everything that it showed.
             if (link === "denied") {
                 Object.assign(state, { device: null, round: null, hasWholeLog: false });
                 log.clear();
@@ -66,7 +66,7 @@ async function followLog() {
     let [newest, run] = [null, log.run];
     for (;;) {
         try {
-            // After it was cleared the log comes anew, and an answer from before says nothing.
+            // After a clear the log is loaded from the start, and responses to earlier requests are discarded.
             if (run !== log.run)
                 [newest, run] = [null, log.run];
             const entries = entriesOf(await broker.log(newest, newest === null ? 500 : 100, newest !== null));
@@ -88,7 +88,7 @@ async function followLog() {
     }
 }
 
-/** Loads what came before, page by page, as far as the page keeps entries. */
+/** Loads the entries before `first`, 500 at a time, up to the number of entries that this page keeps. */
 async function fillLog(first, run) {
     let before = first?.sequence ?? 1;
     const end = before - most + 500;
@@ -102,7 +102,7 @@ async function fillLog(first, run) {
             before = after + 1;
         }
     } catch {
-        // What is missing is shown as unknown.
+        // The day shows the time of missing entries as unknown.
     }
     if (run !== log.run)
         return;
@@ -110,7 +110,7 @@ async function fillLog(first, run) {
     draw();
 }
 
-/** Says in a sentence what has changed, for who does not see it. */
+/** Announces a change to screen readers, in one sentence. */
 function announce(before, device, round) {
     const owing = round?.apps.filter(app => !isSettled(app)).length ?? 0;
     const sentence = device.account ? `${device.account.name} is signed in.`
@@ -122,9 +122,9 @@ function announce(before, device, round) {
 // MARK: Drawing
 
 let isDue = false;
-/** How many apps the log's names were made for. */
+/** The number of apps for which the log has names. */
 let named = 0;
-/** Draws before the next frame, however often it is asked for; a page in the background draws when it is seen again. */
+/** Draws once before the next frame. A page in the background draws when it becomes visible. */
 function draw() {
     if (isDue)
         return;
@@ -202,7 +202,7 @@ function drawRound(names) {
         write(at("round-summary"), "No session has ended yet.");
         return box.replaceChildren();
     }
-    // What was chosen stays so while its answer is on the way.
+    // The user's choice stays selected while its response is pending.
     const chosen = String(choice.wanted ?? round.session);
     if (chosen !== at("round-choice").value)
         at("round-choice").value = chosen;
@@ -214,7 +214,7 @@ function drawRound(names) {
     at("round-summary").className = summary.style;
     const rows = rowsOf(round, log.entries, time, names, span);
     const track = Math.max(120, box.clientWidth - (box.clientWidth > 620 ? 272 : 16));
-    // What is drawn already stays, so that neither focus nor a reader loses its place.
+    // An unchanged drawing is left alone, so that the focus and screen readers keep their place.
     const mayWaive = state.link === "known" ? waive : null;
     const key = JSON.stringify([round.session, state.isTable ? tableOf(rows, span) : [rows, track, [...state.opened]], Boolean(mayWaive)]);
     if (key === drawnRows)
@@ -284,18 +284,18 @@ at("round-choice").addEventListener("change", async () => {
     choice.choose(wanted === rounds[rounds.length - 1] ? null : wanted);
     try {
         const round = await choice.round(rounds);
-        // Meanwhile the right to see it may have gone.
+        // The right to see the device may have ended during the request.
         if (state.device)
             state.round = round;
         draw();
     } catch {
-        // The next answer of the status brings it, or says that the broker is gone.
+        // The next response of GetStatus brings the round, or shows that the broker is gone.
     }
 });
 
 followTheme();
 new ResizeObserver(draw).observe(at("waterfall"));
-// What grows with the time: how long somebody is signed in, how long an app owes.
+// Two durations grow without any event: of the session, and of a cleanup that an app owes.
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
 (function tick() {
     const isGrowing = state.link === "known" && state.round?.apps.some(app => !isSettled(app));

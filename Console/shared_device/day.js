@@ -1,11 +1,12 @@
-// The last day as a sequence of states. Pure.
+// The last 24 hours as a sequence of states. Pure.
 
 export const meanings = { "signed-in": "signed in", cleaning: "cleaning up", nobody: "nobody", unknown: "unknown" };
 
 /**
  * The states between `from` and `now`, in seconds since 1970, without gaps.
  *
- * entries: the log's, oldest first. isWhole: whether they begin with the log's first entry, before which there was no shared device.
+ * entries: entries of the log, oldest first. isWhole: whether they begin with the log's first entry. Before that entry
+ * there was no shared device.
  */
 export function segmentsOf(entries, from, now, isWhole) {
     let session = null;
@@ -19,7 +20,7 @@ export function segmentsOf(entries, from, now, isWhole) {
             session = entry.session;
             isKnown = true;
         } else if (entry.event === "signed-out") {
-            // Whoever is signed out was signed in, although the entry that says so is not there.
+            // A sign-out without its sign-in: the session began before the first of these entries.
             if (!isKnown)
                 changes.push({ at: -Infinity, state: "signed-in" });
             session = null;
@@ -58,7 +59,7 @@ function stateOf(session, open, isKnown) {
     return session !== null ? "signed-in" : open.size ? "cleaning" : "nobody";
 }
 
-/** Puts the times in which no answer came over the states. */
+/** Replaces the states during outages, in which no response came, with `unknown`. */
 export function withOutages(segments, outages) {
     let result = segments;
     for (const outage of outages) {
@@ -75,7 +76,7 @@ export function withOutages(segments, outages) {
     return result;
 }
 
-/** Full hours of the local clock between both times, a few of them. */
+/** Full hours of the local clock between both times, at most about `wanted` of them. */
 export function hoursOf(from, now, wanted) {
     const step = [1, 2, 3, 4, 6, 12].find(hours => 24 / hours <= wanted) ?? 24;
     const hours = [];

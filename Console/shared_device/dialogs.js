@@ -1,12 +1,10 @@
-// The two questions that the page asks before it changes anything.
+// The two dialogs in which the user confirms a change.
 
 import { at, write } from "./dom.js";
 
 /**
- * Opens a dialog. `act` does what it is about, and its refusal is shown in the dialog, which stays open. Where the dialog was opened for something else
- * meanwhile, what becomes of it is not said there.
- *
- * valid: whether the form may be sent.
+ * Opens a dialog. Submitting it calls `act`. If that succeeds, the dialog closes; if it fails, the dialog stays open and
+ * shows the error. If the dialog was opened again for another action in between, it does not show the result.
  */
 export function ask(name, act) {
     const dialog = at(`${name}-dialog`);

@@ -1,4 +1,4 @@
-// Elements, made without HTML: every text goes in as text, whoever wrote it.
+// Makes elements without parsing HTML: every text becomes a text node, so a foreign text cannot become markup.
 
 const svgSpace = "http://www.w3.org/2000/svg";
 
@@ -13,21 +13,20 @@ function made(node, attributes, children) {
     return node;
 }
 
-/** An HTML element. A function among the attributes is a listener; a child that is a string becomes a text. */
+/** Makes an HTML element. An attribute that is a function becomes a listener; a child that is a string becomes a text. */
 export const html = (tag, attributes, ...children) => made(document.createElement(tag), attributes, children);
-/** The same of SVG. */
+/** Makes an SVG element, with the same rules. */
 export const svg = (tag, attributes, ...children) => made(document.createElementNS(svgSpace, tag), attributes, children);
 
-/** The element with this identifier. */
 export const at = identifier => document.getElementById(identifier);
 
-/** Sets a text where it differs, so that nothing is read out twice. */
+/** Sets a text if it differs, so that screen readers do not read an unchanged text again. */
 export function write(node, text) {
     if (node.textContent !== text)
         node.textContent = text;
 }
 
-/** Replaces the options of a choice, and keeps what is chosen. options: [value, text]. */
+/** Replaces the options of a select element and keeps its choice. options: pairs [value, text]. */
 export function offer(select, options) {
     const now = JSON.stringify(options);
     if (select.dataset.options === now)
@@ -39,7 +38,7 @@ export function offer(select, options) {
         select.value = chosen;
 }
 
-/** Replaces what is in a node where it is to say something else. key: says what it says. */
+/** Replaces the children of a node if `key` differs from the last call. key: identifies the content. */
 export function fill(node, key, ...children) {
     if (node.dataset.key === key)
         return;
@@ -47,14 +46,14 @@ export function fill(node, key, ...children) {
     node.replaceChildren(...children);
 }
 
-/** Takes Cockpit's own choice of colours, which goes before the system's. */
+/** Follows Cockpit's choice of colours, which takes precedence over the system's. */
 export function followTheme() {
     const isSystemDark = matchMedia("(prefers-color-scheme: dark)");
     const chosen = () => {
         try {
             return localStorage.getItem("shell:style") ?? "auto";
         } catch {
-            // A page without a place of its own keeps nothing.
+            // A page that has no storage throws here.
             return "auto";
         }
     };

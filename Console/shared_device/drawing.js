@@ -1,4 +1,4 @@
-// Draws rounds and days. Bars have their places in per cent, so that they follow the width by themselves.
+// Draws rounds and days. Positions of bars are in per cent, so that they follow the width without a redraw.
 
 import { html, svg } from "./dom.js";
 import { axisOf, signs, spread, tableOf } from "./rounds.js";
@@ -9,7 +9,7 @@ const meaningsOfBars = { owed: "has not heard of it", heard: "was told, has not 
 
 const percent = (value, whole) => `${(100 * value / whole).toFixed(3)}%`;
 
-/** What all rows of a drawing have in common. width: of the track, in pixels. */
+/** The scale that all rows of a drawing share. width: of the track, in pixels. */
 function scaleOf(rows, width) {
     const axis = axisOf(rows, width);
     const x = seconds => percent(seconds - axis.begin, axis.end - axis.begin);
@@ -22,8 +22,9 @@ function scaleOf(rows, width) {
 /**
  * The waterfall of a round.
  *
- * width: of the track, in pixels. opened: the keys of rows that show their lines. toggle, waive: called with the row. Waiving is offered where
- * `waive` is there. noLines: what a row without lines says. name: of this drawing, where a page has several.
+ * width: of the track, in pixels. opened: the keys of rows that show their lines. toggle, waive: called with the row.
+ * The drawing offers waiving if `waive` is given. noLines: the text of a row without lines. name: identifies this
+ * drawing on a page with several.
  */
 export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "The log that is loaded has no line of it.", name = "lines" }) {
     const scale = scaleOf(rows, width);
@@ -34,7 +35,7 @@ export function waterfall(rows, width, opened, now, { toggle, waive, noLines = "
 
 const after = seconds => seconds < 0 ? `${span(-seconds)} before` : `after ${span(seconds)}`;
 
-/** A row's bars and marks, of 40 pixels in height. */
+/** A row's bars and marks, 40 pixels high. */
 function track(row, { axis, width, x, ticks }) {
     const said = row.marks.map(mark => `${signs[mark.kind].meaning} ${after(mark.at)}`).join(", ");
     const label = [row.name, row.word].filter(Boolean).join(": ") + (said ? `; ${said}` : "");
@@ -76,7 +77,7 @@ function details(row, now, waive, noLines) {
 
 const waiver = (row, waive) => waive && !row.done ? html("button", { type: "button", class: "small", "data-key": `waive ${row.key}`, click: () => waive(row) }, "Waive …") : null;
 
-/** Draws anew, and leaves the focus on what has the same key as before, where that was in the box. */
+/** Replaces the drawing. If the focus was in the box, it moves to the new element with the same key. */
 export function replace(box, drawn) {
     const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     box.replaceChildren(drawn);
@@ -98,9 +99,9 @@ function samples(rows) {
 const legend = rows => html("ul", { class: "legend", "aria-label": "Signs" }, ...samples(rows).map(({ sample, meaning }) => html("li", {}, sample, meaning)));
 
 /**
- * The waterfall as one picture, which has its colours and its style with it.
+ * The waterfall as one picture that contains its colours and its style.
  *
- * width: in pixels. theme: `light` or `dark`. title: for who does not see it.
+ * width: in pixels. theme: `light` or `dark`. title: the text alternative.
  */
 export function picture(rows, width, theme, title) {
     const [margin, top, height] = [14, 34, 66];
@@ -118,7 +119,7 @@ export function picture(rows, width, theme, title) {
         x += needed;
         return drawn;
     });
-    // Of the page's own style: the colours of the theme, and what is about drawings.
+    // Copies from the page's style the colours of the theme and the rules for drawings.
     const rules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]).map(rule => rule.cssText);
     const colours = rules.filter(rule => rule.includes(`[data-theme="${theme}"]`) && rule.includes("--ink")).map(rule => rule.replace(/^[^{]*/, "svg "));
     return svg("svg", { class: "picture", viewBox: `0 0 ${width} ${y + 30}`, role: "img", "aria-label": title },
@@ -126,7 +127,7 @@ export function picture(rows, width, theme, title) {
         within(10, 20, ...scale.labels), ...lines, ...meanings);
 }
 
-/** The same as a table: what `waterfall` draws, and what its rows show when they are opened. now, waive, noLines: as of `waterfall`. */
+/** The waterfall and the lines of its opened rows as a table. now, waive, noLines: see `waterfall`. */
 export function table(rows, now, { waive, noLines = "–" }) {
     const { heads, cells } = tableOf(rows, span);
     const styles = [null, null, "state", "number", "number", "number", "wide", "wide", "wide"];
@@ -142,7 +143,7 @@ export function table(rows, now, { waive, noLines = "–" }) {
         html("table", {}, html("thead", {}, html("tr", {}, ...heads.map(head => html("th", { scope: "col" }, head)))), html("tbody", {}, ...lines)));
 }
 
-/** The states of a day, with their hours, and the same in words. */
+/** Draws the states of a day with a scale of hours, and a legend with the duration of each state. */
 export function day(segments, from, now, width) {
     const x = time => percent(time - from, now - from);
     const bars = segments.map(segment => svg("rect", { class: `day ${segment.state}`, x: x(segment.from), width: percent(segment.to - segment.from, now - from), y: 2, height: 26 },

@@ -1,9 +1,9 @@
-// The log's entries: kept, filtered, and the part of them that is on the screen. Pure.
+// Keeps and filters the log's entries, and selects the rows in view. Pure.
 
-/** As many as the page keeps; the oldest go first. */
+/** The number of entries that the page keeps. It drops the oldest ones first. */
 export const most = 10000;
 
-/** Both lists in their order, each entry once. */
+/** Merges two lists by sequence number, each entry once. */
 export function merged(known, news) {
     if (!news.length)
         return known;
@@ -14,7 +14,7 @@ export function merged(known, news) {
     return [...all.values()].sort((one, other) => one.sequence - other.sequence).slice(-most);
 }
 
-/** Those that fit, newest first. An empty criterion fits all. */
+/** The entries that match, newest first. An empty criterion matches every entry. */
 export function filtered(entries, { text, event, app }) {
     const words = text.trim().toLowerCase();
     const fits = entry => (!event || entry.event === event) && (!app || entry.app === app) &&
@@ -26,7 +26,7 @@ export function filtered(entries, { text, event, app }) {
     return found;
 }
 
-/** Which rows are drawn: those in view, and a few beyond on both sides. */
+/** The range of rows to draw: the rows in view and eight more on each side. */
 export function visible(count, rowHeight, top, height) {
     const beyond = 8;
     const first = Math.max(0, Math.floor(top / rowHeight) - beyond);

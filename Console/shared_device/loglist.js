@@ -1,4 +1,4 @@
-// The log on the screen: as many rows as are in view, however many there are.
+// The log on the screen. Only the rows in view are elements, whatever the length of the log.
 
 import { html, at, offer, write } from "./dom.js";
 import { filtered, merged, style, visible } from "./entries.js";
@@ -14,7 +14,7 @@ export class LogList {
     #box = at("log-lines");
     #space = html("ol", {});
 
-    /** now: the device's clock, in seconds since 1970. */
+    /** now: returns the device's time, in seconds since 1970. */
     constructor(now) {
         this.#now = now;
         this.#box.append(this.#space);
@@ -33,17 +33,17 @@ export class LogList {
 
     get entries() { return this.#entries; }
 
-    /** Grows when it is cleared. */
+    /** The number of times that the log was cleared. */
     run = 0;
 
-    /** Forgets all entries: whoever looks at the page may not see them. */
+    /** Forgets all entries, because the user of the page lost the right to see them. */
     clear() {
         this.run += 1;
         [this.#entries, this.#waiting, this.#shown] = [[], [], []];
         this.#show();
     }
 
-    /** Shows apps by these names. */
+    /** Sets the function that returns the name shown for an app's identifier. */
     rename(name) {
         this.#name = name;
         this.#show();
@@ -72,7 +72,7 @@ export class LogList {
         offer(at("log-app"), [["", "any"], ...sorted(this.#entries.map(entry => entry.app)).map(app => [app, this.#name(app)])]);
         const before = this.#shown[0]?.sequence ?? 0;
         this.#shown = filtered(this.#entries, { text: at("log-text").value, event: at("log-event").value, app: at("log-app").value });
-        // Whoever reads further down keeps what they read in its place.
+        // New entries come first. If the user has scrolled down, the rows in view keep their places.
         const added = this.#shown.findIndex(entry => entry.sequence <= before);
         if (this.#box.scrollTop > 0 && added > 0)
             this.#box.scrollTop += added * this.#rowHeight;

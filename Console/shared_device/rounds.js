@@ -1,6 +1,6 @@
-// A round of cleanup as rows on one time axis. Pure: draws nothing.
+// A round of cleanup as rows on one time axis. Pure: does not draw.
 
-/** The signs. A letter, because colours alone would say nothing on paper. The first seven are of a device's log, the others of a check. */
+/** The signs. Each has a letter, because paper shows no colours. A device's log uses the first seven, a check the others. */
 export const signs = {
     told: { letter: "T", style: "told", meaning: "asks and is told" },
     begun: { letter: "B", style: "told", meaning: "begins to clean up" },
@@ -33,10 +33,10 @@ const states = {
 export const isSettled = app => ["finished", "waived", "enforced"].includes(app.progress);
 
 /**
- * The rows of a round, apps that are not done first.
+ * The rows of a round; apps that still owe the cleanup come first.
  *
- * entries: the log's, of which those of this session count. now: seconds since 1970, by the device's clock; a round that is not complete goes on
- * until then. name: what is shown for an app.
+ * entries: the log's entries, of which this session's are used. now: in seconds since 1970, by the device's clock; the
+ * bars of an open round end there. name: returns the name shown for an app's identifier.
  */
 export function rowsOf(round, entries, now, name, span) {
     const own = entries.filter(entry => entry.session === round.session && entry.app);
@@ -53,7 +53,7 @@ export function rowsOf(round, entries, now, name, span) {
         for (const line of lines)
             if (line.event === "interrupted" || line.event === "failed")
                 mark(line.event, Math.max(0, line.at - round.endedAt));
-        // The log may not have come yet, or not be kept so long.
+        // The log's entries may not have arrived yet, or the broker may no longer keep them.
         if (app.progress !== "failed" || !marks.some(each => each.kind === "failed"))
             if (["finished", "failed", "waived", "enforced"].includes(app.progress))
                 mark(app.progress, app.finished);
@@ -75,8 +75,8 @@ export function rowsOf(round, entries, now, name, span) {
 }
 
 /**
- * The rows as a table that says what the drawing says, also what its rows show when they are opened. “Besides” has the marks without a column of their
- * own, such as a failure.
+ * The rows as a table with everything that the drawing and its opened rows show. The column “Besides” has the marks for
+ * which there is no other column, such as a failure.
  */
 export function tableOf(rows, span) {
     const time = value => value === null ? "–" : span(value);
@@ -91,7 +91,10 @@ export function tableOf(rows, span) {
     };
 }
 
-/** The axis: from the sign-out, or what was before it, to the last event, or to now where somebody still owes. Ticks have round numbers. */
+/**
+ * The axis: from the sign-out, or from an earlier event, to the last event, or to now if an app still owes the cleanup.
+ * Ticks are at round numbers.
+ */
 export function axisOf(rows, width) {
     const times = rows.flatMap(row => [...row.bars.flatMap(bar => [bar.from ?? 0, bar.to]), ...row.marks.map(mark => mark.at)]);
     const [begin, end] = [Math.min(0, ...times) * 1.04, Math.max(0.01, ...times) * 1.04];
@@ -102,7 +105,7 @@ export function axisOf(rows, width) {
     return { begin, end, ticks };
 }
 
-/** The next larger step for a scale of seconds: 1, 2 or 5 and zeros below a minute; then what clocks have. */
+/** The next larger step for a scale in seconds: 1, 2 or 5 times a power of ten up to 30 s; then the steps of a clock. */
 export function stepFor(wanted) {
     for (let power = 0.001; power <= 10; power *= 10)
         for (const factor of [1, 2, 5])
@@ -112,7 +115,7 @@ export function stepFor(wanted) {
     return steps.find(step => step >= wanted) ?? Math.ceil(wanted / 86400) * 86400;
 }
 
-/** Places of marks on a line of this length, in their order: at least `gap` apart and on the line, as near to their own as that allows. */
+/** Moves marks on a line of this length, in order: at least `gap` apart and on the line, near the wanted places. */
 export function spread(wanted, gap, length) {
     const places = [];
     for (const place of wanted)
@@ -125,7 +128,6 @@ export function spread(wanted, gap, length) {
     return places;
 }
 
-/** A round in a sentence. */
 export function summaryOf(round, now, span) {
     const owing = round.apps.filter(app => !isSettled(app));
     const last = Math.max(0, ...round.apps.map(app => app.finished ?? 0));

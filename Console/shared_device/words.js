@@ -1,4 +1,4 @@
-// How people read values. Pure.
+// Values in words for people. Pure.
 
 /** A time span, from seconds: 7 ms, 1.4 s, 3 min 20 s, 2 h 5 min, 3 d 4 h. */
 export function span(seconds) {
@@ -19,7 +19,7 @@ export function span(seconds) {
 
 const pad = value => String(value).padStart(2, "0");
 
-/** The time of day, with the date where that is not today. */
+/** The time of day; with the date if that is not today. */
 export function clock(seconds, now) {
     const [date, today] = [new Date(seconds * 1000), new Date(now * 1000)];
     const time = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
@@ -31,7 +31,7 @@ export function clock(seconds, now) {
 /** `1 app`, `3 apps`. */
 export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
-/** What comes before the parentheses of a broker's key: the identifier, or the program. */
+/** The part of a broker's key before the parentheses: the identifier or the program. */
 const identifier = key => key.endsWith(")") && key.includes(" (") ? key.slice(0, key.indexOf(" (")) : key;
 
 function short(key) {
@@ -39,7 +39,7 @@ function short(key) {
     return name.split(name.startsWith("/") ? "/" : ".").filter(Boolean).pop() ?? key;
 }
 
-/** Names for these apps: the last part of each identifier, as long as that tells them apart; as the command shows them. */
+/** Names for these apps, as the command shows them: the last part of each identifier, if no other app has the same. */
 export function namesOf(keys) {
     const all = [...new Set(keys)];
     const only = (name, of) => all.filter(key => of(key) === name).length === 1;
@@ -51,7 +51,7 @@ export function namesOf(keys) {
     return key => names.get(key) ?? key;
 }
 
-/** Why a service answers nothing to this page, while it answers others. */
+/** The reason why a service does not answer this page although it answers other clients. */
 export const busy = "This page is open too often: as many questions of this user wait for an answer as may. Close it in other windows and browsers; it goes on by itself.";
 
 /** The policy in a sentence. */
@@ -66,7 +66,7 @@ export function policy({ policy, timeout }) {
     return policy ? `Cleanup policy: ${policy}.` : "";
 }
 
-/** What a sign-out brings about, for who is about to ask for it. */
+/** The consequence of a sign-out, shown before the user confirms it. */
 export function consequence(device) {
     const apps = device.apps.filter(app => app.holds).length;
     const name = device.account?.name ?? "The person";

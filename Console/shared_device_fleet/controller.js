@@ -1,5 +1,5 @@
-// The controller's methods that read, and what their answers mean. An answer may have words of a foreign device in it: a field that lacks or has
-// another type becomes a default, and never an error.
+// The controller's reading methods, and the parsers of their responses. A response may contain texts of a foreign
+// device: a field that is missing or has another type becomes a default, never an error.
 
 import { plain, roundOf } from "../shared_device/answers.js";
 import { BusService, flag, number as real, text as words, unsigned } from "../shared_device/bus.js";
@@ -7,14 +7,14 @@ import { BusService, flag, number as real, text as words, unsigned } from "../sh
 export class Controller extends BusService {
     constructor() { super("org.notifycenter.SharedDeviceFleet1", "/org/notifycenter/SharedDeviceFleet"); }
 
-    /** The orders, the newest first. They come without the names of their devices, of which there may be 100,000: the page counts them. */
+    /** The orders, newest first, with the numbers of their devices but not the names: there may be 100,000. */
     orders() { return this.call("GetOrders", { limit: unsigned(100), names: flag(false) }); }
 
     order(number) { return this.call("GetOrder", { order: unsigned(number), names: flag(false) }); }
 
     /**
-     * changedAfter: a revision; `null` for all devices. waits: whether to wait until there is a change. after: the last device of the page before.
-     * order: the number of the one that the states are about.
+     * changedAfter: a revision; `null` for all devices. waits: whether to wait for a change. after: the last device of
+     * the previous page. order: the number of the order to which the states refer.
      */
     devices({ changedAfter, after = null, order = null, waits = false }) {
         const fields = { limit: unsigned(1000) };
@@ -38,14 +38,14 @@ const text = value => typeof value === "string" ? value : "";
 const number = value => typeof value === "number" && Number.isFinite(value) ? value : null;
 const list = value => Array.isArray(value) ? value : [];
 
-/** The answer of GetOrders. */
+/** Parses the response of GetOrders. */
 export function ordersOf(answer) {
     return list(plain(answer).orders).filter(order => number(order?.order) !== null).map(order => ({
         number: order.order, at: number(order.at), reason: text(order.reason), isForAll: order.all === true, devices: number(order.count) ?? list(order.devices).length,
     }));
 }
 
-/** The answer of GetOrder. */
+/** Parses the response of GetOrder. */
 export function progressOf(answer) {
     const fields = plain(answer);
     const counts = Object.entries(fields.counts ?? {}).filter(([, count]) => number(count) !== null);
@@ -56,7 +56,7 @@ export function progressOf(answer) {
     };
 }
 
-/** The answer of GetDevices. */
+/** Parses the response of GetDevices. */
 export function pageOf(answer) {
     const fields = plain(answer);
     return {
@@ -76,7 +76,7 @@ function rowOf(device) {
     };
 }
 
-/** The answer of GetDevice, with the rounds as the device's own page has them. */
+/** Parses the response of GetDevice; its rounds have the form that the device's own console uses. */
 export function deviceOf(answer) {
     const fields = plain(answer);
     const rounds = list(fields.rounds).map(round => ({ ...roundOf({ round }), hasTime: number(round?.endedAt) !== null, more: number(round?.more) ?? 0 }));

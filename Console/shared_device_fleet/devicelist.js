@@ -1,4 +1,4 @@
-// The devices on the screen: as many rows as are in view, however many there are. Keys move through all of them.
+// The devices on the screen. Only the rows in view are elements, but the keys move through all devices.
 
 import { at, html, offer, write } from "../shared_device/dom.js";
 import { visible } from "../shared_device/entries.js";
@@ -10,7 +10,7 @@ const columns = ["Device", "State", "Signed in", "Network", "Last report", "Grou
 export class DeviceList {
     #rows = new Map();
     #shown = [];
-    /** The name of the device that keys have reached, or that is open. */
+    /** The name of the device that the keys have reached or that is open. */
     #active = null;
     #now;
     #open;
@@ -18,7 +18,7 @@ export class DeviceList {
     #head = html("div", { role: "row", class: "grid-row head", "aria-rowindex": 1 }, ...columns.map(name => html("span", { role: "columnheader" }, name)));
     #space = html("div", { role: "rowgroup", class: "space" });
 
-    /** now: the controller's clock, in seconds since 1970. open: called with the name of a device. */
+    /** now: returns the controller's time, in seconds since 1970. open: called with the name of a device. */
     constructor(now, open) {
         this.#now = now;
         this.#open = open;
@@ -66,7 +66,7 @@ export class DeviceList {
             event.preventDefault();
             const next = place < 0 ? (event.key === "End" ? this.#shown.length - 1 : 0) : Math.min(this.#shown.length - 1, Math.max(0, place + steps[event.key]));
             this.#active = this.#shown[next].name;
-            // The head covers the first row of what is in view.
+            // The sticky head covers the first row in view.
             const [top, height, head] = [next * this.#rowHeight, this.#rowHeight, this.#head.offsetHeight];
             if (top < this.#box.scrollTop)
                 this.#box.scrollTop = top;

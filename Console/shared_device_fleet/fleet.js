@@ -1,4 +1,4 @@
-// The fleet as its controller knows it: follows the controller and shows what it says.
+// The page of a fleet: follows the controller's state and draws it.
 
 import { problemOf } from "../shared_device/answers.js";
 import { at, fill, followTheme, html, offer, svg, write } from "../shared_device/dom.js";
@@ -13,10 +13,10 @@ const controller = new Controller();
 const state = {
     /** `asking`, `known`, `gone`, `busy`, `denied`. */
     link: "asking",
-    /** The controller's clock less this browser's, in seconds, and its time of the last answer. */
+    /** The controller's clock minus this browser's, in seconds; and the controller's time of the last response. */
     skew: 0, answeredAt: null,
     rows: new Map(), about: null, orders: [], progress: null, chosen: null,
-    /** The device that is open, and whether the controller has not answered about it when it was asked last. */
+    /** The device that is open, and whether the last request about it failed. */
     opened: null, isStale: false, session: null, openRows: new Set(), isTable: false,
 };
 const now = () => Date.now() / 1000 + state.skew;
@@ -24,15 +24,15 @@ const list = new DeviceList(now, name => openDevice(name, true));
 
 // MARK: Following
 
-/** The least time between two questions, in seconds: a fleet that cleans up changes all the time. */
+/** The least time between two requests, in seconds. A fleet that is cleaning up changes all the time. */
 const rest = 0.5;
 
-/** The least time between two questions for all devices because time alone has made some late, in seconds. */
+/** The least time, in seconds, between two requests for all devices when devices became late without an event. */
 const lateness = 20;
 
 /**
- * Questions that nobody waits for any more, because another order was chosen. The controller has them open until something changes, and lets each caller
- * have a few: until they are answered no further one waits.
+ * The number of abandoned requests: the user chose another order while they waited. The controller keeps them open until
+ * something changes, and allows each caller only a few. Until all have their responses, further requests do not wait.
  */
 let left = 0;
 
@@ -41,15 +41,15 @@ async function follow() {
     for (;;) {
         try {
             const [owners, chosen] = [controller.owners, state.chosen];
-            // Anew each time: one promise would keep every answer that was ever raced with it.
+            // Renewed each time, because a promise keeps every response that was ever raced with it.
             wish.renew();
             if (about !== `${owners} ${chosen}`)
                 revision = null;
             const orders = revision === null ? ordersOf(await controller.orders()) : state.orders;
             const order = chosen ?? orders[0]?.number ?? null;
-            // A device of which there was no answer is asked for again, and not only when something changes.
+            // After a failed request about the open device this does not wait for a change, so that it is retried soon.
             const asked = pages(revision, order, !state.isStale && left === 0);
-            // Where nobody waits for it any more, nobody hears that it failed.
+            // An abandoned request may fail later, which must not count as an unhandled rejection.
             asked.catch(() => {});
             const answer = await Promise.race([asked, wish.promise]);
             if (!answer) {
@@ -58,7 +58,7 @@ async function follow() {
             }
             const news = !answer || answer.first.highest === highest ? orders : ordersOf(await controller.orders());
             highest = answer?.first.highest ?? highest;
-            // Another order is wanted, another controller answers, or an order was given while the question waited.
+            // During the request the user chose another order, the controller restarted, or a new order was given.
             if (!answer || state.chosen !== chosen || controller.owners !== owners || chosen === null && (news[0]?.number ?? null) !== order) {
                 about = "";
                 continue;
@@ -91,7 +91,7 @@ async function follow() {
             if (link !== state.link)
                 write(at("announcement"), link === "denied" ? "You may not see this fleet." : link === "busy" ? busy : "The controller does not answer: how the devices are is unknown.");
             state.link = link;
-            // What somebody saw while they had the right is not theirs to see now.
+            // The right to see the fleet has ended, so the page removes everything that it showed.
             if (link === "denied")
                 Object.assign(state, { rows: new Map(), about: null, orders: [], progress: null, opened: null, isStale: false });
             draw();
@@ -100,7 +100,7 @@ async function follow() {
     }
 }
 
-/** Ends a question that waits for a change. */
+/** A promise that ends a request which waits for a change. */
 const wish = {
     renew() {
         this.promise = new Promise(resolve => { this.fulfil = () => resolve(null); });
@@ -108,7 +108,7 @@ const wish = {
 };
 wish.renew();
 
-/** All pages of an answer: the first one says how the controller is. */
+/** Fetches all pages of devices. `first`, the first page, also has the controller's own state. */
 async function pages(changedAfter, order, waits) {
     const first = pageOf(await controller.devices({ changedAfter, order, waits: waits && changedAfter !== null }));
     const rows = [...first.devices];
@@ -120,7 +120,7 @@ async function pages(changedAfter, order, waits) {
     return { first, rows };
 }
 
-/** Says in a sentence what has changed, for who does not see it: a new order, and its end. */
+/** Announces a new order and its end to screen readers, in one sentence. */
 function announce(before, progress) {
     if (progress && (before?.number !== progress.number || before.undone > 0 && progress.undone === 0))
         write(at("announcement"), `Order ${progress.number}: ${sentenceOf(progress).text.slice(2)}`);
@@ -138,7 +138,7 @@ async function openDevice(name, isAsked) {
             state.openRows = new Set();
         }
     } catch {
-        // It was taken off the list, or the controller is gone, which the next answer says. What is open stays, and is not from now.
+        // The device left the list or the controller is gone: the next response tells. The shown data stays, marked stale.
         if (state.opened?.name === name)
             state.isStale = true;
     }
@@ -257,7 +257,7 @@ function drawDevice() {
 }
 
 function drawRound(round, time, box) {
-    // Without the time of the sign-out, whoever owes has owed for no known time.
+    // Without the time of the sign-out it is unknown how long an app has owed its cleanup.
     const end = round.hasTime ? time : round.endedAt;
     const summary = round.apps.length ? summaryOf(round, end, span) : round.outcome === "complete" ? { style: "good", text: "✓ Nobody owes anything." } : { style: "waits", text: "◑ Apps owe a cleanup." };
     write(at("round-summary"), `${summary.text}${round.hasTime ? ` The session ended at ${clock(round.endedAt, time)}.` : ""}${round.more ? ` ${count(round.more, "more app")} not told by the device.` : ""}`);
@@ -306,7 +306,7 @@ at("order-choice").addEventListener("change", () => {
 
 followTheme();
 new ResizeObserver(draw).observe(at("waterfall"));
-// What grows with the time: how long an app owes.
+// The time for which an app owes its cleanup grows without any event.
 const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
 (function tick() {
     const isGrowing = state.link === "known" && state.opened?.rounds.some(round => round.apps.some(app => !isSettled(app)));

@@ -1,8 +1,8 @@
-// The fleet's devices as rows, and an order's progress as a bar. Pure: draws nothing.
+// The fleet's devices as rows, and an order's progress as a bar. Pure: does not draw.
 
 import { clock, count, span } from "../shared_device/words.js";
 
-/** The states, the worst first: sign, style, and what they say. `none`: no order is for the device. */
+/** The states, worst first. `none`: no order includes the device. */
 export const states = {
     unknown: { sign: "?", style: "bad", meaning: "has never reported" },
     refused: { sign: "✗", style: "bad", meaning: "does not do it" },
@@ -18,7 +18,7 @@ const order = Object.keys(states);
 export const stateOf = row => Object.hasOwn(states, row.state) ? row.state : row.state ? "unknown" : "none";
 export const isDone = row => row.state === "clean" || row.state === "nobody";
 
-/** Those that fit, the worst first. An empty criterion fits all. */
+/** The rows that match, worst first. An empty criterion matches every row. */
 export function found(rows, { text, state }) {
     const words = text.trim().toLowerCase();
     const fits = row => (!state || stateOf(row) === state)
@@ -28,7 +28,7 @@ export function found(rows, { text, state }) {
         .sort((one, other) => one[0] - other[0] || (one[1].name < other[1].name ? -1 : 1)).map(([, row]) => row);
 }
 
-/** What there is to know of a device beside its state, in a sentence or less. */
+/** Notes on a device besides its state. */
 export function noteOf(row, now) {
     const notes = [];
     if (row.owing.length) {
@@ -48,7 +48,7 @@ export function noteOf(row, now) {
     return [...notes, ...row.problems].join("; ");
 }
 
-/** How long the device's certificate holds, by its last report. */
+/** How long the device's certificate is still valid, by its last report. */
 export function termOf(row, now) {
     if (row.certificateEnd === null)
         return "";
@@ -57,17 +57,17 @@ export function termOf(row, now) {
 }
 
 export const networkOf = row => row.isOnline === null ? "unknown" : row.isOnline ? "online" : "away";
-/** Who is signed in. Of a device that is not known to be online it was so when it last reported. */
+/** The session on the device. If the device is not known to be online, the value is that of its last report. */
 export function signedInOf(row) {
     if (!row.mode)
         return "–";
-    // Its broker does not answer.
+    // The device's broker does not answer.
     if (row.mode === "unknown")
         return "unknown";
     return (row.session === null ? "nobody" : `session ${row.session}`) + (row.isOnline === true ? "" : " at the last report");
 }
 
-/** An order's states as parts of a whole, the best first, as a bar is filled. */
+/** An order's states as parts of the bar, best first. */
 export function partsOf({ counts, total }) {
     let from = 0;
     return [...order].reverse().filter(state => counts[state] > 0).map(state => {
@@ -77,7 +77,6 @@ export function partsOf({ counts, total }) {
     });
 }
 
-/** An order in a sentence. */
 export function sentenceOf(progress) {
     if (progress.total === 0)
         return { style: "waits", text: "No device of the order is in the list: nobody is waited for." };
@@ -88,7 +87,7 @@ export function sentenceOf(progress) {
         : { style: "waits", text: `◑ ${done} of ${count(progress.total, "device")} have done it, ${progress.undone} ${progress.undone === 1 ? "has" : "have"} not.${without}` };
 }
 
-/** The rows with news over them. What an order says of a device is newer than what the device's last change brought. */
+/** A copy of the rows in which the changed devices replace their old rows. */
 export function updated(rows, news) {
     const all = new Map(rows);
     for (const row of news)
@@ -96,13 +95,12 @@ export function updated(rows, news) {
     return all;
 }
 
-/** How many are stuck. */
 export const stuckOf = rows => [...rows.values()].filter(row => row.state === "stuck").length;
 
-/** What an order says of a device, of all that there is to know of it. */
+/** The fields of a row that an order's progress also has. */
 export const standingOf = ({ state, owing, owes, since, signsOutBy, detail }) => ({ state, owing, owes, since, signsOutBy, detail });
 
-/** Takes over what an order's answer says of those that are not done, of which time alone may have changed the state. */
+/** Applies an order's progress to the rows of undone devices, whose state may have changed by time alone. */
 export function restated(rows, undone) {
     for (const one of undone) {
         const row = rows.get(one.name);
