@@ -1,15 +1,15 @@
-# `make` builds what is installed, `make install` copies it. `make setup` installs what the demonstration needs besides Swift 6.2 or newer; each
-# other goal installs what it needs in addition.
+# `make` builds the programs, `make install` copies them. `make setup` installs the packages that the demonstration needs
+# besides Swift 6.2 or newer; each other goal installs the further packages that it needs.
 SHELL := /bin/bash
 
 SWIFT ?= swift
-# Without debug information the first build takes four fifths of the time. For a debugger: make build DEBUG_INFO=dwarf
+# Leaving out debug information saves a fifth of the first build's time. For a debugger: make build DEBUG_INFO=dwarf
 DEBUG_INFO ?= none
 DEBUG_BUILD := $(SWIFT) build -debug-info-format $(DEBUG_INFO)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# Installs packages that are missing: $(call need,purpose,packages).
+# Installs the missing ones of these packages: $(call need,purpose,packages).
 need = @SUDO='$(SUDO)' Packaging/setup '$(1)' $(2)
-# libdbus, a bus for the tests, and what Swift compiles C and links with: all that notifications need.
+# All that notifications need: libdbus, a bus for the tests, and the tools with which Swift compiles C and links.
 NOTIFY_PACKAGES := libdbus-1-dev dbus-daemon dbus-bin pkg-config gcc g++
 # The broker of a shared device: its database, password hashes and signatures.
 DEVICE_PACKAGES := libsqlite3-dev libcrypt-dev libssl-dev
@@ -18,7 +18,7 @@ PROGRAM_PACKAGES := $(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libcurl4-openssl-dev l
 FLEET_PACKAGES := mosquitto mosquitto-clients openssl
 # The tests' own providers and clients are in Python, and a test cuts its own network.
 TEST_PACKAGES := $(PROGRAM_PACKAGES) $(FLEET_PACKAGES) python3 python3-cryptography python3-jwt python3-jeepney iproute2 curl
-# Whatever tests skip if it is not there: other languages, browsers, a model checker, sandboxes, an identity provider, a keyring.
+# Packages without which tests are skipped: other languages, browsers, a model checker, sandboxes, a provider, a keyring.
 ALL_TEST_PACKAGES := $(TEST_PACKAGES) python3-dbusmock python3-pydbus python3-prometheus-client python3-venv python3-setuptools python3-wheel
 ALL_TEST_PACKAGES += mypy gjs libsystemd-dev spin chromium firefox-esr zbar-tools bubblewrap xdg-dbus-proxy glewlwyd gnome-keyring
 ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
@@ -27,58 +27,58 @@ ALL_TEST_PACKAGES += libsecret-tools dbus-broker systemd
 .PHONY: setup-docs docs lint clean notifyutil notify-center notifyd shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker shared-device-agent shared-device-controller library static-libs install install-notify install-broker install-console install-fleet install-strip
 .PHONY: uninstall fleet install-fleet-strip deb rpm c-example corefoundation install-corefoundation notify-tool test-console test-msal test-django test-fleet demo-console
 
-# What `make install` copies. The program with the most modules comes first: the compiler has one module after the other on one processor,
-# so the second one works only while there are modules that do not wait for each other.
+# What `make install` copies. The program with the most modules comes first: the compiler builds each module on one
+# processor, so a second processor helps only while there are modules that do not depend on each other.
 all: setup-programs shared-device shared-device-broker shared-device-identity shared-device-sign-in shared-device-cleanup shared-device-microsoft-broker notify-center notifyd notifyutil library
 
 help:
-	@echo 'make            the programs and the library as they are installed: in release, with the Swift runtime linked in'
-	@echo 'make setup      installs the packages for building and `make demo`, by apt-get; other goals install what they need in addition'
-	@echo 'make build      all targets in debug, in .build/debug'
-	@echo 'make demo       global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
-	@echo 'make demo-fleet an order to three devices, by a real MQTT server with TLS: what the operator sees, and the receipts'
-	@echo 'make demo-identity  sign-in on the page of a real provider (glewlwyd), a sign-out by its administrator, and without it; installs it, unconfigured'
-	@echo 'make demo-live  the same parts, one terminal each, to play with (tmux)'
-	@echo 'make check      for every save: the bus, the centers and notify(3), in seconds; FILTER=SUITE/TEST: these tests alone, of any target'
-	@echo 'make test       before a commit: one debug build, and all tests that take no minutes'
-	@echo 'make test-all   every test that needs no booted machine; it installs browsers, a provider, a second bus daemon'
-	@echo 'make test-long  those that take long: attacks, all orders of steps, random schedules with real programs, a real provider'
-	@echo 'make test-dbus-broker  those that use a bus, on dbus-broker'
-	@echo 'make model      the protocol of broker and apps, in every order of its steps (model checker SPIN)'
-	@echo 'make simulate   broker, apps, bus and disk in one process, in random schedules; SCHEDULES=1000000 SEED= JOBS= (SCHEDULES=1: what happens)'
-	@echo 'make simulate-mutants  deliberate mistakes in the broker, each of which the simulation has to find'
-	@echo 'make test-sanitizers  the bus, the centers and notify(3) under ThreadSanitizer and AddressSanitizer, without a report'
-	@echo 'make test-release  what is linked and installed, in release with the Swift runtime linked in: do programs hear posts?'
-	@echo 'make test-pages  the blocks of README and guides, each as a reader would paste it; PAGES= these alone'
-	@echo 'make test-api   what a change takes away from users of the libraries; BASE=origin/main'
-	@echo 'make test-booted  in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
-	@echo 'make test-kiosk  the session of Examples/Kiosk without a screen: cage, Chromium'
-	@echo 'make test-session  clipboards, keyrings, print queue, LibreOffice, Firefox, Flatpak, and test-kiosk: it installs the real programs'
-	@echo 'make test-console  the console in a browser, against Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
-	@echo 'make test-msal  Microsoft’s own library, from PyPI, asks shared-device-microsoft-broker for accounts and tokens'
-	@echo 'make test-django  Django OAuth Toolkit, from PyPI, as the provider that people sign in with'
-	@echo 'make test-fleet  100,000 devices over 100 connections, then 10,000 with one each, with a real MQTT server; DEVICES= CONNECTIONS= CERTIFIED='
+	@echo 'make            builds the programs and the library for installation: in release, with the Swift runtime linked in'
+	@echo 'make setup      installs the packages for building and `make demo`, by apt-get; other goals install further packages themselves'
+	@echo 'make build      builds all targets in debug, in .build/debug'
+	@echo 'make demo       shows a global sign-out across real processes, and its proof; VERBOSE=yes: with timelines and evidence'
+	@echo 'make demo-fleet sends an order to three devices by a real MQTT server with TLS, and shows the operator’s view and the receipts'
+	@echo 'make demo-identity  shows sign-in at a real provider (glewlwyd, which it installs), sign-out by its administrator, and an outage of it'
+	@echo 'make demo-live  starts the parts of the demo in one terminal each, to play with (tmux)'
+	@echo 'make check      tests the bus, the centers and notify(3) in seconds, for every save; FILTER=SUITE/TEST: only these, of any target'
+	@echo 'make test       runs all quick tests after one debug build, before a commit'
+	@echo 'make test-all   runs every test that needs no booted machine; it installs browsers, a provider, a second bus daemon'
+	@echo 'make test-long  runs the slow tests: attacks, all orders of steps, random schedules with real programs, a real provider'
+	@echo 'make test-dbus-broker  runs the tests that use a bus, on dbus-broker'
+	@echo 'make model      checks the protocol of broker and apps in every order of its steps (model checker SPIN)'
+	@echo 'make simulate   runs broker, apps, bus and disk in one process in random schedules; SCHEDULES=1000000 (1: with a trace) SEED= JOBS='
+	@echo 'make simulate-mutants  checks that the simulation finds each of a set of deliberate mistakes in the broker'
+	@echo 'make test-sanitizers  tests the bus, the centers and notify(3) under ThreadSanitizer and AddressSanitizer'
+	@echo 'make test-release  tests the release build as it is linked and installed, with the Swift runtime linked in'
+	@echo 'make test-pages  runs the code blocks of README and guides, as a reader would paste them; PAGES=: only these'
+	@echo 'make test-api   lists the breaking changes of the libraries’ interfaces; BASE=origin/main'
+	@echo 'make test-booted  tests in a booted container: the broker under its unit, logins by a real logind, adapters of real units'
+	@echo 'make test-kiosk  tests the session of Examples/Kiosk without a screen: cage, Chromium'
+	@echo 'make test-session  tests with real programs, which it installs: clipboards, keyrings, printing, LibreOffice, Firefox, Flatpak, kiosk'
+	@echo 'make test-console  tests the console in a browser, with Cockpit and the broker (root, pip); make demo-console opens it; PORT=9097'
+	@echo 'make test-msal  tests shared-device-microsoft-broker with Microsoft’s own library, from PyPI'
+	@echo 'make test-django  tests sign-in with Django OAuth Toolkit, from PyPI, as the provider'
+	@echo 'make test-fleet  tests 100,000 devices over 100 connections, then 10,000 with one each; DEVICES= CONNECTIONS= CERTIFIED='
 	@echo 'make torture    random schedules of sign-ins, kills, restarts, hostile clients, full disks; SCHEDULES=2000 SEED= JOBS=2 REPEAT=1 SHRINK=0'
-	@echo 'make bench      the measurements, as ratios to plain C programs; ROWS='
-	@echo 'make fuzz       libFuzzer on the parsers of what strangers send; TARGET= (without: which there are) SECONDS=60'
-	@echo 'make test-packages  the Debian packages in a booted container: installed, used, upgraded, removed, purged'
+	@echo 'make bench      runs the benchmarks, as ratios to plain C programs; ROWS='
+	@echo 'make fuzz       runs libFuzzer on the parsers of untrusted input; TARGET= (without: lists the targets) SECONDS=60'
+	@echo 'make test-packages  tests the Debian packages in a booted container: installed, used, upgraded, removed, purged'
 	@echo 'make install    copies what `make` built; prefix=/usr/local libdir= mandir= DESTDIR= …, see Packaging/install'
-	@echo 'make install-notify, install-broker, install-console  one of its parts: notify(3), the broker of a shared device, its page for Cockpit'
-	@echo 'make fleet      agent and controller of a fleet, which `make` leaves out; make install-fleet copies them'
+	@echo 'make install-notify, install-broker, install-console  copies one part: notify(3), the broker of a shared device, its page for Cockpit'
+	@echo 'make fleet      builds agent and controller of a fleet, which `make` leaves out; make install-fleet copies them'
 	@echo 'make install-strip  the same as install, without symbols for debuggers'
-	@echo 'make uninstall  removes it again; with the same folders'
-	@echo 'make deb        Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
-	@echo 'make corefoundation  CFNotificationCenter for C and C++; it needs the Swift toolchain also where it runs; make install-corefoundation copies it'
-	@echo 'make c-example  both libraries for C from the debug build, and a listener in plain C; it says what to set for programs of your own'
-	@echo 'make notify-tool  each way to hear of a post, in plain C against what make install installed'
-	@echo 'make docs       the documentation of the libraries, as a site of static pages'
-	@echo 'make lint       the formatter in its strict mode; links, lengths and data of the pages'
-	@echo 'make clean      removes what was built'
+	@echo 'make uninstall  removes the installed files; takes the same folders as install'
+	@echo 'make deb        builds Debian packages, in .build-deb; make rpm: an RPM of each, in .build-rpm'
+	@echo 'make corefoundation  builds CFNotificationCenter for C and C++, which needs the Swift toolchain to run; make install-corefoundation'
+	@echo 'make c-example  builds both libraries for C in debug, and a listener in plain C; it prints the settings for your own programs'
+	@echo 'make notify-tool  builds a program in plain C with each way to receive a post, against the installed library'
+	@echo 'make docs       builds the documentation of the libraries, as a site of static pages'
+	@echo 'make lint       checks the format of the sources; links, lengths and data of the pages'
+	@echo 'make clean      removes all builds'
 
 setup:
 	$(call need,building and `make demo`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES))
 
-# Also what tests skip if it is not there.
+# Also installs the packages without which tests are skipped.
 setup-tests:
 	$(call need,all tests,$(ALL_TEST_PACKAGES))
 
@@ -88,14 +88,16 @@ setup-programs:
 build: setup-programs
 	$(DEBUG_BUILD)
 
-# A build of its own, so that it does not undo the other one. The broker is left out: its dependencies take longer than a save may.
+# Uses a separate build, so that it does not undo the main one. Leaves out the broker, whose dependencies take too long to
+# build at each save.
 check:
 	@SWIFT='$(SWIFT)' DEBUG_INFO='$(DEBUG_INFO)' FILTER='$(FILTER)' Tests/check
 
 model:
 	Tests/Broker/ProtocolModel/check
 
-# In release, because a debug build plays a tenth as many. A seed that fails plays again with SCHEDULES=1 SEED=…, and shrinks.
+# In release, because a debug build runs a tenth as many schedules. To run a failing seed again and shrink it:
+# SCHEDULES=1 SEED=…
 SIMULATE = $$($(SWIFT) build --configuration release --show-bin-path)/simulate
 simulate: export SCHEDULES := $(or $(SCHEDULES),1000000)
 simulate:
@@ -107,13 +109,14 @@ simulate-mutants:
 	MUTANTS=yes SCHEDULES=20000 $(SIMULATE)
 	SWIFT='$(SWIFT)' Tests/Broker/SharedDeviceSimulationTests/mutants
 
-# Each test has a bus of its own, and a bus takes one of the user's inotify instances (128 by default), which the kernel gives back
-# with a delay: so not all at once. Tests wait for processes more than they compute: eight at a time keep two processors busy.
+# Each test has a private bus, which takes one of the user's inotify instances (128 by default). The kernel frees them
+# with a delay, so not all tests can run at once. Tests mostly wait for processes: eight at a time keep two processors busy.
 test test-long test-dbus-broker test-smoke: export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH ?= 8
-# Debug builds hash passwords cheaply then (113 ms otherwise).
+# Makes debug builds use cheap password hashes (113 ms otherwise).
 test test-dbus-broker test-smoke: export SHARED_DEVICE_TEST_HASHES = yes
-# What `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real programs, a real provider,
-# a wait of 25 s that C programs cannot shorten, ten thousand forks, and of Firefox what is tested with Chromium too.
+# The tests that `test` leaves to `test-long`: attacks that take minutes, all orders of steps, random schedules of real
+# programs, a real provider, a wait of 25 s that C programs cannot shorten, ten thousand forks, and the tests with
+# Firefox that also run with Chromium.
 LONG_TESTS := SuspensionSequenceTests|TortureTests\.TortureTests|FleetSimulationTests|FleetHostileTests|DemoIdentityTests
 LONG_TESTS := $(LONG_TESTS)|NotifyTests\.(OutageTests/aStoppedBusIsWaitedFor|ForkTests/tenThousandForks)|FirefoxTests/(cookies|closed|guarded)
 HOSTILE_TESTS := (SharedDevice|Notifyd|Logout)HostileTests
@@ -121,7 +124,7 @@ build-tests:
 	$(call need,`make test`,$(TEST_PACKAGES))
 	$(DEBUG_BUILD) --build-tests
 
-# The Python clients' tests wait for processes as the others do, so they run at the same time; what they say is printed at the end.
+# The Python clients' tests also mostly wait, so they run at the same time; their output is printed at the end.
 test: build-tests
 	@clients=$$(mktemp); trap 'rm -f "$$clients"' EXIT; build=$$($(SWIFT) build --show-bin-path); \
 	BUILD=$$build Tests/clients-check >"$$clients" 2>&1 & \
@@ -135,11 +138,11 @@ test-all: setup-tests
 	$(MAKE) test-long
 	$(MAKE) test-dbus-broker test-pages test-release
 
-# Where it is remembered what held of the model, so that its states are not all searched again; empty: always search.
+# A cache of the model's verified properties, so that its states are not all searched again. If empty, all are searched.
 MODEL_CACHE ?= .build/model
 
-# The hostile tests judge services as they are installed: what is not optimized reads more slowly than the bus writes. They run alone, because
-# they measure how long things take.
+# The hostile tests use release builds: without optimization a service reads more slowly than the bus writes. They run
+# alone, because they measure times.
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_NOTIFYD = $(shell $(SWIFT) build --configuration release --show-bin-path)/notifyd
 test-long test-dbus-broker: export NOTIFY_CENTER_TEST_BROKER = $(shell $(SWIFT) build --configuration release --show-bin-path)/shared-device-broker
 test-long: setup-tests build-tests
@@ -153,17 +156,18 @@ test-long: setup-tests build-tests
 	$(SWIFT) build --package-path Benchmarks --product notify-center-benchmarksPackageTests
 	$(SWIFT) test --package-path Benchmarks --skip-build --disable-xctest
 
-# The tests once more, on the default daemon of Fedora and Arch, and the hostile ones. Left out: those that use no bus, and the rest of `test-long`.
+# The tests and the hostile tests, on the default bus daemon of Fedora and Arch; without the tests that use no bus and
+# without the rest of `test-long`.
 WITHOUT_BUS := (Cryptography|DeviceStorage|DeviceView|EmbeddedIdentity|HTTPClient|JSONWebSignature|OpenIDConnect|ProfileConversion|RecordVault|SharedDeviceSimulation|SharedDeviceTorture)Tests
 HAS_DBUS_BROKER := (command -v dbus-broker-launch && command -v systemd-socket-activate) >/dev/null && unshare --mount true 2>/dev/null
 NO_DBUS_BROKER := echo 'not tested on dbus-broker: it is not installed, or this user may not start it'
-# What can break on dbus-broker alone: outages, match rules, names, signals, several users.
+# The tests of behaviour that may break only on dbus-broker: outages, match rules, names, signals, several users.
 DBUS_BROKER_SMOKE := ^(DBusTransport|NotifyCenter|Notify|NotifyDaemon)Tests|SharedDeviceTests\.(BrokerProcess|SystemBus|ListenerApp)
 test-smoke:
 	@echo 'on dbus-broker:'; $(HAS_DBUS_BROKER) || { $(NO_DBUS_BROKER); exit 0; }; \
 	NOTIFY_CENTER_TEST_BUS=dbus-broker $(SWIFT) test --skip-build --disable-xctest --filter '$(DBUS_BROKER_SMOKE)' --skip '$(LONG_TESTS)'
 
-# What takes seconds of the hostile tests, with notifyd as Tests/Notify3/install-check has built it.
+# The hostile tests that take only seconds, with the notifyd that Tests/Notify3/install-check has built.
 HOSTILE_SMOKE := NotifydHostileTests\..*/(floods|deceives)|SharedDeviceHostileTests\..*/(squatting|forgedPath|strangeEnforcement|privateMemory|inotify)
 HOSTILE_SMOKE := $(HOSTILE_SMOKE)|SharedDeviceHostileTests\..*/(addedByRoot|fullDisk|frozenDisk|stuckRoot)
 RELEASE_CHECK_SCRATCH ?= .build-release-check
@@ -179,12 +183,12 @@ test-dbus-broker: build-tests
 	$(SWIFT) test --skip-build --disable-xctest --filter SharedDeviceHostileTests; \
 	$(SWIFT) test --skip-build --disable-xctest --filter NotifydHostileTests
 
-# The blocks of the pages, pasted into a shell or compiled: the README's first one builds a fresh clone.
+# Runs or compiles the code blocks of the pages. The first block of the README builds a fresh clone.
 test-pages: build
 	$(call need,`make test-pages`,$(TEST_PACKAGES))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/pages-check $(PAGES)
 
-# Needs root, systemd and namespaces, so that it is not part of `test`.
+# Needs root, systemd and namespaces, so it is not part of `test`.
 test-booted: build
 	for check in Tests/Broker/booted-check Tests/Broker/booted-login-check Tests/Adapters/booted-check; do \
 		BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; \
@@ -195,8 +199,8 @@ test-kiosk: build
 	$(call need,`make test-kiosk`,$(KIOSK))
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/kiosk-check
 
-# What a desktop session has, and `test` leaves out where it is missing: some hundred packages, a print service among them, so that it is not part
-# of `setup`. As root everything of it is run.
+# The programs of a desktop session: some hundred packages with a print service, so they are not part of `setup`. `test`
+# skips the tests whose programs are missing. As root, this goal runs all of these tests.
 SESSION := xvfb xclip xsel sway wl-clipboard gnome-keyring libsecret-tools libglib2.0-bin cups cups-client libreoffice-writer-nogui firefox-esr
 SESSION += bubblewrap xdg-dbus-proxy flatpak
 test-session: build-tests
@@ -204,7 +208,7 @@ test-session: build-tests
 	$(SWIFT) test --skip-build --disable-xctest --filter SessionServicesTests --filter PresetTests --filter SandboxedAppTests
 	for check in Tests/Adapters/flatpak-check Tests/kiosk-check; do BUILD=$$($(SWIFT) build --show-bin-path) $$check || exit 1; done
 
-# playwright and axe come from PyPI, so that it is not part of `test`. It says what it lacks.
+# playwright and axe come from PyPI, so this is not part of `test`. The check names what is missing.
 CONSOLE_VENV ?= .build/console-venv
 COCKPIT := cockpit-ws cockpit-bridge cockpit-system
 test-console:
@@ -214,7 +218,7 @@ test-console:
 	'$(CONSOLE_VENV)/bin/pip' install --quiet playwright axe-playwright-python
 	PYTHON='$(CONSOLE_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check
 
-# Microsoft's library is closed and comes from PyPI, so that it is not part of `test`. It says what it lacks.
+# Microsoft's library is closed and comes from PyPI, so this is not part of `test`. The check names what is missing.
 MSAL_VENV ?= .build/msal-venv
 test-msal:
 	$(call need,`make test-msal`,$(PROGRAM_PACKAGES) gnome-keyring libsecret-tools libsecret-1-0 libwebkit2gtk-4.1-0 python3-venv python3-cryptography)
@@ -223,7 +227,8 @@ test-msal:
 	'$(MSAL_VENV)/bin/pip' install --quiet msal==1.39.0 pymsalruntime==0.20.7
 	PYTHON='$(MSAL_VENV)/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Microsoft/msal-check
 
-# Django OAuth Toolkit comes from PyPI, so that it is not part of `test`. It says what it lacks. With oauthlib 4 its device codes fail.
+# Django OAuth Toolkit comes from PyPI, so this is not part of `test`. The check names what is missing. oauthlib stays at
+# version 3, because device codes fail with oauthlib 4.
 DJANGO_VENV ?= .build/django-venv
 test-django:
 	$(call need,`make test-django`,$(PROGRAM_PACKAGES) python3-venv chromium python3-cryptography)
@@ -232,15 +237,15 @@ test-django:
 	'$(DJANGO_VENV)/bin/pip' install --quiet django==5.2.19 django-oauth-toolkit==3.4.1 oauthlib==3.3.1
 	PYTHON='$(abspath $(DJANGO_VENV))/bin/python3' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Identity/django-check
 
-# Everything of it is in namespaces of its own, and gone when it ends.
+# Runs entirely in separate namespaces, and leaves nothing behind when it ends.
 demo-console:
 	$(call need,`make demo-console`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) $(COCKPIT))
 	$(DEBUG_BUILD) --product shared-device-broker
 	$(DEBUG_BUILD) --product shared-device
 	$(SUDO) env PORT='$(or $(PORT),9097)' BUILD=$$($(SWIFT) build --show-bin-path) Tests/Console/console-check --demo
 
-# In release: 100,000 devices as states behind 100 connections, with a real mosquitto that loses its data and a controller that is killed; then 10,000
-# with a connection and a certificate each. Both say what they took.
+# In release: first 100,000 simulated devices behind 100 connections, with a real mosquitto that loses its data and a
+# controller that is killed; then 10,000 devices with a connection and a certificate each. Both print their cost.
 test-fleet:
 	$(call need,`make test-fleet`,$(PROGRAM_PACKAGES) $(FLEET_PACKAGES))
 	for product in shared-device shared-device-controller fleet-load; do $(SWIFT) build --configuration release --product $$product || exit 1; done
@@ -248,7 +253,7 @@ test-fleet:
 	$$programs/fleet-load --devices $(or $(DEVICES),100000) --connections $(or $(CONNECTIONS),100) && \
 	$$programs/fleet-load --certified $(or $(CERTIFIED),10000)
 
-# Two builds of their own, so that it is not part of `test`.
+# Needs two separate builds, so it is not part of `test`.
 test-sanitizers:
 	SWIFT='$(SWIFT)' Tests/sanitizers
 
@@ -257,8 +262,9 @@ test-release:
 	SWIFT='$(SWIFT)' Tests/Notify3/install-check
 	SWIFT='$(SWIFT)' Tests/Broker/install-broker-check
 
-# A seed gives the same schedule each time: SEED=123 SCHEDULES=1. What the programs make of it may differ, so REPEAT=50. Hostile clients and a
-# second user need root, and a full disk the right to mount; without, they are left out, and the run says so.
+# A seed gives the same schedule each time: SEED=123 SCHEDULES=1. The programs' timing may differ, so use REPEAT=50.
+# Hostile clients and a second user need root, and a full disk needs the right to mount. Without these rights the run
+# leaves them out and says so.
 SCHEDULES ?= 2000
 SEED ?= $(shell date +%s)
 JOBS ?= 2
@@ -277,13 +283,13 @@ demo: setup
 	{ /usr/bin/python3 -c 'import jeepney' 2>/dev/null || echo 'The app in Python is left out: apt-get install python3-jeepney'; } && \
 	$$programs/shared-device check Examples/check-plan.json --html .build/demo-timeline.html $(if $(VERBOSE),--verbose)
 
-# Not mosquitto's own service: the demonstration starts one of its own, on a port that is free.
+# Does not use mosquitto's system service: the demonstration starts a private server on a free port.
 demo-fleet:
 	$(call need,`make demo-fleet`,$(NOTIFY_PACKAGES) $(DEVICE_PACKAGES) libmosquitto-dev $(FLEET_PACKAGES))
 	@$(DEBUG_BUILD) --product demo-fleet
 	@$$($(SWIFT) build --show-bin-path)/demo-fleet
 
-# The provider of the demonstration is a process of its own: the package's service is neither configured nor needed.
+# The demonstration starts a private process of the provider; the package's service is neither configured nor needed.
 demo-identity:
 	$(call need,`make demo-identity`,$(PROGRAM_PACKAGES) glewlwyd python3-cryptography python3-jwt chromium)
 	@$(DEBUG_BUILD) --product demo-identity
@@ -294,12 +300,12 @@ demo-live: setup
 	$(DEBUG_BUILD)
 	Examples/demo-live $$($(SWIFT) build --show-bin-path)
 
-# ROWS='round-trip memory' runs these alone; Benchmarks/run --list names them all.
+# ROWS='round-trip memory' runs only these two; Benchmarks/run --list lists all rows.
 ROWS ?=
 bench:
 	Benchmarks/run $(ROWS)
 
-# In a build of its own, with the modules instrumented. A crash names the command that replays it.
+# Uses a separate build with instrumented modules. A crash prints the command that replays it.
 fuzz:
 	$(call need,`make fuzz`,$(PROGRAM_PACKAGES) python3-venv)
 	@SWIFT='$(SWIFT)' FUZZ_INPUT='$(FUZZ_INPUT)' Fuzzing/run '$(TARGET)' '$(or $(SECONDS),60)'
@@ -314,25 +320,26 @@ lint:
 	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests Examples Benchmarks/Package.swift Benchmarks/Sources Fuzzing/Package.swift Fuzzing/Sources
 	Tests/pages-check --reading
 
-# What the libraries promise their users, against another commit.
+# Compares the public interface of the libraries with another commit.
 API := NotifyCenter NotifyCenterTestKit NotifyCenterFoundation AppleNotifications notify SharedDevice SharedDeviceTestKit MSALCompatibility
 test-api: setup-programs
 	$(SWIFT) package diagnose-api-breaking-changes $(or $(BASE),origin/main) $(addprefix --products ,$(API))
 
-# What is installed has the Swift and C++ runtimes linked in, so that it needs no Swift, and is linked by lld of the Swift toolchain, because
-# gold cannot close all constants for writing (Packaging/constants.ld). Its addresses are chosen by the kernel at each start (PIE is the
-# default), and everything that the dynamic linker writes is closed before main.
+# Installed programs have the Swift and C++ runtimes linked in, so they run without Swift. The toolchain's lld links them,
+# because gold cannot make all constants read-only (Packaging/constants.ld). PIE, the default, lets the kernel choose the
+# addresses at each start. -znow and -zrelro make all relocated data read-only before main.
 STATIC_SCRATCH ?= .build-static
 STATIC_LIBS := $(abspath $(STATIC_SCRATCH))/static-libs
-# The library needs -static-stdlib said twice, because `--static-swift-stdlib` is for programs only. The programs are compiled with the same
-# flags, so that each module is compiled once for all of them; only links differ.
+# The library needs -static-stdlib in addition, because `--static-swift-stdlib` applies to programs only. Programs and
+# library share the compiler flags, so that each module is compiled once; only the links differ.
 RELEASE = $(SWIFT) build --configuration release --static-swift-stdlib --disable-local-rpath -Xswiftc -static-stdlib \
 	--scratch-path $(STATIC_SCRATCH) -Xlinker -L$(STATIC_LIBS) $(LINK)
 LINK := -Xswiftc -use-ld=lld -Xlinker -T -Xlinker $(abspath Packaging/constants.ld) -Xlinker -znow -Xlinker -zrelro -Xlinker --build-id=sha1
-# Relocations take a tenth of their room in a form that glibc knows since 2.36.
+# glibc 2.36 and later read packed relocations, which take a tenth of the space.
 LINK += $(shell getconf GNU_LIBC_VERSION | sed 's/glibc/2.36/; s/ /\n/' | sort -CV && echo -Xlinker -zpack-relative-relocs)
-# Scripts start notifyutil often, so libdbus is linked into it too: the shared libdbus brings seven further libraries, which the dynamic
-# linker has to load each time. “no” leaves libdbus shared, for a distribution that wants a fix of libdbus to reach every program at once.
+# Scripts start notifyutil often, so libdbus is linked into it statically: the shared libdbus needs seven further
+# libraries, which the dynamic linker would load at each start. “no” keeps libdbus shared, for a distribution in which an
+# update of libdbus has to reach every program.
 STATIC_LIBDBUS ?= yes
 QUICK_START := $(abspath $(STATIC_SCRATCH))/quick-start
 notifyutil: LINK_FLAGS = $$(STATIC_LIBDBUS='$(STATIC_LIBDBUS)' Packaging/quick-start '$(QUICK_START)')
@@ -345,14 +352,15 @@ notifyutil notify-center notifyd shared-device shared-device-broker shared-devic
 	$(if $(COMPLETIONS),Packaging/completions $(STATIC_SCRATCH)/release/$@ $(STATIC_SCRATCH)/completions)
 	@echo built $(STATIC_SCRATCH)/release/$@
 
-# For programs of any language, so the runtimes are linked into it. Nothing is exported but the functions of the headers
-# (libdarwin-notify.map), so that a program that has one of them does not meet these. It stays loaded once it is (nodelete): its threads run
-# its code.
+# For programs of any language, so the runtimes are linked in. It exports only the functions of the headers
+# (libdarwin-notify.map), so its runtimes do not clash with those of a program. It cannot be unloaded (nodelete),
+# because its threads run its code.
 library: static-libs
 	$(RELEASE) --product darwin-notify -Xlinker --version-script=$(abspath Packaging/libdarwin-notify.map) \
 		-Xlinker -soname=libdarwin-notify.so.1 -Xlinker -znodelete
 
-# The same of CFNotificationCenter. The runtimes stay the toolchain's, because a program and this library have to share its CoreFoundation.
+# The library of CFNotificationCenter. It uses the toolchain's shared runtimes, because a program and this library have to
+# share one CoreFoundation.
 COREFOUNDATION_SCRATCH := .build-corefoundation
 corefoundation:
 	$(SWIFT) build --configuration release --scratch-path $(COREFOUNDATION_SCRATCH) --product CFNotificationCenter \
@@ -364,7 +372,7 @@ static-libs:
 	@ln -sf "$$(cc -print-file-name=libstdc++.a)" $(STATIC_LIBS)/libstdc++.a
 	@ln -sf "$$(cc -print-file-name=libgcc_eh.a)" $(STATIC_LIBS)/libgcc_s.a
 
-# The folders of the command line (prefix=, libdir=, DESTDIR= …) are variables of the script, which has their defaults.
+# Packaging/install takes the folders from the command line (prefix=, libdir=, DESTDIR= …) and has their defaults.
 install: install-notify install-broker install-console
 
 install-notify:
@@ -376,7 +384,7 @@ install-broker:
 install-console:
 	Packaging/install console
 
-# Not part of `all` and `install`: what they build needs no Swift.
+# Not part of `all` and `install`, because this library needs the Swift toolchain to run and theirs do not.
 install-corefoundation:
 	STATIC_SCRATCH='$(COREFOUNDATION_SCRATCH)' Packaging/install corefoundation
 
@@ -410,7 +418,7 @@ test-packages:
 	$(DEBUG_BUILD) --product listener-app
 	BUILD=$$($(SWIFT) build --show-bin-path) Tests/packages-check
 
-# Both libraries for C from the debug build, and where programs find them.
+# Installs both libraries for C from the debug build into .build/c, and prints the settings for programs.
 C_PREFIX := $(abspath .build/c)
 c-example:
 	$(call need,`make c-example`,$(NOTIFY_PACKAGES))
