@@ -1,4 +1,4 @@
-"""An app of the tests: stores a person's secret, deletes it, and is killed at the point that its second argument names.
+"""A test app: stores a user's secret, deletes it, and kills itself at the point that its second argument names.
 
 app.py FOLDER [POINT]: prints each state.
 """
@@ -22,13 +22,13 @@ application = Application("org.example.python", state_directory=str(folder / "re
 
 
 def reach(name: str) -> None:
-    """Ends this process without a chance to clean up, if this is the point."""
+    """Kills this process without a chance to clean up, if this is the point."""
     if name == point:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def around(owner: Any, function: str, name: str) -> None:
-    """Has `function` reach two points: before and after."""
+    """Wraps `function`, so that it reaches one point before and one after."""
     original = getattr(owner, function)
     if asyncio.iscoroutinefunction(original):
 

@@ -1,4 +1,4 @@
-"""A device of a test's own: a private bus, the real broker, and the users ada and grace."""
+"""A private device for a test: a private bus, the real broker, and the users ada and grace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAMS = pathlib.Path(os.environ.get("SHARED_DEVICE_PROGRAMS", ROOT / ".build/debug"))
 SOURCES = str(ROOT / "Clients/python/src")
 
-# The test runner has the event loop name what takes long; the tests start processes.
+# The test runner makes the event loop warn of slow callbacks; the tests start processes, which is slow.
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 needs_programs = unittest.skipUnless(
@@ -65,7 +65,7 @@ class Device:
                 return
             self.kill(self.broker)
             problem = (self.folder / "broker.log").read_text()
-            # The kernel gives back the inotify instances of ended processes with a delay.
+            # The kernel frees the inotify instances of ended processes with a delay.
             assert "inotify" in problem and time.monotonic() < deadline, problem
             time.sleep(0.2)
 
@@ -87,7 +87,7 @@ class Device:
         subprocess.run(command, check=True, capture_output=True, env=self.environment)
 
     def waive(self, application: str) -> None:
-        """Declares that the application has cleaned up."""
+        """Waives the application's cleanup."""
         command = [PROGRAMS / "shared-device", "apps", "waive", application, "--bus", self.address, "--reason", "a test"]
         subprocess.run(command, check=True, capture_output=True, env=self.environment)
 
@@ -97,13 +97,13 @@ class Device:
         return {**os.environ, **own}
 
     def python(self, *arguments: str) -> subprocess.Popen[str]:
-        """A program of the tests, as another process."""
+        """Starts a test program as another process."""
         command = [sys.executable, *arguments]
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
 
 
 async def eventually(what: str, holds: Callable[[], Any], seconds: float = 30) -> Any:
-    """Waits until it holds."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + seconds
     while not (value := holds()):
         assert time.monotonic() < deadline, f"not in time: {what}"

@@ -25,7 +25,7 @@ APP = str(pathlib.Path(__file__).with_name("app.py"))
 
 
 class Process:
-    """The app of the tests as a process, whose lines are collected."""
+    """The test app as a process; collects its lines."""
 
     def __init__(self, device: Device, point: str = "") -> None:
         self.device = device
@@ -81,7 +81,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         return next((app for app in apps if app["identifier"].startswith(name)), {})
 
     async def reported(self, progress: str) -> dict[str, Any]:
-        """What the app has told the broker, when it has come so far."""
+        """Waits until the app has reported this progress. Returns the broker's entry of the app."""
         for _ in range(3000):
             if (app := await self.round()).get("progress") == progress:
                 return app
@@ -100,7 +100,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         report = await self.cleaned()
         self.assertEqual(report["detail"], "2 steps: first, secret (1 folder)")
         self.assertFalse((self.device.folder / "data" / account.folder).exists())
-        # The broker has the receipt before the app has the answer to it.
+        # The broker has the receipt before the app has the response.
         await eventually("it shows nobody", lambda: app.lines[-1] == "Nobody()")
         self.assertEqual([line.split("(")[0] for line in app.lines if "stored" not in line],
                          ["Hidden", "Nobody", "Open", "Hidden", "Nobody"])
@@ -256,7 +256,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         for user in ("grace", "ada"):
             other = self.application(f"other.{user}")
             account = (await other.sign_in(user, f"correct horse {user}")).account
-            # It hears of the session, as in `follow`, and does not clean up.
+            # The app learns of the session, as in `follow`, and does not clean up.
             await application._keeper.change(True)
             await refused(application.token(account))
             await other.sign_out(account)
@@ -309,13 +309,13 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
                     await application.sign_in("ada", "correct horse ada")
             self.assertEqual(raised.exception.code, "record_unusable")
 
-        # It asks what the policy is while the broker still answers.
+        # The app learns the policy while the broker still responds.
         await application.sign_out(await self.sign_in("grace"))
         await application._keeper.require_clean(None, "sign in")
         for fails in (times_out, is_cancelled, cannot_be_recorded):
             with self.subTest(fails.__name__):
                 await fails()
-                # The bus delivers this request after those of before. It is refused while a person is signed in.
+                # The bus delivers this request after the earlier ones. The broker refuses it while a user is signed in.
                 account = (await self.application().sign_in("grace", "correct horse grace")).account
                 await self.application().sign_out(account)
 
@@ -339,7 +339,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         self.device.start_bus()
         self.device.start_broker()
         await eventually("ada again", lambda: app.lines[-1] == "stored for ada")
-        # The broadcast is heard on the new connection, too.
+        # The app receives the broadcast on the new connection, too.
         self.device.sign_out()
         await eventually("nobody", lambda: app.lines[-1] == "Nobody()")
 
@@ -347,7 +347,7 @@ class FollowTests(unittest.IsolatedAsyncioTestCase):
         application, states = self.application("python"), list[State]()
         following = asyncio.create_task(self.collect(application, states))
         await eventually("nobody", lambda: states and states[-1] == Nobody())
-        # The broker's own count as well, as long as its connection is not known.
+        # Broadcasts of the broker also count until its connection is known.
         before = application.ignored_broadcasts
         stranger = darwin(self.device.address)
         await stranger.post("SHARED_MODE_CURRENT_ACCOUNT_CHANGED")

@@ -17,7 +17,7 @@ ADA, GRACE = Account("1.t", "ada"), Account("2.t", "grace")
 
 
 class StandIn:
-    """Responds to each question with what is set."""
+    """Responds to each request with a response that the test sets."""
 
     def __init__(self, **response: object) -> None:
         self.response = response

@@ -189,7 +189,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
         return center
 
     def connection(self) -> Connection:
-        """A connection beside that of the centers."""
+        """Opens a connection in addition to that of the centers."""
         connection = Connection(self.address)
         self.addAsyncCleanup(connection.close)
         return connection
@@ -264,7 +264,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                 for _ in range(100):
                     await darwin(self.address).post("com.example.hello")
                 self.assertEqual(len(await connections()), len(before) + 1)
-            # The observation uses it still.
+            # The observation still uses the connection.
             for _ in range(100):
                 await asyncio.wait_for(anext(posts), 30)
         async with center, darwin(self.address):
@@ -289,7 +289,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
         """
         command = [sys.executable, "-X", "dev", "-c", program, self.address]
         ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": SOURCES}, capture_output=True, text=True)
-        # The three of every program, and the listing itself.
+        # Standard input, output and error, and the descriptor of the listing.
         self.assertEqual((ended.stdout, ended.stderr), ("4\n", ""))
 
     async def test_an_observation_is_in_force_again_after_an_outage_of_the_bus(self) -> None:
@@ -425,7 +425,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
                 await stranger.send(new_signal(place, _wire.MEMBER, "ssua{sv}", ("com.example.order", "", 0, info)))
             heard = await asyncio.wait_for(anext(posts), 30)
             self.assertEqual((heard.user_info, posts.malformed), ({"data": bytes(1 << 19)}, 1))
-            # A call with such a body is answered, and its body is not read.
+            # A call with such a body gets a response, and its body is not read.
             for name in (await stranger.call(BUS, "/org/freedesktop/DBus", BUS, "ListNames"))[0]:
                 if name.startswith(":"):
                     with self.assertRaises(BusError) as refused:
@@ -445,7 +445,7 @@ class CenterTests(unittest.IsolatedAsyncioTestCase):
             await hostile.send(new_signal(place, _wire.MEMBER, "s", ("com.example.hello",)))
             heard = await asyncio.wait_for(anext(posts), 30)
             self.assertEqual((heard.name, lost), ("com.example.hello", []))
-            # It has read them, too, and its calls are answered still.
+            # The sender also receives these messages, and its calls still get responses.
             self.assertTrue(await hostile.owner(BUS))
 
     async def test_of_too_many_the_oldest_are_dropped_and_counted(self) -> None:
@@ -493,13 +493,13 @@ def _body(message: Message, order: Endianness) -> bytes:
 def decoded(
     signature: str, arguments: list[Any], order: Endianness = Endianness.little
 ) -> tuple[str, str | None, UserInfo | None]:
-    """What a receiver reads of a signal with these arguments."""
+    """Returns what a receiver reads from a signal with these arguments."""
     message = new_signal(DBusAddress("/", interface="a.b"), "M", signature or None, tuple(arguments))
     return _wire.decode(_body(message, order), signature, order.struct_code())
 
 
 class CountingBody(_body_module.Body):
-    """Counts what is read."""
+    """Counts the bytes that are read."""
 
     values = 0
 
@@ -509,7 +509,7 @@ class CountingBody(_body_module.Body):
 
 
 def _descriptor_without_one(place: DBusAddress, name: str | None, serial: int) -> bytes:
-    """A signal with the number of a descriptor, and no descriptor. Without a name it is for whoever listens."""
+    """A signal that announces a descriptor but has none. Without a name it is a broadcast."""
     message: Message = new_signal(place, _wire.MEMBER, "u", (0,))
     if name is not None:
         message.header.fields[HeaderFields.destination] = name

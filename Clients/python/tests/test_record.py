@@ -1,4 +1,4 @@
-"""The record, by the vectors of all languages; and its file, which other processes share."""
+"""The record, with the test vectors for all languages; and its file, which other processes share."""
 
 from __future__ import annotations
 

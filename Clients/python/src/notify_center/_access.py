@@ -1,4 +1,4 @@
-"""Which names are reserved: the observers of notify(3) take a post of such a name from notifyd alone."""
+"""Finds out which names are reserved. Observers of notify(3) accept a post of a reserved name only from notifyd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDDEN_ROOT = 65_534
 
 
 def is_reserved(name: str) -> bool:
-    """Whether not everybody may post the name.
+    """Whether the name is reserved, so that not every user may post it.
 
     Raises `OSError` if the machine's file cannot be read or trusted: it may reserve any name.
     """
@@ -32,7 +32,7 @@ def is_reserved(name: str) -> bool:
 
 @cache
 def _reservations(path: str) -> dict[bytes, bool]:
-    """The prefixes of the file, and whether everybody may post names that begin so."""
+    """The prefixes of the file, and for each whether every user may post names that begin with it."""
     try:
         return parse(_read(path))
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def _reservations(path: str) -> dict[bytes, bool]:
 def _read(path: str) -> bytes:
     """The bytes of a file that only root or this user can have written."""
     try:
-        # Non-blocking, because it may be a pipe to which nobody writes.
+        # Non-blocking, because the file may be a pipe without a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except NotADirectoryError as error:
         raise FileNotFoundError(errno.ENOENT, "there is no such file", path) from error

@@ -11,40 +11,40 @@ _ALIGNMENTS = {**_WIDTHS, "s": 4, "o": 4, "a": 4, "(": 8, "{": 8, "g": 1, "v": 1
 
 
 class Body:
-    """A place in the body of a message. All functions raise `ValueError` for bytes that are not of the type."""
+    """A position in the body of a message. All functions raise `ValueError` for bytes that are not of the type."""
 
     def __init__(self, data: bytes, order: Literal["<", ">"]) -> None:
         self._data, self._order = data, order
         self.at = 0
 
     def align(self, type: str) -> None:
-        """Goes to where the next value of the type begins."""
+        """Moves to the beginning of the next value of the type."""
         if type[:1] not in _ALIGNMENTS:
             raise ValueError(f"a value of type “{type}” cannot be read")
         self.at += -self.at % _ALIGNMENTS[type[0]]
 
     def number(self, type: str) -> int | float | bool:
-        """A value of one of the types `ybnqiuxtd`."""
+        """Reads a value of one of the types `ybnqiuxtd`."""
         self.align(type)
         found: int | float = struct.unpack(self._order + _CODES[type], self.take(_WIDTHS[type]))[0]
         return bool(found) if type == "b" else found
 
     def length(self) -> int:
-        """The length in bytes that is in front of a text or an array."""
+        """Reads the length in bytes in front of a text or an array."""
         return int(self.number("u"))
 
     def text(self, length: int) -> str:
-        """The text of this length, and the zero byte at its end."""
+        """Reads a text of this length and the zero byte at its end."""
         found = self.take(length).decode()
         self.take(1)
         return found
 
     def signature(self) -> str:
-        """The signature in front of the value of a variant."""
+        """Reads the signature in front of the value of a variant."""
         return self.text(self.take(1)[0])
 
     def take(self, length: int) -> bytes:
-        """The next bytes."""
+        """Reads the next `length` bytes."""
         found = self._data[self.at : self.at + length]
         if len(found) != length:
             raise ValueError("the body of the message ends too early")

@@ -19,7 +19,7 @@ NOTIFYD = "org.notifycenter.Notifyd1"
 
 @dataclass(frozen=True)
 class Notification:
-    """What an observer gets."""
+    """A notification as an observer receives it."""
 
     name: str
     object: str | None = None
@@ -68,10 +68,10 @@ class Center:
     ) -> None:
         """Posts to all processes of the bus. The Darwin center has names only.
 
-        notifyd posts a name of the Darwin center that is reserved (notify.conf(5)), if this process may post it.
+        For a reserved name of the Darwin center (notify.conf(5)), notifyd sends the post if this process may post it.
 
-        Raises `BusError` if the bus is away, or if notifyd is needed and refuses or is not there: the post is lost.
-        `ValueError` for what no receiver takes.
+        Raises `BusError` if there is no bus, or if notifyd is needed and refuses or is not there: the post is lost.
+        Raises `ValueError` for values that receivers reject.
         """
         if self._prefix == _wire.DARWIN and (object is not None or user_info is not None or deliver_immediately):
             raise ValueError("a Darwin notification is a name and nothing else; use distributed()")
@@ -85,7 +85,7 @@ class Center:
     def observe(self, name: str, *, object: str | None = None, limit: int = 1000) -> Observation:
         """Observes a name; with `object`, only the notifications about it.
 
-        :param limit: how many notifications wait for the loop, at least 1. Of more, the oldest are dropped and counted.
+        :param limit: how many notifications wait for the loop, at least 1. Beyond that, the oldest are dropped and counted.
         """
         if object is not None:
             _wire.utf8(object, "the object of a notification")
@@ -102,7 +102,10 @@ class Center:
 
 
 class Observation:
-    """Notifications of one name, in the order of the bus. In force inside `async with`; again after an outage of the bus."""
+    """Notifications of one name, in the order of the bus.
+
+    Takes effect inside `async with`, and is restored after an outage of the bus.
+    """
 
     def __init__(self, center: Center, name: str, object: str | None, limit: int) -> None:
         self.dropped = 0
@@ -152,7 +155,7 @@ class Observation:
         except (ValueError, RecursionError):
             self.malformed += 1
             return
-        # Two names may have one interface, where it is a digest.
+        # Two names may share an interface if it is a digest.
         if name != self._name or (self._object is not None and object_ != self._object):
             return
         if len(self._waiting) >= self._limit:
@@ -166,15 +169,18 @@ def _is_reserved(name: str) -> bool:
     try:
         return is_reserved(name)
     except OSError as error:
-        # It may reserve any name.
+        # An unusable file might reserve any name, so no name may be posted.
         raise BusError(f"{DAEMON}.Error.AccessDenied", f"the configuration cannot be used: {error}") from error
 
 
 def darwin(bus: str | None = None) -> Center:
-    """The center of Darwin names, on `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
+    """Returns the center of Darwin names.
+
+    :param bus: `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus.
+    """
     return Center(_wire.DARWIN, bus)
 
 
 def distributed(bus: str | None = None) -> Center:
-    """The center whose notifications have an object and a userInfo; the bus as for `darwin()`."""
+    """Returns the center whose notifications have an object and a userInfo. For the bus see `darwin()`."""
     return Center(_wire.DISTRIBUTED, bus)

@@ -34,7 +34,7 @@ Value = TypeVar("Value")
 
 
 class BusError(Exception):
-    """The bus is away, or somebody has answered with an error."""
+    """There is no bus, or the response is an error."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{message} [{name}]")
@@ -45,14 +45,14 @@ class BusError(Exception):
 
 
 class Variant(NamedTuple):
-    """A value with its D-Bus type. What arrives has plain pairs in its place."""
+    """A value with its D-Bus type, for sending. Received values have plain pairs instead."""
 
     signature: str
     value: Any
 
 
 class Signal(NamedTuple):
-    """A signal that has arrived. Its body is read on demand only, because any process may have sent it."""
+    """A received signal. Its body is read only on demand, because any process may have sent it."""
 
     sender: str | None
     path: str
@@ -66,7 +66,10 @@ class Signal(NamedTuple):
 
 
 def address(bus: str | None = None) -> str:
-    """The address of a bus: `session`, `system`, or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus."""
+    """Returns the address of a bus.
+
+    :param bus: `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus.
+    """
     name = bus or os.environ.get("NOTIFY_CENTER_BUS") or "session"
     if name == "system":
         return os.environ.get("DBUS_SYSTEM_BUS_ADDRESS") or "unix:path=/run/dbus/system_bus_socket"
@@ -77,7 +80,7 @@ def address(bus: str | None = None) -> str:
 
 
 def plain(signature: str, value: Any) -> Any:
-    """A value of this type without variants."""
+    """Returns a value of this type without its variants."""
     if signature == "v":
         return plain(*value)
     if signature.startswith("a{"):
@@ -88,7 +91,7 @@ def plain(signature: str, value: Any) -> Any:
 
 
 def sockets(address: str) -> list[str]:
-    """The sockets that an address names, in the order in which they are to be tried.
+    """Returns the sockets that an address names, in the order in which to try them.
 
     Raises `ValueError` if there is none.
     """
@@ -106,13 +109,13 @@ def sockets(address: str) -> list[str]:
 
 
 async def _open(address: str) -> DBusConnection:
-    """A connection to the first bus of the address that answers. It has not greeted the bus."""
+    """Connects to the first bus of the address that responds. Does not send `Hello` yet."""
     problems = []
     for socket in sockets(address):
         try:
             return await _open_socket(socket)
         except Exception as error:
-            # jeepney has many exceptions for a bus that refuses.
+            # jeepney raises many kinds of exceptions if the bus refuses the connection.
             problems.append(error)
     if len(problems) == 1:
         raise problems[0]
@@ -120,7 +123,7 @@ async def _open(address: str) -> DBusConnection:
 
 
 async def _open_socket(socket: str) -> DBusConnection:
-    """The same for one socket. jeepney's own greeting fails if the next message is one that jeepney cannot read."""
+    """Connects to one socket. Not by jeepney's own function, whose `Hello` fails if the next message is unreadable."""
     reader, writer = await asyncio.open_unix_connection(socket)
     try:
         authenticator = Authenticator()
@@ -140,7 +143,7 @@ async def _open_socket(socket: str) -> DBusConnection:
 
 
 class _Link:
-    """One connection, from its greeting to its loss. A task reads it."""
+    """One connection, from its `Hello` to its loss. A task reads it."""
 
     def __init__(self, connection: DBusConnection, on_signal: Callable[[Signal], None]) -> None:
         self._connection = connection
@@ -175,13 +178,13 @@ class _Link:
         await self._send(message, None)
 
     async def add_match(self, rule: str) -> None:
-        """Adds a rule to the bus, unless the bus has it: the bus keeps a rule as often as it is added."""
+        """Adds a rule to the bus unless the bus has it. The bus would keep each copy of a rule."""
         if rule in self.rules:
             return
         try:
             await self.call(_daemon_call("AddMatch", "s", [rule]), 25)
         except BaseException:
-            # The bus may have added it, or may still do so.
+            # The bus may have added the rule, or may still add it.
             self.remove_match(rule)
             raise
         self.rules.add(rule)
@@ -197,7 +200,7 @@ class _Link:
         self.tell(message)
 
     def tell(self, message: Message) -> None:
-        """Sends without waiting. A reply is ignored."""
+        """Sends a message without waiting. A response is ignored."""
         if not self.reading.done():
             self._connection.writer.write(message.serialise(next(self._connection.outgoing_serial)))
 
@@ -210,7 +213,10 @@ class _Link:
             raise _gone(error) from error
 
     async def _refuse(self, header: Header) -> None:
-        """Answers a call. A service asks by Ping whether its answers are read, and the answer is the sign of it, also where it is an error."""
+        """Responds to a call with an error.
+
+        A service sends `Ping` to learn whether its responses are read. An error is a sufficient response.
+        """
         if header.flags & MessageFlag.no_reply_expected:
             return
         call, fields = Message(header, ()), header.fields
@@ -226,8 +232,8 @@ class _Link:
     async def _receive(self) -> None:
         """Reads one message and passes it on.
 
-        Any process may send one: with a descriptor's number but without the descriptor, so that jeepney cannot read it,
-        or with a body that jeepney would read for seconds. Such a message is passed over.
+        Any process may send a hostile message: with a descriptor's number but without the descriptor, so that jeepney
+        cannot read it, or with a body that takes jeepney seconds to read. Such a message is skipped.
         """
         reader = self._connection.reader
         start = await reader.readexactly(16)
@@ -282,7 +288,7 @@ class _Link:
         except asyncio.IncompleteReadError:
             pass
         except Exception as error:
-            # The end of the connection, or bytes of which nobody knows where the next message begins.
+            # The connection has ended, or the bytes do not show where the next message begins.
             reason = error
         finally:
             for answer in self._waiting.values():
@@ -292,7 +298,7 @@ class _Link:
 
 
 def _is_refusal(error: BusError) -> bool:
-    """Whether the bus has answered, and said no."""
+    """Whether the bus has responded with a refusal."""
     return error.name not in {f"{DAEMON}.Error.{name}" for name in ("Disconnected", "NoReply", "NoServer")}
 
 
@@ -301,7 +307,7 @@ def _gone(reason: BaseException) -> BusError:
 
 
 class Connection:
-    """Connects with the first call, and again after an outage. All of it runs on one event loop."""
+    """Connects at the first call, and again after an outage. For one event loop."""
 
     _shared: ClassVar[dict[tuple[asyncio.AbstractEventLoop, str], Connection]] = {}
 
@@ -328,12 +334,12 @@ class Connection:
         self._watcher: asyncio.Task[None] | None = None
 
     async def open(self) -> _Link:
-        """The connection, made anew if there is none. Raises `BusError`."""
+        """Returns the current connection, or connects if there is none. Raises `BusError`."""
         async with self._connecting:
             return await self._open()
 
     async def _open(self) -> _Link:
-        """The same for a caller that has the lock."""
+        """As `open`, for a caller that holds the lock."""
         if self._link is None:
             self._link = await self._connect()
             if self._watcher is None or self._watcher.done():
@@ -346,7 +352,7 @@ class Connection:
             await self.close()
 
     async def close(self) -> None:
-        """Ends the connection. The next call makes another."""
+        """Ends the connection. The next call connects again."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.cancel()
@@ -365,7 +371,7 @@ class Connection:
         body: list[Any] | None = None,
         timeout: float = 25,
     ) -> list[Any]:
-        """Calls a method, and returns its answer without variants. Raises `BusError`."""
+        """Calls a method and returns its response without variants. Raises `BusError`."""
         link = await self.open()
         return await link.call(_call(destination, path, interface, member, signature, body), timeout)
 
@@ -380,25 +386,28 @@ class Connection:
             self._link.tell(_call(destination, path, interface, member, signature, body))
 
     async def send(self, message: Message) -> None:
-        """Sends a message that nobody answers. Raises `BusError`."""
+        """Sends a message that has no response. Raises `BusError`."""
         link = await self.open()
         await link.send(message)
 
     async def add_match(self, rule: str) -> None:
-        """Has the bus send what fits the rule, now and after each outage. In force on return."""
+        """Subscribes to the messages that match the rule, now and after each outage. Takes effect before it returns."""
         async with self._connecting:
             await (await self._open()).add_match(rule)
             self._rules[rule] += 1
 
     def remove_match(self, rule: str) -> None:
-        """Undoes one `add_match`. The last one of a rule removes the rule from the bus."""
+        """Undoes one `add_match`. The last call for a rule removes the rule from the bus."""
         self._rules[rule] -= 1
         self._rules += Counter()
         if rule not in self._rules and self._link is not None:
             self._link.remove_match(rule)
 
     async def request_name(self, name: str) -> None:
-        """Owns a name on the bus, now and after each outage. Another process that has it keeps it. A name that the bus refuses is not asked for again."""
+        """Requests a name on the bus, now and after each outage.
+
+        Does not replace another owner. If the bus refuses the name, it is not requested again.
+        """
         self._names.append(name)
         try:
             await self._daemon("RequestName", "su", [name, 4])
@@ -408,7 +417,7 @@ class Connection:
             raise
 
     async def owner(self, name: str) -> str | None:
-        """The connection that owns a name; None if nobody does."""
+        """The unique name of the connection that owns a name; None if there is no owner."""
         try:
             return str((await self._daemon("GetNameOwner", "s", [name]))[0])
         except BusError as error:
@@ -423,7 +432,7 @@ class Connection:
         try:
             link = _Link(await asyncio.wait_for(_open(self.address), 25), self._receive)
         except Exception as error:
-            # An address that is wrong, or a bus that refuses: jeepney has many exceptions for them.
+            # jeepney raises many kinds of exceptions for a wrong address or a bus that refuses.
             raise self._no_bus(error) from error
         try:
             try:
@@ -436,10 +445,10 @@ class Connection:
                 try:
                     await link.call(_daemon_call("RequestName", "su", [name, 4]), 25)
                 except BusError as error:
-                    # Without the name the bus cannot start this program; all else goes on.
+                    # Without the name the bus cannot start this program, but everything else works.
                     if not _is_refusal(error):
                         raise
-            # Observations that ended meanwhile.
+            # Removes the rules of observations that ended while the connection was being made.
             for rule in link.rules - self._rules.keys():
                 link.remove_match(rule)
             return link
@@ -473,7 +482,7 @@ class Connection:
 
 
 def _tell(listeners: list[Callable[[Value], None]], value: Value) -> None:
-    """Calls each listener. One that raises is reported, and ends neither the connection nor the turn of the others."""
+    """Calls each listener. The exception of a listener is reported; the connection and other listeners go on."""
     for listener in list(listeners):
         try:
             listener(value)

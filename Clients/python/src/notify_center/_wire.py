@@ -1,4 +1,4 @@
-"""How a notification travels. The page WireProtocol.md of the project describes it. Pure."""
+"""Encodes and decodes notifications, as the project's page WireProtocol.md describes. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DIGITS = frozenset(b"0123456789")
 
 
 def interface_name(name: str, prefix: str) -> str:
-    """The D-Bus interface that a notification's name travels as."""
+    """The D-Bus interface that stands for a notification's name in a signal."""
     data = utf8(name, "the name of a notification")
     if len(data) <= 255:
         full = f"{prefix}.{_escaped(data)}"
@@ -65,7 +65,7 @@ def _escaped(data: bytes) -> str:
 
 
 def utf8(value: object, role: str) -> bytes:
-    """The UTF-8 of a text. Raises `ValueError`, which names the value, for anything else."""
+    """Returns the UTF-8 of a text. Raises `ValueError`, which names the value by its role, for anything else."""
     if not isinstance(value, str):
         raise ValueError(f"{role} is a text, not {_shown(value)}")
     try:
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
 
 
 class _Size:
-    """Counts as every receiver does: 64 bytes for each part, and the bytes of texts and data."""
+    """Counts the size as every receiver does: 64 bytes for each part, and the bytes of texts and data."""
 
     def __init__(self) -> None:
         self.bytes = 64
@@ -94,7 +94,7 @@ class _Size:
 
 
 def encode(name: str, object: str | None, user_info: UserInfo | None, immediately: bool) -> tuple[str, list[Any]]:
-    """Signature and arguments of a post. Raises `ValueError` for what no receiver takes."""
+    """Returns signature and arguments of a post. Raises `ValueError` for values that receivers reject."""
     utf8(name, "the name of a notification")
     if object is not None:
         utf8(object, "the object of a notification")
@@ -162,9 +162,11 @@ def _variant(value: PropertyList, depth: int, size: _Size) -> Variant:
 def decode(
     body: bytes, signature: str, order: Literal["<", ">"], *, has_name_only: bool = False
 ) -> tuple[str, str | None, UserInfo | None]:
-    """Name, object and userInfo of a signal. Raises `ValueError` if it is no notification, or is over a bound.
+    """Returns name, object and userInfo of a signal.
 
-    :param has_name_only: whether it is a Darwin notification, of which only the name and its flags count.
+    Raises `ValueError` if the signal is not a notification or exceeds a bound.
+
+    :param has_name_only: whether it is a Darwin notification, of which only the name and its flags are read.
     """
     reader, size, found = Body(body, order), _Size(), types(signature)
     if found[:1] != ["s"]:
@@ -203,7 +205,7 @@ def _unescaped(text: str) -> str:
 
 
 def _text(reader: Body, size: _Size) -> str:
-    """A text, which counts before it is copied."""
+    """Reads a text. Its size counts before the text is copied."""
     length = reader.length()
     size.add(length)
     return reader.text(length)
@@ -216,7 +218,7 @@ def _data(reader: Body, size: _Size) -> bytes:
 
 
 def _value(reader: Body, type: str, depth: int, size: _Size) -> PropertyList:
-    """A value of a userInfo, which counts as in a post."""
+    """Reads a value of a userInfo. Its size counts as in a post."""
     if type == "v":
         # D-Bus nests variants at most 64 deep.
         return _value(reader, reader.signature(), depth, size)
@@ -258,7 +260,7 @@ def _value(reader: Body, type: str, depth: int, size: _Size) -> PropertyList:
 
 
 def _date(seconds: float) -> datetime:
-    """The date, or the nearest one that Python has: other languages have dates before the year 1 and after 9999."""
+    """Returns the date, or the nearest date in Python's range: other languages have dates beyond the years 1 to 9999."""
     if math.isnan(seconds):
         raise ValueError("a date is not a number")
     try:

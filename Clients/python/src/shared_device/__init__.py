@@ -1,4 +1,6 @@
-"""Shared device mode: an app hears who is signed in on the device, deletes the data of people who signed out, and reports that.
+"""Shared device mode for apps in Python.
+
+An app learns who is signed in on the device, deletes the data of users who signed out, and reports the deletion.
 
     from shared_device import Application, Hidden, Nobody, Open
 

@@ -31,7 +31,7 @@ TIMEOUT = 25.0
 
 @dataclass(frozen=True)
 class Token:
-    """A token for a server of the organisation, and whom it is for."""
+    """A token for a server of the organisation, and the account for which it was issued."""
 
     value: str
     scopes: list[str]
@@ -41,7 +41,7 @@ class Token:
 
 
 class Application:
-    """Follows the account of the device, deletes the data of people who signed out, and reports that.
+    """Follows the account of the device, deletes the data of users who signed out, and reports the deletion.
 
         application = Application("org.example.notes")
 
@@ -53,7 +53,7 @@ class Application:
         async for state in application.follow():
             ...
 
-    For one event loop.
+    All calls must come from one event loop.
     """
 
     def __init__(
@@ -65,10 +65,11 @@ class Application:
         state_directory: str | None = None,
     ) -> None:
         """
-        :param identifier: the app's own, in reverse DNS.
+        :param identifier: the app's identifier, in reverse DNS.
         :param bus: `session`, `system` or an address; otherwise $NOTIFY_CENTER_BUS, else the session bus.
-        :param bus_name: a name on the bus by which the bus can start the app to clean up: the one in its manifest.
-        :param state_directory: where the record is; otherwise the identifier in $XDG_STATE_HOME. It must outlast the user data.
+        :param bus_name: the bus name in the app's manifest, by which the bus can start the app to clean up.
+        :param state_directory: the folder of the record; otherwise the identifier in $XDG_STATE_HOME. It must outlast
+            the user data.
         """
         self.identifier = identifier
         self._broker = Broker(bus, bus_name)
@@ -80,15 +81,15 @@ class Application:
     # The cleanup.
 
     def cleanup(self, name: str) -> Callable[[AnyStep], AnyStep]:
-        """Registers a step that removes the data of `Cleanup.accounts`. On return the data must be gone from the disk.
+        """Registers a step that removes the data of `Cleanup.accounts`. When it returns, the data must be gone from the disk.
 
-        A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order of registration. One
-        that raises is tried again, three times in all, and later with the whole cleanup; so each must do no harm twice. The
-        administrator reads what it returns: amounts, never names.
+        A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order
+        of registration. A step that raises is tried again, three times in all, and later with the whole cleanup, so each
+        step must be idempotent. The administrator reads its return value, which must have amounts and never names.
 
-        A thread cannot be interrupted. If `follow` is cancelled while a function runs, it ends after that function, and
-        so before a later `follow` shows the next person. A coroutine that is cancelled must not leave a deletion
-        running either.
+        A thread cannot be interrupted. If `follow` is cancelled while a function runs, `follow` ends after that function,
+        and so before a later `follow` shows the next user. A cancelled coroutine must not leave a deletion running
+        either.
         """
         if not name or name in self._steps:
             raise ValueError(f"a step needs a name that no other step has, not {name!r}")
@@ -102,11 +103,11 @@ class Application:
     # The account.
 
     async def follow(self) -> AsyncIterator[State]:
-        """What the app may show, until the caller stops. Run one such loop at a time.
+        """Yields what the app may show, until the caller stops. Run only one such loop at a time.
 
-        The first state is `Hidden`. The next one waits for the loop's body: when the body of `Hidden` has ended, nothing of the
-        person may be on the screen or be written any more, and the cleanup begins. While a cleanup fails, or the broker does not answer,
-        the state stays `Hidden`, and both are tried again.
+        The first state is `Hidden`. Each state waits for the loop's body to end. When the body of `Hidden` has ended,
+        the user's data must be off the screen and the app must no longer write any; then the cleanup begins. While a
+        cleanup fails or the broker does not respond, the state stays `Hidden`, and both are retried.
         """
         told: State = Hidden(Reason.STARTING, "asking who is signed in")
         yield told
@@ -154,11 +155,11 @@ class Application:
     async def sign_in(
         self, username: str, password: str, scopes: list[str] | None = None, patience: float = 0
     ) -> Token:
-        """Signs a person in for the whole device.
+        """Signs a user in for the whole device.
 
-        Raises `SharedDeviceError`; then, or if the task is cancelled, the person is not signed in.
+        Raises `SharedDeviceError`. After an error, or if the task is cancelled, the user is not signed in.
 
-        :param patience: how many seconds the cleanup of the last session may take before.
+        :param patience: how long to wait, in seconds, for the cleanup of the last session before the sign-in.
         """
         await self._wait_until_clean(patience)
         number = str(uuid.uuid4())
@@ -171,17 +172,17 @@ class Application:
         try:
             return await self._token("SignIn", request, scopes, "sign in", TIMEOUT + patience)
         except BaseException:
-            # Whether the broker has not answered in time, the record cannot be written or the task is cancelled: the
-            # person may have left the device, and a sign-in that has failed here must not succeed there.
+            # The response was late, the record cannot be written or the task was cancelled. The user may have left the
+            # device, so a sign-in that failed here must not succeed at the broker.
             self._broker.tell("CancelSignIn", self._fields({"request": Variant("s", number)}))
             raise
 
     async def token(self, account: Account, scopes: list[str] | None = None) -> Token:
-        """A token for the current account, without a prompt.
+        """Returns a token for the current account, without a prompt.
 
-        Raises `SharedDeviceError`: `current_account_mismatch` if the session that this app has heard of is over, also
-        if the same person has signed in again; `cleanup_required` if the policy is strict and the app has not cleaned
-        up after an earlier session.
+        Raises `SharedDeviceError`: `current_account_mismatch` if the session that this app knows is over, even if the
+        same user has signed in again; `cleanup_required` if the policy is strict and the app has not cleaned up after
+        an earlier session.
         """
         attempted = "get a token"
         session = await self._keeper.require_clean(account, attempted)
@@ -195,15 +196,15 @@ class Application:
         # The request names the session, so that a late one does not end another session.
         fields = self._fields(_of(account, await self._keeper.session_of(account)))
         await self._broker.call("SignOut", fields, "sign out")
-        # The broadcast comes, too; this is not later than it.
+        # Does not wait for the broadcast, which comes, too.
         self._broker.changed.set()
 
     def note_activity(self) -> None:
-        """Reports that a person is using this app: call it at a key, a touch, a scan.
+        """Reports that the user is using this app: call it at a key, a touch, a scan.
 
-        The time until the device signs out begins again.
+        Restarts the inactivity timeout after which the device signs the user out.
 
-        Returns at once and may be called often: the broker is told at most every ten seconds. A sign-in and a request
+        Returns at once and may be called often: it sends at most one report every ten seconds. A sign-in and a request
         for a token have the same effect.
         """
         now = time.monotonic()
@@ -212,17 +213,17 @@ class Application:
             self._broker.tell("ReportActivity", self._fields({}))
 
     async def close(self) -> None:
-        """Ends the connection to the bus. What is owed stays owed."""
+        """Ends the connection to the bus. Owed cleanups stay owed."""
         await self._broker.close()
 
     @property
     def ignored_broadcasts(self) -> int:
-        """The number of broadcasts of an account change that came from somebody else than the broker."""
+        """The number of broadcasts of an account change that did not come from the broker."""
         return self._broker.ignored_broadcasts
 
     @property
     def bus_name_problem(self) -> str | None:
-        """Why the bus refused this app its name; None if it did not."""
+        """The reason why the bus refused this app its name; None if it did not refuse."""
         return self._broker.bus_name_problem
 
     def _fields(self, fields: dict[str, Variant]) -> dict[str, Variant]:
@@ -242,7 +243,7 @@ class Application:
             result = Token(str(token["value"]), list(token["scopes"]), float(token["expiresAt"]), account)
         except (KeyError, TypeError, ValueError) as error:
             raise SharedDeviceError("broker_failed", attempted, f"its answer has another form: {error!r}") from error
-        # In the record first, because the app may store data for the account at once.
+        # The record is written first, because the app may store data for the account at once.
         await self._keeper.enter(session, attempted, self._broker.heard != heard)
         return result
 
@@ -265,7 +266,7 @@ class Application:
             pass
 
     async def _clean(self, change: Change) -> str | None:
-        """Runs the steps and reports; returns why the data may still be there, None if it is gone."""
+        """Runs the steps and reports. Returns the reason why data may be left, or None if all data is gone."""
         await self._tell(change, "begun")
         results, problems = [], []
         for name, step in list(self._steps.items()):
@@ -305,12 +306,12 @@ class Application:
         try:
             await self._keeper.tell(change, progress, detail)
         except SharedDeviceError:
-            # For people who wait; the debt does not depend on it.
+            # The report only informs people who wait; the owed cleanup does not depend on it.
             pass
 
 
 async def _in_thread(step: Step, cleanup: Cleanup) -> object:
-    """Runs a step in a thread, and waits for its end even if the caller is cancelled: it may still delete."""
+    """Runs a step in a thread, and waits for its end even if the caller is cancelled, because it may still be deleting."""
     # Not a task, because the end of `asyncio.run` cancels all tasks.
     running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, step, cleanup)
     cancellation = None
@@ -334,6 +335,6 @@ def _text(error: Exception) -> str:
 
 
 def _of(account: Account, session: int | None) -> dict[str, Variant]:
-    """What a request about an account's session says."""
+    """The fields of a request about an account's session."""
     fields = {"accountIdentifier": Variant("s", account.identifier)}
     return fields if session is None else {**fields, "session": Variant("t", session)}

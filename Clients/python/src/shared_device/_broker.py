@@ -25,7 +25,7 @@ KNOWN_CODES = frozenset(
 
 
 class Broker:
-    """Calls the broker, and says when it is time to ask it again. Broadcasts of anybody else are counted and ignored."""
+    """Calls the broker, and signals when to ask it again. Counts and ignores broadcasts of other processes."""
 
     def __init__(self, bus: str | None, bus_name: str | None) -> None:
         self.changed = asyncio.Event()
@@ -41,7 +41,10 @@ class Broker:
         self._starting = asyncio.Lock()
 
     async def watch(self) -> None:
-        """Listens, from the first call on. In force on return. Raises `broker_unavailable` if there is no bus."""
+        """Subscribes to the broadcasts at the first call. Takes effect before it returns.
+
+        Raises `broker_unavailable` if there is no bus.
+        """
         async with self._starting:
             if self._is_watching:
                 return
@@ -72,7 +75,7 @@ class Broker:
         """Calls a method. Raises `SharedDeviceError`: the broker's refusal, or `broker_unavailable`."""
         for name, field in (request or {}).items():
             texts = {"s": [field.value], "as": field.value}.get(field.signature, [])
-            # The bus ends the connection of a program that sends U+0000. The value may be a password: it is not shown.
+            # The bus disconnects a program that sends U+0000. The value may be a password, so the error does not show it.
             if not all(isinstance(text, str) and text == sendable(text) for text in texts):
                 raise SharedDeviceError("invalid_request", attempted, f"“{name}” has to be UTF-8 without U+0000")
         await self.watch()
@@ -91,9 +94,9 @@ class Broker:
         return answer[0]
 
     def tell(self, method: str, request: dict[str, Variant]) -> None:
-        """Calls a method without waiting, so that the cancellation of a task does not hinder it.
+        """Calls a method without waiting, so that the cancellation of a task cannot prevent it.
 
-        It arrives after all earlier calls.
+        The call arrives after all earlier calls.
         """
         self._connection.tell(NAME, PATH, NAME, method, "a{sv}", [request])
 
@@ -104,7 +107,7 @@ class Broker:
         try:
             await self._connection.request_name(name)
         except BusError as error:
-            # If the bus cannot start this app, it must hear of changes all the more.
+            # Goes on without the name: an app that the bus cannot start depends on the broadcasts even more.
             self.bus_name_problem = str(error)
 
     def _receive(self, message: Signal) -> None:
@@ -122,7 +125,7 @@ class Broker:
 
     def _bus_changed(self, is_there: bool) -> None:
         self._owner = None
-        # Asks for the owner again, before the next question.
+        # Makes the next request look up the owner again.
         self._is_watching = False
         self._nudge()
 

@@ -1,4 +1,4 @@
-"""A person's folder, gone as a whole."""
+"""Deletes a user's folder as a whole."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import stat
 
 
 def delete_folder(path: str | os.PathLike[str]) -> None:
-    """Deletes a folder with all that is in it, for a cleanup step: on return it is gone, also from the disk. If there is none, that is fine.
+    """Deletes a folder with its contents, for a cleanup step. When it returns, the folder is gone, also from the disk.
 
-    Symbolic links are removed and never followed. Raises `OSError` if anything is left.
+    A missing folder is no error. Symbolic links are removed and never followed. Raises `OSError` if anything is left.
     """
     folder = pathlib.Path(path)
     try:
-        # What cannot be looked at is an error, and not absent.
+        # A folder that cannot be inspected is an error and does not count as absent.
         mode = os.lstat(folder).st_mode
     except (FileNotFoundError, NotADirectoryError):
         pass

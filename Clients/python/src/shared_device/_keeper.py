@@ -1,4 +1,4 @@
-"""Asks the broker and keeps the record, one question at a time: overlapping ones would report a change twice or lose one."""
+"""Asks the broker and keeps the record, one request at a time: overlapping requests would lose a change or report it twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORTING = "report a cleanup to the broker"
 
 @dataclass(frozen=True)
 class Change:
-    """Who is signed in, and whose data the app has to delete."""
+    """The account that is signed in, and the sessions whose data the app has to delete."""
 
     stale: list[Session]
     current: Account | None
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Answer:
-    """The broker's answer to the question who is signed in."""
+    """The broker's response to a request for the current account."""
 
     session: DeviceSession
     owed: list[OwedSession]
@@ -65,7 +65,7 @@ class Answer:
 
 
 class Keeper:
-    """The app's debts, in this process and on the disk."""
+    """Keeps the sessions that the app owes a cleanup, in this process and on the disk."""
 
     def __init__(self, application: str, broker: Broker, store: SessionStore) -> None:
         self._application = application
@@ -74,15 +74,15 @@ class Keeper:
         self._turn = asyncio.Lock()
         self._told: DeviceSession | None = None
         self._is_told = False
-        # The sessions that this process was told of, and those of them that it was told are over; neither is cleaned up.
+        # The sessions that this process was told of, and those that it was told are over; none of them is cleaned up yet.
         self._held: list[Session] = []
         self._stale: list[Session] = []
         self._last_epoch = 0
-        # Whether the device's policy is strict, by the broker's last answer; None before the first.
+        # Whether the device's policy is strict, by the broker's last response; None before the first.
         self._is_strict: bool | None = None
 
     async def change(self, wants_state: bool) -> Change | None:
-        """What has changed since this function last told the app; None means nothing.
+        """Returns the change since the last call, or None if nothing has changed.
 
         :param wants_state: whether the app wants the current state even if nothing has changed.
         """
@@ -97,7 +97,7 @@ class Keeper:
                 is_held = any(one in held for one in stale)
                 return Change(stale, answer.session.account, is_held, record.is_shared(stale), marks)
 
-            # On the disk before the app hears of the account, and so before it can store anything.
+            # Written before the app learns of the account, and so before it can store anything.
             change = await self._update(enter)
             self._hold(answer.session)
             self._stale = change.stale
@@ -106,10 +106,10 @@ class Keeper:
             return change if is_new or wants_state or change.stale else None
 
     async def enter(self, session: DeviceSession, attempted: str, is_doubtful: bool) -> None:
-        """Records a session of which the app is about to hear with a token.
+        """Records a session before the app receives its token.
 
-        Raises `current_account_mismatch` if it is over, and `cleanup_required` if the policy is strict and there may be
-        data of another session.
+        Raises `current_account_mismatch` if the session is over, and `cleanup_required` if the policy is strict and
+        there may be data of another session.
         """
         async with self._turn:
             current = (await self._ask())[0].session.epoch if is_doubtful else max(session.epoch, self._last_epoch)
@@ -118,18 +118,18 @@ class Keeper:
             held = list(self._held)
             stale = await self._update(lambda record: record.enter(session, held))
             self._hold(session)
-            # The debt arose while the request was under way, and the ledger lacks a debt that was waived.
+            # The debt arose during the request. The broker cannot know of it if an administrator waived it in the ledger.
             if stale and self._is_strict:
                 raise _cleanup_required(attempted)
 
     async def require_clean(self, account: Account | None, attempted: str) -> int | None:
-        """Checks before a token that there is no data of another session if the policy is strict.
+        """Checks before a request for a token that there is no data of another session, if the policy is strict.
 
         Returns `session_of(account)`. Raises `cleanup_required`.
 
         The broker checks the same by its ledger, which lacks the debts that an administrator has waived.
 
-        :param account: the account of the token; None for a person who is about to sign in.
+        :param account: the account of the token; None for a user who is about to sign in.
         """
         async with self._turn:
             if self._is_strict is None:
@@ -142,12 +142,15 @@ class Keeper:
             return session
 
     async def session_of(self, account: Account) -> int | None:
-        """The session that this app takes for the account's current one."""
+        """The session that this app considers the account's current one."""
         return (await asyncio.to_thread(self._store.load)).session_of(account)
 
     async def cleaned(self, change: Change, detail: str) -> None:
-        """The data is gone: forgets the sessions, and then sends the receipts. The broker asks again for those that it does not get, and the
-        sessions whose receipts it does not count are owed as before."""
+        """Forgets the sessions, whose data is gone, and then sends the receipts.
+
+        The broker asks again for receipts that do not arrive. If the broker does not count a receipt, its session stays
+        owed.
+        """
         async with self._turn:
             receipts = await self._update(lambda record: record.cleaned(change.stale, detail, change.marks))
             self._held = [one for one in self._held if one not in change.stale]
@@ -163,7 +166,7 @@ class Keeper:
                     raise
 
     async def tell(self, change: Change, progress: str, detail: str | None = None) -> None:
-        """Reports that the cleanup has begun or has failed. Nothing depends on it."""
+        """Reports that the cleanup has begun or failed. The report only informs; it may get lost."""
         for session in change.stale:
             await self._report(progress, Receipt(session.epoch, detail))
 
@@ -185,11 +188,14 @@ class Keeper:
             due = await self._update(reconcile)
             if not due:
                 return answer, known
-            # The cleanup was done, but the broker was away, or the app ended before it could report it.
+            # These cleanups are done, but the broker was not running or the app ended before the report.
             await self._send(due)
 
     async def _send(self, receipts: list[Receipt]) -> set[int]:
-        """Returns the sessions whose cleanup does not count, because another process of the app ended meanwhile without a report."""
+        """Sends the receipts. Returns the sessions whose cleanup does not count.
+
+        A cleanup does not count if another process of the app ended without a report since the cleanup began.
+        """
         answers = {receipt.epoch: await self._report("finished", receipt) for receipt in receipts}
         return {session for session, answer in answers.items() if answer.get("again") is True}
 
@@ -201,7 +207,7 @@ class Keeper:
             "progress": Variant("s", progress),
         }
         if receipt.detail is not None:
-            # A receipt that cannot be sent would block every question.
+            # Makes the text sendable, because a receipt that cannot be sent would block every request.
             request["detail"] = Variant("s", sendable(receipt.detail)[:2000])
         return await self._broker.call("ReportCleanup", request, REPORTING)
 

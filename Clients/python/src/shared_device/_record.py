@@ -1,7 +1,8 @@
-"""Whose data an app may hold. Pure; `_store` keeps it on disk, in the form of the Swift library.
+"""The record of the sessions whose data an app may hold. Pure; `_store` keeps it on disk, in the Swift library's format.
 
-A session enters the record before the app hears of it, and leaves it when its data is gone. So a crash at any instant leaves a debt, never
-a leak. The rules and their vectors are those of the Swift library (`SessionRecord.swift`, `session-record.json`).
+A session enters the record before the app learns of it, and leaves it when its data is gone. So a crash at any instant
+leaves an owed cleanup, never forgotten data. The rules and test vectors are those of the Swift library
+(`SessionRecord.swift`, `session-record.json`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ._values import Account
 
 @dataclass(frozen=True)
 class Session:
-    """One account's stay on the device. The same account after a sign-out is another session."""
+    """One session of an account on the device. The same account after a sign-out has another session."""
 
     account: Account
     epoch: int
@@ -23,7 +24,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A cleanup that is done and that the broker has not confirmed yet."""
+    """A completed cleanup that the broker has not confirmed yet."""
 
     epoch: int
     detail: str | None = None
@@ -33,7 +34,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class DeviceSession:
-    """Who is signed in, and since which change of the device."""
+    """The account that is signed in, and the epoch since when."""
 
     account: Account | None
     epoch: int
@@ -54,7 +55,7 @@ class OwedSession:
 
 @dataclass
 class SessionRecord:
-    """The record. Its functions change it and decide nothing else."""
+    """The record. Its functions only change it."""
 
     last_reported: Account | None = None
     may_hold_data: list[Session] = field(default_factory=list)
@@ -63,25 +64,26 @@ class SessionRecord:
     """The sessions that more than one process of this app deals with."""
 
     def is_shared(self, sessions: Iterable[Session]) -> bool:
-        """Whether another process of the app may store something of these sessions while this one deletes."""
+        """Whether another process of the app may store data of these sessions while this process deletes it."""
         return any(session.epoch in self.shared for session in sessions)
 
     def session_of(self, account: Account) -> int | None:
-        """The session that the app takes for the account's current one; None if it has not heard of any."""
+        """The session that the app considers the account's current one; None if it knows of none."""
         return next((one.epoch for one in reversed(self.may_hold_data) if one.account == account), None)
 
     def report(self, session: DeviceSession) -> Account | None:
-        """Records that the app is told of `session`; returns the account that it was told of before."""
+        """Records that the app is told of `session`. Returns the account that it was told of before."""
         before, self.last_reported = self.last_reported, session.account
         return before
 
     def enter(
         self, session: DeviceSession, held: Sequence[Session] = (), known: Sequence[Session] = ()
     ) -> list[Session]:
-        """Records the session of which the app is about to hear; returns the sessions whose data it has to delete.
+        """Records the session that the app is about to be told of. Returns the sessions whose data it has to delete.
 
         :param held: the sessions that this process was told of and has not cleaned up.
-        :param known: the sessions that the record had before the broker was asked. They are over if the answer does not name them.
+        :param known: the sessions in the record before the request to the broker. A session is over if the response does
+            not name it.
         """
         current = None if session.account is None else Session(session.account, session.epoch)
         forgotten = [one for one in held if one != current and one not in self.may_hold_data]
@@ -98,7 +100,7 @@ class SessionRecord:
         return stale
 
     def reconcile(self, owed: Sequence[OwedSession]) -> None:
-        """Merges the record and the broker's ledger: a debt that either of them has is owed."""
+        """Merges the broker's ledger into the record: a cleanup is owed if either of them has it."""
         self.receipts_due = [
             receipt
             for receipt in self.receipts_due
@@ -112,23 +114,23 @@ class SessionRecord:
                 self.may_hold_data.append(Session(one.account, one.epoch))
                 self.shared.add(one.epoch)
             else:
-                # Neither the broker nor this app knows any more whose it was.
+                # Neither the broker nor this app still knows the account of this session.
                 self.receipts_due.append(Receipt(one.epoch, "no data of this session", one.mark))
         self.may_hold_data.sort(key=lambda one: one.epoch)
         self.shared.update(one.epoch for one in owed if one.is_shared)
         self.shared &= {one.epoch for one in self.may_hold_data}
 
     def receipts(self, held: Sequence[Session]) -> list[Receipt]:
-        """The receipts that this process may send: another process's cleanup does not stand for its own."""
+        """The receipts that this process may send: another process's cleanup does not cover its own data."""
         own = {one.epoch for one in held}
         return [receipt for receipt in self.receipts_due if receipt.epoch not in own]
 
     def cleaned(
         self, sessions: Sequence[Session], detail: str | None = None, marks: Mapping[int, int] | None = None
     ) -> list[Receipt]:
-        """Records that the data of these sessions is gone, and forgets their names. Returns the receipts.
+        """Records that the data of these sessions is gone, and forgets their accounts. Returns the receipts.
 
-        :param marks: those of the broker when the cleanup began.
+        :param marks: the broker's marks when the cleanup began.
         """
         receipts = [Receipt(one.epoch, detail, (marks or {}).get(one.epoch, 0)) for one in sessions]
         self.may_hold_data = [one for one in self.may_hold_data if one not in sessions]
@@ -141,8 +143,10 @@ class SessionRecord:
         return receipts
 
     def reopen(self, sessions: Sequence[Session]) -> None:
-        """Takes back that the data of these sessions is gone: the broker does not count their receipts, because another process may have stored
-        something."""
+        """Puts these sessions back into the record, because the broker does not count their receipts.
+
+        Another process of the app may have stored data after the cleanup.
+        """
         self.shared.update(one.epoch for one in sessions)
         added = [one for one in sessions if one not in self.may_hold_data]
         self.may_hold_data = sorted(self.may_hold_data + added, key=lambda one: one.epoch)
@@ -150,7 +154,7 @@ class SessionRecord:
         self.receipts_due = [due for due in self.receipts_due if due.epoch not in epochs]
 
     def has_news(self, other: SessionRecord) -> bool:
-        """Whether a crash must not lose what this record says and `other` does not."""
+        """Whether this record has facts that `other` lacks and that a crash must not lose."""
         return (
             (self.last_reported, self.may_hold_data, self.shared)
             != (other.last_reported, other.may_hold_data, other.shared)
@@ -175,7 +179,7 @@ class SessionRecord:
 
     @staticmethod
     def from_json(fields: Any) -> SessionRecord:
-        """Raises `ValueError` for what is no record."""
+        """Reads a record. Raises `ValueError` if the fields are not a record."""
         try:
             reported = fields.get("lastReported")
             return SessionRecord(
@@ -197,7 +201,7 @@ def account_to_json(account: Account) -> dict[str, str]:
 
 
 def account_from_json(fields: Any) -> Account:
-    """Also of the broker's form. Raises `ValueError`, `KeyError` or `TypeError` for what is no account."""
+    """Reads an account, also in the broker's form. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
     identifier, username = fields["identifier"], fields["username"]
     if not isinstance(identifier, str) or not identifier or not isinstance(username, str):
         raise ValueError("it is no account")
@@ -206,7 +210,7 @@ def account_from_json(fields: Any) -> Account:
 
 
 def epoch(value: Any) -> int:
-    """A session's number, or a mark. Raises `ValueError` for anything else."""
+    """Reads a session's number or a mark. Raises `ValueError` for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
         raise ValueError("a session's number is a whole number of 64 bits")
     return value

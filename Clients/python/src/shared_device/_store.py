@@ -1,4 +1,4 @@
-"""The record as a file, which all processes of the app share, in any of the libraries' languages."""
+"""Keeps the record as a file, which all processes of the app share, in any of the libraries' languages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ def default_directory(identifier: str) -> str:
 
 
 class SessionStore:
-    """Reads and changes the record. All of it blocks: for threads."""
+    """Reads and changes the record. All functions block, so call them in a thread."""
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, "shared-device-sessions.json")
 
     def load(self) -> SessionRecord:
-        """Raises `record_unusable`. An unreadable record does not count as empty: that would forget whose data is there."""
+        """Reads the record. Raises `record_unusable`.
+
+        An unreadable record does not count as empty, because that would forget whose data the app holds.
+        """
         try:
             with open(self.path, "rb") as file:
                 return SessionRecord.from_json(json.load(file))
@@ -38,7 +41,7 @@ class SessionStore:
             raise self._unusable("read", error) from error
 
     def update(self, body: Callable[[SessionRecord], Value]) -> Value:
-        """Changes the record. On return the change is on the disk; `body` may run twice. Raises `record_unusable`."""
+        """Changes the record. When it returns, the change is on the disk. May run `body` twice. Raises `record_unusable`."""
         before = self.load()
         record = copy.deepcopy(before)
         value = body(record)
@@ -49,7 +52,7 @@ class SessionStore:
             lock = os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                # Another process may have changed the record meanwhile.
+                # Another process may have changed the record since it was loaded.
                 latest = self.load()
                 record = copy.deepcopy(latest)
                 value = body(record)

@@ -1,4 +1,4 @@
-"""What an app is told."""
+"""The values that an app receives."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Union
 
 
 def sendable(text: str) -> str:
-    """The text without U+0000 and without the bytes of a file name that are not UTF-8: no bus takes them."""
+    """Returns the text without U+0000 and without bytes of file names that are not UTF-8: the bus accepts neither."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 class SharedDeviceError(Exception):
-    """Why a request failed. `code` is one of the page Interface.md, or `broker_unavailable`, `record_unusable`."""
+    """A failed request. `code` is a code of the page Interface.md, or `broker_unavailable` or `record_unusable`."""
 
     def __init__(self, code: str, attempted: str, message: str) -> None:
         super().__init__(f"could not {attempted}: {message} [{code}]")
@@ -24,7 +24,7 @@ class SharedDeviceError(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """A person's account. Two are the same if their identifiers are."""
+    """A user's account. Two accounts are equal if their identifiers are."""
 
     identifier: str
     username: str = field(compare=False)
@@ -32,7 +32,7 @@ class Account:
 
     @property
     def folder(self) -> str:
-        """The account as the name of a folder. Different accounts have different names; none leads out of its folder.
+        """A name for the account's folder. Different accounts have different names. A name never leads out of its parent.
 
         Raises `ValueError` if the identifier is too long for a file name.
         """
@@ -47,7 +47,7 @@ class Account:
 
 
 class Reason(Enum):
-    """Why nothing may be shown."""
+    """The reason why the app may not show data."""
 
     STARTING = "starting"
     CHANGING = "changing"
@@ -57,7 +57,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Hidden:
-    """Nobody's data may be shown: clear the screen, stop work under way and wait for its end, close files."""
+    """The app may not show any user's data: clear the screen, stop running work and wait for its end, close files."""
 
     reason: Reason
     message: str
@@ -66,12 +66,12 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Nobody:
-    """Nobody is signed in, and no user's data is left."""
+    """No user is signed in, and the app holds no user's data."""
 
 
 @dataclass(frozen=True)
 class Open:
-    """This account's data may be shown and stored, and no other's."""
+    """The app may show and store data of this account only."""
 
     account: Account
 
@@ -81,7 +81,7 @@ State = Union[Hidden, Nobody, Open]
 
 @dataclass(frozen=True)
 class Cleanup:
-    """What a cleanup step is told."""
+    """The argument of a cleanup step."""
 
     accounts: list[Account]
     """Whose data has to go. The current account can be among them, for an earlier session of the same person."""
