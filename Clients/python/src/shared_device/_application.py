@@ -81,7 +81,9 @@ class Application:
     # The cleanup.
 
     def cleanup(self, name: str) -> Callable[[AnyStep], AnyStep]:
-        """Registers a step that removes the data of `Cleanup.accounts`. When it returns, the data must be gone from the disk.
+        """Registers a step that removes the data of `Cleanup.accounts`.
+
+        When the step returns, the data must be gone from the disk.
 
         A function runs in a thread, a coroutine function on the event loop. Steps run one after the other, in the order
         of registration. A step that raises is tried again, three times in all, and later with the whole cleanup, so each
@@ -311,7 +313,7 @@ class Application:
 
 
 async def _in_thread(step: Step, cleanup: Cleanup) -> object:
-    """Runs a step in a thread, and waits for its end even if the caller is cancelled, because it may still be deleting."""
+    """Runs a step in a thread. Waits for its end even if the caller is cancelled, because it may still be deleting."""
     # Not a task, because the end of `asyncio.run` cancels all tasks.
     running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, step, cleanup)
     cancellation = None

@@ -1,4 +1,7 @@
-"""Asks the broker and keeps the record, one request at a time: overlapping requests would lose a change or report it twice."""
+"""Asks the broker and keeps the record.
+
+Sends one request at a time, because overlapping requests would lose a change or report it twice.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ class Keeper:
         self._turn = asyncio.Lock()
         self._told: DeviceSession | None = None
         self._is_told = False
-        # The sessions that this process was told of, and those that it was told are over; none of them is cleaned up yet.
+        # The sessions that this process was told of, and the sessions of which it was told the end. None is cleaned up yet.
         self._held: list[Session] = []
         self._stale: list[Session] = []
         self._last_epoch = 0
