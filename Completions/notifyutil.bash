@@ -6,7 +6,7 @@ _notifyutil() {
         --session --system --address --help --version'
     COMPREPLY=()
 
-    # Readline takes words apart at colons and equals signs; put together again what belongs together.
+    # Readline splits words at colons and equals signs; join the parts again.
     local words=() word isOpen= index
     for ((index = 0; index <= COMP_CWORD; index++)); do
         word=${COMP_WORDS[index]}
@@ -20,7 +20,7 @@ _notifyutil() {
     local last=$((${#words[@]} - 1))
     local current=${words[last]}
 
-    # The option before, and how many words after it this one is; and the bus that is asked for.
+    # Finds the preceding option, the number of words since then, and the chosen bus.
     local option= distance=0 bus=()
     for ((index = 1; index < last; index++)); do
         word=${words[index]}
@@ -53,21 +53,21 @@ _notifyutil() {
                     mapfile -t COMPREPLY < <(compgen -f -- "$current")
                     ;;
             esac
-            # Where an argument may be left out, an option may follow as well.
+            # If an argument is optional, an option may follow, too.
             [[ -n $current ]] || _notifyutil_reply "$options"
             ;;
     esac
     return 0
 }
 
-# Adds those of the words that continue the current one, without what readline has cut off before it.
+# Adds the words that continue the current word, without the part that readline has split off.
 _notifyutil_reply() {
     local cut=${current%"${current##*[:=]}"} word
     while read -r word; do COMPREPLY+=("${word#"$cut"}"); done < <(compgen -W "$1" -- "$current")
 }
 
-# The names that are registered on that bus, quickly or not at all, silently, and without starting a service. Without those that a shell
-# would not take as they stand.
+# Lists the registered names on that bus, without names that need quoting in a shell. Gives up soon and silently, and
+# starts no service.
 _notifyutil_names() {
     timeout 1 notify-center list "${bus[@]}" --names --no-start 2>/dev/null </dev/null | grep -x '[A-Za-z0-9_.@%+,:/-]*'
 }

@@ -1,8 +1,7 @@
 # Completion of notifyutil(1) for fish. Put it into a folder of $fish_complete_path, for instance
 # /usr/share/fish/vendor_completions.d.
 
-# The names that are registered on the bus that the command line chooses: quickly or not at all, silently, and
-# without starting a service.
+# Lists the registered names on the bus that the command line chooses. Gives up soon and silently, and starts no service.
 function __notifyutil_names
     set -l words (commandline -opc)
     set -l bus

@@ -1,4 +1,4 @@
-// What notifyutil is linked with in place of code that it never runs. ./quick-start builds it and prints the linker's flags.
+// Stubs that replace code which notifyutil never runs. ./quick-start builds them and prints the linker's flags.
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -41,7 +41,7 @@ void IN_PLACE_OF(stdlib_overrideUnsafeArgvArgc)(char **values, int count) {
     arguments = values;
 }
 
-// All zero, which means “off”. Larger than the runtime's structure (88 bytes in Swift 6.3).
+// Zero means “off”. Larger than the runtime's structure (88 bytes in Swift 6.3).
 char IN_PLACE_OF(backtraceSettings)[1024];
 
 void IN_PLACE_OF(displayCrashMessage)(int signal, const void *address) { (void)signal, (void)address; }
