@@ -1,7 +1,9 @@
-// Calls the broker from processes whose root directory never answers: stuck-root BUS DIRECTORY, with a directory to mount in. It writes “ready” when the first of them has its answer, and
-// “cannot …” where the system does not let an unprivileged process do it. It goes on until it is killed.
+// Calls the broker from processes whose root directory never answers: stuck-root BUS DIRECTORY, with a directory to mount
+// in. It writes “ready” when the first process has its response, and “cannot …” if the system does not allow this to an
+// unprivileged process. It runs until it is killed.
 //
-// The directory is an overlay over a FUSE file system of its own: FUSE alone answers strangers by itself, the overlay asks it in its owner's name.
+// The directory is an overlay over a private FUSE file system: FUSE alone refuses other users without asking the program,
+// but the overlay asks it in its owner's name.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +36,7 @@ static void write_file(const char *path, const char *text) {
 
 // MARK: The file system
 
-// Answers what a mount asks, and no lookup.
+// Answers the requests of a mount, but no lookup.
 static void serve(int device) {
     static char request[0x21000];
     for (;;) {
@@ -155,7 +157,7 @@ static void read_all(int bus, void *bytes, size_t count) {
     }
 }
 
-/// Waits for so many answers.
+/// Waits for this number of responses.
 static void await_answers(int bus, int count) {
     while (count > 0) {
         uint32_t header[4];
