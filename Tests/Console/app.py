@@ -41,7 +41,7 @@ while True:
         for element in call("GetCurrentAccount").get("owed", ("", []))[1]:
             clean_up(element["epoch"][1], element.get("mark", ("t", 0))[1])
     except (DBusErrorResponse, TimeoutError):
-        # The broker is not there: ask again.
+        # The broker is not running: retry.
         time.sleep(0.3)
     if select.select([sys.stdin], [], [], 0.05)[0]:
         words = sys.stdin.readline().split()

@@ -1,4 +1,4 @@
-"""What a person sees and does in the console: Chromium against Cockpit and the broker. Run by console-check."""
+"""Tests what a person sees and does in the console, in Chromium with Cockpit and the broker. Run by console-check."""
 
 import contextlib
 import os
@@ -57,12 +57,12 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Nobody is signed in")
         expect(heading(other)).to_have_text("Nobody is signed in")
         announced(page, re.compile("^Nobody is signed in. ([1-4] apps? owes? a cleanup|No app owes a cleanup).$"))
-        # It heard of it by itself, while it was open.
+        # The other browser received the change without a reload.
         assert other.evaluate("window.seen") > 0
         pages["other"] = other
 
     def stopped_app():
-        """An app that stands still owes; when it goes on, the device is clean."""
+        """A stopped app still owes its cleanup; when it continues, the device is clean."""
         page = pages["root"]
         row = page.locator(".rows > li", has_text="photos")
         expect(row.locator(".state")).to_contain_text("has not heard of it")
@@ -76,7 +76,7 @@ def tests(device, browser):
         expect(row.locator(".opened")).to_contain_text("org.example.photos")
         check_accessibility(page, "an app that owes")
         picture(page, "light")
-        # The drawing grows four times a second, and once where somebody wants little motion.
+        # The drawing is updated four times a second, and once a second if the user prefers reduced motion.
         page.evaluate("() => { const real = window.setTimeout; window.setTimeout = (body, time) => { (window.times ??= []).push(time); return real(body, time); }; }")
         wait_for("the drawing to grow", lambda: page.evaluate("window.times?.filter(time => time === 250).length >= 3"))
         page.emulate_media(reduced_motion="reduce")
@@ -103,7 +103,7 @@ def tests(device, browser):
         page.locator("#as-table").click()
 
     def quickly():
-        """A change is on the screen within 200 ms of the sign-out's call, on a quiet machine; here the best of five counts."""
+        """On a quiet machine a change is on the screen within 200 ms of the sign-out's call; the best of five runs counts."""
         page, times = pages["root"], []
         for _ in range(5):
             device.sign_in("ada", "org.example.orders")
@@ -128,7 +128,7 @@ def tests(device, browser):
         device.sign_out()
         row = page.locator(".rows > li", has_text="photos")
         expect(row.locator(".state")).to_contain_text("has not heard of it")
-        # The table offers the same, and the focus stays where it is drawn anew, as it is when one of the two goes on.
+        # The table offers waiving, too, and keeps the focus when it is redrawn because one of the two apps continues.
         page.locator("#as-table").click()
         offers = page.locator("tbody").get_by_role("button", name="Waive")
         expect(offers).to_have_count(2)
@@ -157,7 +157,7 @@ def tests(device, browser):
         device.go_on("org.example.photos")
 
     def broker_gone():
-        """CO-4: without the broker, and while it stands still, who is signed in is unknown, never nobody; and it is known again when it is back."""
+        """CO-4: while the broker is gone or stopped, the account is unknown, never “nobody”; it is known again afterwards."""
         page = pages["root"]
         device.sign_in("ada", "org.example.orders")
         expect(heading(page)).to_have_text("Ada Lovelace")
@@ -179,7 +179,7 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Ada Lovelace")
 
     def last_day():
-        """The last day says in words and bars for how long somebody was signed in, who owed, and what is unknown."""
+        """The last day shows in words and bars how long an account was signed in, apps were cleaning up, or it is unknown."""
         page = pages["root"]
         drawing = page.locator("#day-drawing")
         label = drawing.locator("svg[role=img]").get_attribute("aria-label")
@@ -188,7 +188,7 @@ def tests(device, browser):
             assert words in label.lower() and drawing.locator(".legend li", has_text=re.compile(words, re.I)).count() == 1, label
 
     def account_is_text():
-        """CO-5: so is an account's name, also in the question before a sign-out."""
+        """CO-5: an account's name with HTML in it is a text, also in the question before a sign-out."""
         page = pages["root"]
         name = Device.accounts["mallory"]
         device.sign_out()
@@ -206,7 +206,7 @@ def tests(device, browser):
         expect(heading(page)).to_have_text("Ada Lovelace")
 
     def too_many():
-        """As many questions of a user as may be open are: the page says that it is open too often, and not that the broker is away; then it goes on."""
+        """With too many open requests of a user the page says that it is open too often, not that the broker is gone."""
         page = pages["root"]
         revision = str(device.call("GetStatus")["revision"]["data"])
         asking = [device.ask("GetStatus", "revision", "t", revision, "wait", "d", "60") for _ in range(40)]
@@ -225,7 +225,7 @@ def tests(device, browser):
         """The log filters, pauses, and keeps few rows in the page; it names no person (CO-6)."""
         page = pages["root"]
         assert page.locator("#log-lines .event").count() > 5
-        # Of all entries, and not only of those in view.
+        # Searches all entries, not only those in view.
         for name in ("ada", "lovelace"):
             page.fill("#log-text", name)
             expect(page.locator("#log-lines")).to_have_text("No entry fits.")
@@ -254,7 +254,7 @@ def tests(device, browser):
         assert drawn[0] < 60 and drawn[1] > 300_000, drawn
 
     def who_may():
-        """CO-2: an operator sees and signs out; a visitor sees nothing, and is told what helps."""
+        """CO-2: an operator sees the device and signs out; a visitor sees nothing, and is told the remedy."""
         device.sign_in("ada", "org.example.orders")
         page = signed_in(browser, "operator", color_scheme="dark")
         expect(heading(page)).to_have_text("Ada Lovelace")
@@ -278,12 +278,12 @@ def tests(device, browser):
         pages["operator"], pages["visitor"] = page, visitor
 
     def right_withdrawn():
-        """CO-2: whose right to see the device ends sees no entry of the log any more; with the right all of them come again."""
+        """CO-2: when the right to see the device ends, the log disappears; with the right all of its entries come back."""
         page = pages["operator"]
         page.reload()
         expect(heading(page)).to_have_text("Nobody is signed in")
         expect(page.locator("#log-lines .event").first).to_be_visible()
-        # As the broker answers from then on; what waits for a change ends with the next one.
+        # Stands in for the broker's later responses; the pending request ends with the next change.
         page.evaluate("""async () => {
             const { Broker } = await import('./broker.js');
             const { status, log } = Broker.prototype;
@@ -301,12 +301,12 @@ def tests(device, browser):
         expect(page.locator("#log-lines .event").first).to_be_visible(timeout=40_000)
         assert page.locator("#log-lines .event").count() > 5
         device.sign_out()
-        # The round before was complete, too.
+        # The previous round was complete, too.
         expect(heading(page)).to_have_text("Nobody is signed in")
         expect(page.locator("#round-summary")).to_contain_text("Every app")
 
     def by_polkit():
-        """CO-2: whom a rule of polkit lets see the device sees it, and does nothing that the rule does not name."""
+        """CO-2: a user whom a polkit rule lets see the device sees it, and can do nothing that the rule does not name."""
         if not os.path.exists("/usr/lib/polkit-1/polkitd"):
             return print("    left out: polkitd is not installed")
         device.permit("visitor", "status")
@@ -330,7 +330,7 @@ def tests(device, browser):
 
 
 def draw_for_documentation(device, browser):
-    """The pictures of the manual, light, dark and on 320 pixels: two apps are clean, one failed first, one stands still."""
+    """Makes the manual's pictures, light, dark and 320 pixels wide: two apps are clean, one failed first, one is stopped."""
     page = signed_in(browser, "root", viewport={"width": 1100, "height": 900}, color_scheme="light")
     device.stop("org.example.photos")
     device.sign_out()
@@ -339,7 +339,7 @@ def draw_for_documentation(device, browser):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=colours)
         expect(page.locator("html")).to_have_attribute("data-theme", colours)
-        # Bars follow the width with the next frame that is drawn.
+        # Bars follow the width in the next frame.
         page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         end = page.locator("#round").bounding_box()
         clip = {"x": 0, "y": 0, "width": width, "height": end["y"] + end["height"] + 16}
@@ -369,7 +369,7 @@ def main():
                 except BaseException as failure:
                     print(f"FAILED: {test.__doc__}\n{failure}\n{(device.folder / 'log').read_text()[-1500:]}", flush=True)
                     for number, page in enumerate(page for context in browser.contexts for page in context.pages):
-                        # A page that has crashed is no reason to hide why.
+                        # A crashed page must not hide the original error.
                         with contextlib.suppress(Exception):
                             picture(page, f"failed-{number}")
                     raise

@@ -1,5 +1,8 @@
-"""A device of its own for the console: a system bus, the broker, Cockpit and people who sign in to it. Runs in a mount namespace of its own, as
-console-check and demo-console make it, because all of them look for files where the machine's own are."""
+"""A private device for the console: a system bus, the broker, Cockpit and the people who sign in to it.
+
+Runs in a private mount namespace, which console-check and demo-console make, because all of these programs read their files
+from the machine's standard folders.
+"""
 
 import json
 import os
@@ -46,7 +49,7 @@ class Device:
         self._start(["/usr/lib/cockpit/cockpit-ws", "--no-tls", "--address", "127.0.0.1", "--port", str(port)])
 
     def _put_files(self):
-        """Users with passwords, and the console among Cockpit's packages: copies over the machine's files, in this namespace alone."""
+        """Adds users with passwords, and the console to Cockpit's packages: mounts copies over the files in this namespace."""
         def over(path, text):
             copy = self.folder / path.replace("/", "-")
             copy.write_text(text)
@@ -73,7 +76,7 @@ class Device:
         shutil.copytree("/usr/share/cockpit", packages, symlinks=True)
         for name in ("shared_device", "shared_device_fleet"):
             shutil.copytree(top / "Console" / name, packages / name, dirs_exist_ok=True)
-        # The fleet's page is for a controller's host, which newer versions of Cockpit look for by this file.
+        # Newer versions of Cockpit show the fleet's page only if this file exists, as on a controller's host.
         settings = self.folder / "settings"
         settings.mkdir()
         (settings / "fleet-controller.json").touch()
@@ -112,7 +115,7 @@ class Device:
 
     def stop(self, app):
         process = self.apps[app]
-        # By itself, between two questions: one that is under way would be answered after what comes next, and count as heard.
+        # The app stops itself between two requests. A pending request would be answered later, and count as told.
         process.stdin.write("stop\n")
         process.stdin.flush()
         wait_for("the app to stand still", lambda: pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T")
@@ -136,18 +139,18 @@ class Device:
         wait_for("polkit", lambda: subprocess.run(["busctl", "--system", "status", "org.freedesktop.PolicyKit1"], capture_output=True).returncode == 0)
 
     def call(self, method, *fields):
-        """Calls the broker as root; the answer, or None while it refuses."""
+        """Calls the broker as root. Returns the response, or None while the broker refuses."""
         done = subprocess.run(["busctl", "--system", "--json=short", "call", "org.notifycenter.SharedDevice1", "/org/notifycenter/SharedDevice",
                                "org.notifycenter.SharedDevice1", method, "a{sv}", str(len(fields) // 3), *fields], text=True, capture_output=True)
         return json.loads(done.stdout)["data"][0] if done.returncode == 0 else None
 
     def ask(self, method, *fields):
-        """The process of a call whose answer nobody reads."""
+        """Starts a call whose response is not read. Returns its process."""
         return self._start(["busctl", "--system", "--timeout=120", "call", "org.notifycenter.SharedDevice1", "/org/notifycenter/SharedDevice",
                             "org.notifycenter.SharedDevice1", method, "a{sv}", str(len(fields) // 3), *fields])
 
     def sign_out(self):
-        """The time of the sign-out, in seconds since 1970."""
+        """Signs out. Returns the time of the sign-out, in seconds since 1970."""
         before = time.time()
         assert self.call("SignOutAnyone", "reason", "s", "test") is not None
         return before
@@ -164,7 +167,7 @@ class Device:
 
 
 def demonstrate(port):
-    """Two sessions and four apps, one of which is slow and one of which fails at first; then it waits."""
+    """Plays two sessions with four apps, one of which is slow and one of which fails at first; then waits."""
     device = Device(port, cleanupPolicy="strict")
     for name, *options in [("org.example.orders", "--delay", "0.4"), ("org.example.photos", "--delay", "2.5"), ("org.example.mail", "--delay", "1", "--fails", "1"), ("org.example.notes", "--delay", "0.1")]:
         device.start_app(name, *options)

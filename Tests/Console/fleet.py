@@ -1,5 +1,7 @@
-"""A fleet for the console: a real MQTT server with TLS, the controller and the device's agent, on the device's own system bus; and devices that are in
-the list alone."""
+"""A fleet for the console: a real MQTT server with TLS, the controller and the device's agent, on the device's system bus.
+
+The other devices exist only in the controller's list.
+"""
 
 import json
 import subprocess
@@ -11,7 +13,7 @@ port = 18883
 
 
 class Fleet:
-    """ward-1 is the device itself; the others, as many as are asked for, have never reported."""
+    """ward-1 is the device itself; the other devices, whose number the caller chooses, have never reported."""
 
     def __init__(self, device, others):
         self.device, self.folder = device, device.folder / "fleet"
@@ -50,7 +52,7 @@ class Fleet:
         self.controller.wait()
 
     def command(self, *words):
-        """What `shared-device fleet` says; it is not asked whether all devices are done."""
+        """Runs `shared-device fleet` and returns its output. Does not check whether all devices are done."""
         return subprocess.run([programs / "shared-device", "fleet", *words], text=True, capture_output=True, timeout=60).stdout
 
     def sign_out(self, *whom):

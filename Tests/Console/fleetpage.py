@@ -1,4 +1,4 @@
-"""What a person sees and does on the page of a fleet, and on that of a check."""
+"""Tests what a person sees and does on the page of a fleet, and on the page of a check."""
 
 import json
 import pathlib
@@ -13,9 +13,9 @@ from playwright.sync_api import expect
 
 
 def tests_of_fleet(device, pages):
-    """pages: those that are open, by name."""
+    """pages: the open pages, by name."""
     def fleet_of_thousands():
-        """CO-2, CO-3: root sees the fleet of 10,001 devices; few of its rows are in the page, and keys reach all of them."""
+        """CO-2, CO-3: root sees the fleet of 10,001 devices; few rows are elements of the page, and keys reach all devices."""
         pages["of the fleet"] = fleet = Fleet(device, 10_000)
         page = pages["root"].context.new_page()
         watch_errors(page, pages["root"].errors)
@@ -35,7 +35,7 @@ def tests_of_fleet(device, pages):
         check_accessibility(page, "the fleet")
 
     def order_of_fleet():
-        """An order's progress, an app that owes and is called by HTML (CO-5), and the device's waterfall, by keyboard alone."""
+        """An order's progress, an owing app with HTML as its name (CO-5), and the device's waterfall, by keyboard alone."""
         page, fleet = pages["fleet"], pages["of the fleet"]
         device.sign_in("ada", "org.example.orders")
         wait_for("apps to hold data", lambda: len(device.holders()) == 4)
@@ -65,7 +65,7 @@ def tests_of_fleet(device, pages):
         expect(page.locator("#device tbody tr")).to_have_count(4)
         check_accessibility(page, "its table")
         page.locator("#as-table").click()
-        # Time alone makes it late: the device says nothing new.
+        # The device becomes late by time alone, without a new report.
         expect(page.locator("#device-facts")).to_contain_text("signed out, apps owe")
         expect(page.locator("#device-facts")).to_contain_text("stuck", timeout=90_000)
         expect(row.locator(".state")).to_contain_text("stuck")
@@ -78,7 +78,7 @@ def tests_of_fleet(device, pages):
         expect(page.locator("#device-list")).to_be_focused()
 
     def controller_gone():
-        """CO-4: without the controller how the devices are is unknown, with the time of its last answer; and it is known again when it is back."""
+        """CO-4: without the controller the devices' states are unknown, with the time of its last response; then known again."""
         page, fleet = pages["fleet"], pages["of the fleet"]
         fleet.kill_controller()
         expect(page.locator("#notice")).to_contain_text("The controller does not answer")
@@ -95,7 +95,7 @@ def tests_of_fleet(device, pages):
         expect(page.locator("#order-words")).to_contain_text("1 of 10001 devices have done it")
 
     def many_choices():
-        """However often another order is chosen, one question at the most waits with the controller, which refuses whoever has many of them open."""
+        """However often the user chooses another order, at most one request waits at the controller, which limits them."""
         page = pages["fleet"]
         page.evaluate("""async () => {
             const { Controller } = await import('./controller.js');
@@ -122,11 +122,11 @@ def tests_of_fleet(device, pages):
         page.evaluate("window.unwatch()")
 
     def device_without_answer():
-        """CO-4: a device of which there is no answer stays open and is grey, and is asked for again until there is one."""
+        """CO-4: a device without a response stays open and grey, and the request is retried until there is a response."""
         page = pages["fleet"]
         page.locator("#device-text").fill("ward-")
         page.locator("#device-list [data-name='ward-1']").click()
-        # It says so also while it is closed.
+        # The page still shows the device.
         expect(page.locator("#device")).to_be_visible()
         expect(page.locator("#device")).to_have_attribute("data-link", "known")
         expect(page.locator("#device-facts")).not_to_contain_text("session ")
@@ -158,7 +158,7 @@ def tests_of_fleet(device, pages):
         picture(page, "fleet-light")
         page.emulate_media(color_scheme="dark")
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-        # Colours that go over into each other have too little contrast on the way: all change at once.
+        # Colours in a transition have too little contrast, so all colours must change at once.
         assert page.evaluate("""() => { const page = document.documentElement, now = page.dataset.theme; page.dataset.theme = "light"; getComputedStyle(page).color;
             const moving = document.getAnimations().length; page.dataset.theme = now; getComputedStyle(page).color; return moving + document.getAnimations().length; }""") == 0
         check_accessibility(page, "the fleet, dark")
@@ -170,7 +170,7 @@ def tests_of_fleet(device, pages):
         picture(page, "fleet-narrow")
 
     def fleet_for_whom():
-        """CO-2: the controller answers root and its own user; an operator of the device sees no fleet."""
+        """CO-2: the controller answers only root and its own user; an operator of the device sees no fleet."""
         page = pages["operator"].context.new_page()
         watch_errors(page, pages["operator"].errors)
         page.goto(fleet_alone)
@@ -179,7 +179,7 @@ def tests_of_fleet(device, pages):
         check_accessibility(page, "the fleet of somebody else")
 
     def report_page():
-        """The page of `shared-device check` draws with this code: its timeline, by keyboard, without a finding, and what a device calls itself is a text."""
+        """The page of `shared-device check` draws with this code: its timeline works by keyboard, and names are texts."""
         report = device.folder / "report.html"
         done = subprocess.run([programs / "shared-device", "check", write_plan(device.folder), "--html", report], capture_output=True, text=True, timeout=120)
         assert report.exists(), done.stderr[-2000:]
@@ -212,7 +212,7 @@ def tests_of_fleet(device, pages):
 
 
 def write_plan(folder):
-    """A plan for `shared-device check`, whose app leaves its data where it is."""
+    """Writes a plan for `shared-device check` with an app that does not delete its data."""
     plan = folder / "plan.json"
     app = {"identifier": hostile, "executable": "sh", "arguments": ["-c", "echo left > \"$XDG_DATA_HOME/notes\"; echo up; exec sleep 600"]}
     steps = [{"do": "signIn", "user": "ada"}, {"do": "waitForLine", "app": hostile, "containing": "up"}, {"do": "expect", "present": ["left"]}, {"do": "signOut"},
@@ -222,10 +222,10 @@ def write_plan(folder):
 
 
 def draw_fleet(device, page):
-    """An order that one device is about to have carried out, and of which the others have never heard."""
+    """Draws an order that one device has nearly carried out, and that the other devices have never received."""
     fleet = Fleet(device, 8)
     device.go_on("org.example.photos")
-    # Without an answer nobody holds anything, as far as is known.
+    # Without a response, `holders` is empty, too.
     wait_for("the round", lambda: device.call("GetRunningApps") and not device.holders())
     device.sign_in("ada", "org.example.orders")
     wait_for("apps to hold data", lambda: len(device.holders()) == 4)
@@ -244,7 +244,7 @@ def draw_fleet(device, page):
 
 
 def draw_check(device, page):
-    """The picture of the README: that of the example plan's page."""
+    """Makes the picture of the README from the page of the example plan."""
     report = device.folder / "report.html"
     subprocess.run([programs / "shared-device", "check", "Examples/check-plan.json", "--html", report], capture_output=True, timeout=120, check=True)
     for kind, colours in [("", "light"), ("-dark", "dark")]:

@@ -1,4 +1,4 @@
-"""The console's pages in a browser, and what every test of them looks for."""
+"""The console's pages in a browser, and the checks that all of their tests share."""
 
 import os
 import pathlib
@@ -17,21 +17,21 @@ fleet_alone = alone.replace("shared_device/", "shared_device_fleet/")
 
 
 def watch_errors(page, errors):
-    """Keeps what fails in the page, and what its content policy forbids."""
+    """Collects the errors in the page, and violations of its content policy."""
     page.errors = errors
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text) if "Content Security Policy" in message.text else None)
 
 
 def signed_in(browser, person, **options):
-    """A browser of its own at the console, signed in to Cockpit by PAM."""
+    """Opens the console in a separate browser context, signed in to Cockpit by PAM."""
     page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}).new_page()
     watch_errors(page, [])
     page.goto(shell)
     page.fill("#login-user-input", person)
     page.fill("#login-password-input", Device.people[person])
     page.click("#login-button")
-    # As one of Cockpit's pages, and then without Cockpit's frame around it.
+    # First as one of Cockpit's pages, then without Cockpit's frame around it.
     expect(page.frame_locator("iframe[name$='/shared_device']").locator("#session-heading")).not_to_have_text("Asking the broker …")
     page.goto(alone)
     return page
@@ -41,12 +41,12 @@ def heading(page): return page.locator("#session-heading")
 
 
 def announced(page, text):
-    """What a screen reader says by itself."""
+    """Waits until screen readers announce the text."""
     expect(page.get_by_role("status")).to_have_text(text)
 
 
 def greyed(page, card, is_greyed):
-    """CO-4: what is not known any more has no colour."""
+    """CO-4: outdated values have no colour."""
     expect(page.locator("body")).to_have_attribute("data-link", "gone" if is_greyed else "known")
     expect(page.locator(card)).to_have_css("filter", "grayscale(1)" if is_greyed else "none")
 

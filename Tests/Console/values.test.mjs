@@ -1,4 +1,4 @@
-// The page's pure modules, in node: node --test Tests/Console/values.test.mjs
+// Tests the page's pure modules in node: node --test Tests/Console/values.test.mjs
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { test } from "node:test";
@@ -105,7 +105,7 @@ test("a chosen round that the broker keeps no more is chosen no more: the last o
     assert.deepEqual([choice.wanted, asked], [null, [3, 5]]);
     choice.choose(4);
     assert.deepEqual([await choice.round([4, 5]), choice.wanted], [{ session: 4 }, 4]);
-    // The device does not name it any more.
+    // The device no longer names the session.
     assert.deepEqual([await choice.round([5, 6]), choice.wanted], [{ session: 6 }, null]);
 });
 

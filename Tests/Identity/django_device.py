@@ -1,4 +1,4 @@
-"""A device whose provider is Django OAuth Toolkit, and what has to hold of it.
+"""Tests a device whose provider is Django OAuth Toolkit.
 
 Usage: django_device.py PYTHON, with a Python that has Django OAuth Toolkit. BUILD: the folder of the programs.
 """
@@ -31,7 +31,7 @@ class Device(devices.Device):
         self.write("apps/orders.json", {"id": APP, "executable": sys.executable, "scopes": ["openid", "orders.read"]})
         (self.folder / "chromium").symlink_to(providers / "django_visitor.py")
         self.start_broker("device-secret-7")
-        # Its browser draws nothing.
+        # The stand-in for a browser draws nothing, so the display need not exist.
         self.environment["DISPLAY"] = ":9"
 
     def configure(self, client, method):
@@ -43,13 +43,13 @@ class Device(devices.Device):
         })
 
     def tokens(self):
-        """What its database has: access tokens, refresh tokens that count, and those that do not any more."""
+        """The tokens in the provider's database: access tokens, valid refresh tokens, and revoked refresh tokens."""
         self.provider.stdin.write("tokens\n")
         self.provider.stdin.flush()
         return json.loads(self.provider.stdout.readline())
 
     def prompt(self, person):
-        """The prompt, with somebody in the browser's place who signs in as this person."""
+        """Starts the prompt with a stand-in for the browser that signs in as this person."""
         done = self.run("shared-device-sign-in", "--bus", self.address, "--page", "--json", "--browser", self.folder / "chromium",
                         "--browser-argument", f"--person={person}", "--browser-argument", f"--ca={self.authority}")
         assert done.returncode == 0, (done.stdout, done.stderr)
@@ -63,7 +63,7 @@ class Device(devices.Device):
         return self.ask("AcquireTokenSilently", APP, **fields)["token"][1]
 
     def person_of(self, token):
-        """Whom the provider knows the token of; `None` where it does not count."""
+        """The person to whom the token belongs according to the provider; `None` if the token is not valid."""
         request = urllib.request.Request(self.issuer + "/userinfo/", headers={"Authorization": "Bearer " + token["value"][1]})
         try:
             with urllib.request.urlopen(request, context=self.tls, timeout=60) as answer:
@@ -108,14 +108,14 @@ def check(device):
     expect("the next person is asked who she is, and is not signed in as the last one", device.account()["username"] == ("s", "grace"), signed_in)
     device.sign_out()
 
-    # Its clients have one grant each: the same device by code is another client.
+    # Each client has one grant, so the same device needs another client for sign-in by code.
     device.configure("device-7-code", "deviceCode")
 
     def begin():
         try:
             return device.ask("BeginSignIn", methods=("as", ["deviceCode"]))
         except Refused as refusal:
-            # Until the broker has read its configuration anew.
+            # Refused until the broker has read its configuration again.
             assert "by another method" in str(refusal), refusal
             return None
     until("the other client", lambda: device.text().count("the provider is configured") == 2)

@@ -1,6 +1,6 @@
 """A program with Microsoft's library: msal_client.py CLIENT-ID.
 
-Each line of standard input is a request, `METHOD` and its parameters as JSON; each answer is a line of JSON.
+Each line of standard input is a request, `METHOD` and its parameters as JSON; each response is a line of JSON.
 """
 
 import json
@@ -12,7 +12,7 @@ SCOPES = ["https://graph.microsoft.com/.default"]
 
 
 class NoNetwork:
-    """Microsoft's servers have no part in it but for their description, which the library asks for before it begins."""
+    """Stands in for Microsoft's servers: gives only their description, which the library requests before it begins."""
 
     asked = []
 
@@ -60,12 +60,12 @@ def silent(account=0):
 
 
 def cached(account=0):
-    """Without an order to ask anew: what an app calls before each of its requests."""
+    """Gets a token without forcing a refresh: the call that an app makes before each of its requests."""
     return app.acquire_token_silent_with_error(SCOPES, app.get_accounts()[account])
 
 
 def asked():
-    """What Microsoft's servers were asked."""
+    """Returns the requests to Microsoft's servers."""
     return NoNetwork.asked
 
 

@@ -1,4 +1,4 @@
-"""A device for Microsoft's library: a bus, a keyring, a provider, the broker and the bridge of the check's own, and what the library has to see of them.
+"""A private device for Microsoft's library: a bus, a keyring, a provider, the broker and the bridge; and the checks.
 
 Usage: msal_device.py PYTHON CLIENT. BUILD: the folder of the programs.
 """
@@ -24,11 +24,11 @@ SCOPE = "https://graph.microsoft.com/.default"
 
 
 class Calls:
-    """What the library asks of the bridge, as dbus-monitor hears it."""
+    """The library's calls of the bridge, as dbus-monitor sees them."""
 
     def __init__(self, device):
         rule = f"type='method_call',destination='{BRIDGE}'"
-        # It says first what the bus calls it: then it listens.
+        # dbus-monitor listens when it has printed its unique name.
         self.process = device.start(["dbus-monitor", "--address", device.address, rule], "signal")
         self.methods = []
         threading.Thread(target=self.read, daemon=True).start()
@@ -39,7 +39,7 @@ class Calls:
                 self.methods.append(line.strip().rpartition("member=")[2])
 
     def take(self, *expected):
-        """The library has asked these since the last time. The monitor hears them a little later than the bridge."""
+        """Expects these calls since the last `take`. The monitor sees them a little later than the bridge."""
         until(f"the requests {expected}, of which came {self.methods}", lambda: len(self.methods) >= len(expected))
         taken, self.methods[:] = tuple(self.methods), ()
         assert taken == expected, f"the library asked {taken} and not {expected}"
@@ -48,7 +48,7 @@ class Calls:
 class Device(devices.Device):
     def __init__(self):
         super().__init__("msal")
-        # Unlocked by the password that it reads, which makes the collection, too.
+        # The daemon reads the password, unlocks the keyring with it, and makes the collection.
         keyring = self.start(["gnome-keyring-daemon", "--unlock", "--components=secrets", "--foreground"], None, stdin=subprocess.PIPE)
         keyring.stdin.write("keyring")
         keyring.stdin.close()
@@ -80,14 +80,14 @@ class Device(devices.Device):
                                   "--state", self.folder / "bridge", "--sign-in", self.folder / "prompt"], "ready")
 
     def sign_in(self):
-        """Ada at the provider's page, which answers with what it would send her browser on with."""
+        """Signs Ada in at the provider's page, which responds with the query of the redirect."""
         begun = self.ask("BeginSignIn", methods=("as", ["browser"]), redirectURI=("s", "http://127.0.0.1:8976/callback"))
         with urllib.request.urlopen(begun["authorizationURL"][1], context=self.tls, timeout=60) as page:
             query = page.read().decode()
         self.ask("CompleteSignIn", request=begun["request"], query=("s", query))
 
     def secrets(self):
-        """How many items of Microsoft's libraries are in the keyring."""
+        """The number of items of Microsoft's libraries in the keyring."""
         found = subprocess.run(["secret-tool", "search", "--all", "--unlock", "xdg:schema", "com.microsoft.identity.secret"], env=self.environment,
                                capture_output=True, text=True)
         return (found.stdout + found.stderr).count("label = ")
@@ -148,7 +148,7 @@ def check(device, library, calls):
     for name in ("cached", "silent"):
         answer = library.ask(name) or {}
         expect(f"signed out elsewhere: no token without a person ({name}), in the same process", "access_token" not in answer, answer)
-    # Before the receipt the bridge says that it still owes the deletion.
+    # Before the receipt the bridge responds that it still owes the deletion.
     answer = until("the receipt", lambda: (answer := library.ask("interactive")) and "UserDataRemovalRequired" not in str(answer) and answer)
     expect("and none with one who is not there", "access_token" not in answer and "no display" in answer["error_description"], answer)
 
@@ -158,7 +158,7 @@ def check(device, library, calls):
     device.sign_out()
     until("the next receipt", lambda: device.secrets() == 0 and "UserDataRemovalRequired" not in str(library.ask("interactive")))
 
-    # With a display the bridge has her asked, by the real prompt; its browser draws nothing.
+    # With a display the bridge starts the real prompt for Ada; the prompt's browser draws nothing.
     device.bridge.terminate()
     device.bridge.wait()
     device.start_bridge(DISPLAY=":9")

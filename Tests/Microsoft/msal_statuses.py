@@ -1,6 +1,6 @@
-"""Each status that a broker can answer with, and what Microsoft's library makes of it: the numbers of `BrokerContract.Status` are from here.
+"""Tests how Microsoft's library maps each status of a broker. The numbers of `BrokerContract.Status` come from this check.
 
-Usage: msal_statuses.py PYTHON CLIENT. A broker of the check's own has the name; it answers each request with the status that is next.
+Usage: msal_statuses.py PYTHON CLIENT. A stand-in broker owns the name and responds to each request with the next status.
 """
 
 import json
@@ -23,7 +23,7 @@ NAMES = [
     "AccountUnusable", "UserDataRemovalRequired", "TransientError", "AccountSwitch", "DeviceNotRegistered", "KeyNotFound", "AccountNotFound",
     "RequiredBrokerMissing", "FallbackToNativeMsal",
 ]
-# What leads from a request without a person on to one with a person.
+# After these statuses the library repeats a silent request as an interactive request.
 ASKS_A_PERSON = {2, 13}
 
 
@@ -81,7 +81,7 @@ def check(device):
         return json.loads(library.stdout.readline()).get("error_description", "")
 
     for status, name in enumerate(NAMES):
-        # Where the library goes on to ask a person, its error is that of the second request.
+        # If the library goes on to an interactive request, its error is the error of that second request.
         asks = status in ASKS_A_PERSON
         text = ask(status, status)
         expected = ["acquireTokenSilently", "acquireTokenInteractively"][:1 + asks]

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and servers that it vouches for, or that something is wrong with."""
+"""Certificates for tests: a private authority, and valid and faulty certificates of servers."""
 
 import datetime
 import ipaddress
@@ -33,7 +33,7 @@ class Authority:
             file.write(self.certificate.public_bytes(serialization.Encoding.PEM))
 
     def context(self, folder, kind, host="localhost", until=DAY, key=None):
-        """What a server needs to prove that it is `host`. Of the past where `until` is negative."""
+        """Makes the TLS context of a server named `host`. The certificate has expired if `until` is negative."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         names = [x509.DNSName(host)]
         if host == "localhost":

@@ -1,4 +1,4 @@
-"""A device for checks in Python: a bus of its own, the real programs on it, and calls of its broker."""
+"""A device for checks in Python: a private bus, the real programs on it, and calls of its broker."""
 
 import json
 import os
@@ -17,7 +17,7 @@ broker = DBusAddress("/org/notifycenter/SharedDevice", bus_name="org.notifycente
 
 
 def until(what, holds, seconds=60):
-    """Waits until it holds, and returns its value."""
+    """Waits until the condition holds, and returns its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := holds():
@@ -33,11 +33,11 @@ def expect(what, holds, *details):
 
 
 class Refused(Exception):
-    """The broker's answer to a call that it does not carry out: the error's name, and its text."""
+    """The broker's refusal of a call: the error's name and its text."""
 
 
 class Device:
-    """A folder, a bus, and the processes on it, which end with it. Whoever makes one starts the programs."""
+    """A folder, a bus, and the processes on it, which end with it. The caller starts the programs."""
 
     def __init__(self, name):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-"))
@@ -65,7 +65,7 @@ class Device:
         return process
 
     def start_broker(self, secret):
-        """The broker, and what speaks to the provider in its place, as managed.json and apps have it."""
+        """Starts the broker and its identity process, with the configuration in managed.json and apps."""
         (self.folder / "oidc-client-secret").write_text(secret)
         configuration = ["--bus", self.address, "--configuration", self.folder / "managed.json"]
         self.start([programs / "shared-device-broker", *configuration, "--state", self.folder / "state"], "ready")
@@ -83,7 +83,7 @@ class Device:
         return answer.body[0]
 
     def run(self, program, *arguments, **more):
-        """A program of the project's that ends by itself."""
+        """Runs a program of the project's to its end."""
         return subprocess.run([programs / program, *arguments], env=self.environment, capture_output=True, text=True, timeout=300, **more)
 
     def sign_out(self):

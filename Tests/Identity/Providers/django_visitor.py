@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""A person at the pages of Django OAuth Toolkit, in a browser's place: reads forms, fills them in, follows redirects, and keeps cookies for as long as it runs.
+"""Stands in for a person with a browser at the pages of Django OAuth Toolkit.
 
-Under the name of a browser that the prompt knows, with `--person=NAME --ca=FILE` among its arguments, it opens the page that is the last of them.
+It reads forms, fills them in, follows redirects, and keeps cookies while it runs. Started under the name of a browser that
+the prompt knows, with `--person=NAME --ca=FILE` among its arguments, it opens the page in its last argument.
 """
 
 import html
@@ -16,7 +17,7 @@ from http.cookiejar import CookieJar
 
 
 class Forms(HTMLParser):
-    """The fields of a page's form, and its buttons."""
+    """Collects the fields and buttons of a page's form."""
 
     def __init__(self, page):
         super().__init__()
@@ -39,18 +40,18 @@ class Visitor:
 
     def open(self, address, form=None):
         data = urllib.parse.urlencode(form).encode() if form else None
-        # Django asks where a form comes from.
+        # Django checks the page that a form comes from.
         request = urllib.request.Request(address, data, {"Referer": address})
         with self.opener.open(request, timeout=60) as answer:
             self.address, self.page = answer.url, answer.read().decode()
         self.seen.append(urllib.parse.urlsplit(self.address).path)
 
     def send(self, **values):
-        """Sends the form of the page where it is: what it has, what it is filled in with, and the button that is pressed."""
+        """Sends the form of the current page: its own values, the values given here, and the pressed button."""
         self.open(self.address, {**Forms(self.page).fields, **values})
 
     def sign_in(self, address):
-        """Opens a page that wants to know who it is, and says so."""
+        """Opens a page that asks for a sign-in, and signs in."""
         self.open(address)
         assert self.seen == ["/accounts/login/"], f"nobody is asked who they are: {self.seen}"
         self.send(username=self.person, password="correct horse " + self.person)
@@ -63,7 +64,7 @@ def main():
     visitor = Visitor(arguments["person"], arguments["ca"])
     visitor.sign_in(address)
     visitor.send(allow="Authorize")
-    # Whoever is asked has their window until the prompt closes it.
+    # The window stays open until the prompt closes it.
     time.sleep(120)
 
 

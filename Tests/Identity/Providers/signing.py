@@ -1,4 +1,4 @@
-"""Signs tokens, rightly and wrongly."""
+"""Signs tokens, with valid and with faulty signatures."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ import secrets
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, utils
 
-# Made once: an RSA key takes long, and no test needs two.
+# Made once, because an RSA key takes long and no test needs two.
 RSA = rsa.generate_private_key(65537, 2048)
 
 
@@ -39,7 +39,7 @@ class Signer:
             {"kty": "RSA", "n": _number(numbers.n, 256), "e": "AQAB", "kid": self.name + "-rsa", "use": "sig"},
             {**self._point(self.ec, self.name + "-ec"), "use": "sig"},
             {"kty": "OKP", "crv": "Ed25519", "x": base64url(octets), "kid": self.name + "-ed"},
-            # Not for us, and in the way of nobody.
+            # A key of another type, which clients must ignore.
             {"kty": "oct", "k": "c2VjcmV0", "kid": "secret"},
             {**self._point(self.other_ec, "encryption"), "use": "enc"},
         ]

@@ -1,4 +1,4 @@
-"""The tokens that a provider signs, ID tokens and logout tokens, with mistakes on purpose: each by the name of the provider's fault."""
+"""The ID tokens and logout tokens of a provider, with deliberate mistakes. The name of the provider's fault selects one."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ import time
 CLIENT = "device-7"
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 
-# What each mistake does to the claims of an ID token.
+# The changes of each mistake to the claims of an ID token.
 CLAIMS = {
     "invalid-iss": lambda claims: claims.update(iss=claims["iss"] + "/"),
     "invalid-aud": lambda claims: claims.update(aud="another-client"),
@@ -33,7 +33,7 @@ CLAIMS = {
     "earlier-person": lambda claims: claims.update(auth_time=time.time() - 3600),
     "auth-time-zero": lambda claims: claims.update(auth_time=0),
 }
-# What each mistake does to the signature.
+# The change of each mistake to the signature.
 SIGNATURES = {
     "idtoken-sig-none": {"alg": "none"},
     "invalid-sig-rs256": {"alg": "RS256", "spoil": True},
@@ -54,7 +54,7 @@ SIGNATURES = {
 
 
 class Tokens:
-    """What a provider with this fault signs with its `signer`."""
+    """The tokens that a provider with this fault signs with its `signer`."""
 
     fault, signer = "none", None
 

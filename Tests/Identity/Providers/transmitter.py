@@ -1,8 +1,8 @@
-"""A stream of security events that is polled (OpenID Shared Signals Framework 1.0; RFC 8936), with mistakes on purpose.
+"""A polled stream of security events (OpenID Shared Signals Framework 1.0; RFC 8936), with deliberate mistakes.
 
-Below an issuer of `faulty-provider`: POST `signals/poll` is the stream; GET `signals/add?event=NAME&…` puts an event into it, `fault=` with a mistake
-in its token; `signals/acknowledged`, `signals/errors`, `signals/polls` and `signals/waiting` say what the receiver has done. Whole streams make a
-mistake by the name of the issuer: `signals-hang`, …
+Paths below an issuer of `faulty-provider`: POST `signals/poll` is the stream. GET `signals/add?event=NAME&…` adds an event,
+with `fault=` for a mistake in its token. `signals/acknowledged`, `signals/errors`, `signals/polls` and `signals/waiting`
+return what the receiver has done. The name of the issuer selects a mistake of the whole stream: `signals-hang`, …
 """
 
 import json
@@ -15,13 +15,13 @@ EVENTS = {name: f"{SCHEMAS}{family}/event-type/{name}" for family, name in [
     ("caep", "session-revoked"), ("caep", "credential-change"), ("caep", "device-compliance-change"),
     ("risc", "sessions-revoked"), ("risc", "account-disabled"), ("risc", "account-purged"), ("ssf", "verification"),
 ]}
-# How the tokens of each mistake are signed.
+# The signature of the tokens of each mistake.
 SIGNATURES = {
     "alg-none": {"alg": "none"}, "hs256": {"alg": "HS256"}, "spoilt": {"spoil": True}, "no-type": {"header": {}},
     "wrong-type": {"header": {"typ": "JWT"}}, "logout-type": {"header": {"typ": "logout+jwt"}},
     "jku": {"header": {"typ": "secevent+jwt", "jku": "https://localhost/keys"}},
 }
-# What each does to the claims.
+# The changes of each mistake to the claims.
 CLAIMS = {
     "wrong-aud": lambda claims: claims.update(aud="another-device"),
     "several-aud": lambda claims: claims.update(aud=[claims["aud"], "another-device"]),
@@ -45,7 +45,7 @@ class Transmitter:
         self.polls = 0
         self.tokens = {"given-token"}
         self.changed = threading.Condition()
-        # Once, an acknowledgement is lost.
+        # Loses one acknowledgement.
         self.forgets = fault.startswith("signals-forget")
 
     def grant(self, handler):
@@ -81,7 +81,7 @@ class Transmitter:
             "sub_id": about, "events": {EVENTS[query["event"]]: event},
         }
         CLAIMS.get(fault, lambda _: None)(claims)
-        # Of a key that the provider does not publish.
+        # A key that the provider does not publish.
         signer = type(self.provider.signer)() if fault == "stranger" else self.provider.signer
         if fault == "stranger":
             signer.name = self.provider.signer.name

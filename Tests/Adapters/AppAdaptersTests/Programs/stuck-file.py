@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Mounts a file that never answers who opens or reads it, or a directory that never answers who looks at it: stuck-file.py PATH open|read|getattr,
-as root. It writes "ready", and goes on until it is killed."""
+"""Mounts a file whose open or read never returns, or a directory whose getattr never returns.
+
+Usage: stuck-file.py PATH open|read|getattr, as root. It writes "ready", and runs until it is killed.
+"""
 import ctypes
 import os
 import struct
@@ -12,7 +14,7 @@ MODE = 0o040777 if STUCK == GETATTR else 0o100644
 
 
 def answer(opcode):
-    """The bytes after the header of an answer; None where there is no answer."""
+    """The bytes after the header of a response; None if there is no response."""
     if opcode in (FORGET, INTERRUPT, STUCK):
         return None
     if opcode == INIT:
@@ -34,7 +36,7 @@ while True:
     except FileNotFoundError:
         continue
     except OSError:
-        # It is unmounted.
+        # The file system was unmounted.
         break
     _, opcode, unique = struct.unpack_from("<IIQ", request)
     body = answer(opcode)
