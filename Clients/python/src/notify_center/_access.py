@@ -12,7 +12,7 @@ FILE_IN_SANDBOX = "/run/host/etc/notify.conf"
 LARGEST_FILE = 1 << 20
 LARGEST_LINE = 1023
 HIDDEN_ROOT = 65_534
-"""Root, as a sandbox's user namespace without root shows it."""
+"""The user that stands for root in a sandbox's user namespace without root."""
 
 
 def is_reserved(name: str) -> bool:

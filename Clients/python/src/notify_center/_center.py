@@ -23,10 +23,10 @@ class Notification:
 
     name: str
     object: str | None = None
-    """Of the distributed center: what it is about."""
+    """The object that the notification is about; only in the distributed center."""
     user_info: _wire.UserInfo | None = None
     sender: str | None = None
-    """The bus name of whoever posted it. The bus vouches for it."""
+    """The bus name of the process that posted it. The bus guarantees it."""
 
 
 class Center:
@@ -109,9 +109,9 @@ class Observation:
 
     def __init__(self, center: Center, name: str, object: str | None, limit: int) -> None:
         self.dropped = 0
-        """How many notifications were dropped, because too many waited."""
+        """The number of notifications that were dropped because too many waited."""
         self.malformed = 0
-        """How many signals of this name were no notification, or were over a bound."""
+        """The number of signals of this name that were not a notification or exceeded a bound."""
         self._center, self._name, self._object, self._limit = center, name, object, limit
         self._interface = _wire.interface_name(name, center._prefix)
         self._rule = f"type='signal',path='{_wire.PATH}',interface='{self._interface}'"

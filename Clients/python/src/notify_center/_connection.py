@@ -28,7 +28,7 @@ DAEMON = "org.freedesktop.DBus"
 
 LARGEST_HEADER = 1 << 16
 LARGEST_BODY = (1 << 20) + (1 << 16)
-"""Of a signal: any notification fits. A body of a reply, for which this program has asked, may be larger."""
+"""The limit for a signal, large enough for any notification. A response that this program requested may be larger."""
 
 Value = TypeVar("Value")
 
@@ -62,7 +62,7 @@ class Signal(NamedTuple):
     order: Literal["<", ">"]
     """The byte order of the body, as the module `struct` writes it."""
     body: bytes | None
-    """None for a body of over `LARGEST_BODY` bytes, which is passed over."""
+    """None for a body of over `LARGEST_BODY` bytes, which is skipped."""
 
 
 def address(bus: str | None = None) -> str:
@@ -150,7 +150,7 @@ class _Link:
         self._on_signal = on_signal
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self.rules: set[str] = set()
-        """The match rules that the bus has of this connection."""
+        """The match rules that this connection has added to the bus."""
         self.reading = asyncio.create_task(self._read())
 
     async def call(self, message: Message, timeout: float) -> list[Any]:
@@ -322,11 +322,11 @@ class Connection:
     def __init__(self, bus: str | None = None) -> None:
         self.address = address(bus)
         self.on_signal: list[Callable[[Signal], None]] = []
-        """Called with each signal that arrives, in the bus's order."""
+        """Called with each received signal, in the order of the bus."""
         self.on_change: list[Callable[[bool], None]] = []
-        """Called when the bus is lost (False), and when it is back and all match rules are in force (True)."""
+        """Called when the bus is lost (False), and when it is back and all match rules are added again (True)."""
         self.users = 0
-        """How many blocks of `async with` use it."""
+        """The number of `async with` blocks that use the connection."""
         self._link: _Link | None = None
         self._rules: Counter[str] = Counter()
         self._names: list[str] = []

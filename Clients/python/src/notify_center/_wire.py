@@ -21,10 +21,10 @@ MAXIMUM_SIZE = 1 << 20
 MAXIMUM_DEPTH = 20
 
 PropertyList = Union[str, int, float, bool, datetime, bytes, list["PropertyList"], dict[str, "PropertyList"]]
-"""What a userInfo may contain.
+"""The values that a userInfo may contain.
 
-A `datetime` without a zone is local time; one that arrives is in UTC. A date before the year 1 or after 9999, such as
-Foundation's `Date.distantPast`, arrives as the first or the last one that Python has.
+A `datetime` without a zone is local time; a received `datetime` is in UTC. A date before the year 1 or after 9999, such as
+Foundation's `Date.distantPast`, arrives as the first or the last date in Python's range.
 """
 
 UserInfo = dict[str, PropertyList]

@@ -26,7 +26,7 @@ PAUSE = 0.1
 LONGEST_WAIT = 60.0
 ACTIVITY_INTERVAL = 10.0
 TIMEOUT = 25.0
-"""How many seconds the broker has for its response."""
+"""The time for the broker's response, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ class Broker:
 
     def __init__(self, bus: str | None, bus_name: str | None) -> None:
         self.changed = asyncio.Event()
-        """Set when the broker's answer may be another: at a broadcast, and when the broker or the bus comes or goes."""
+        """Set when the broker's response may have changed: at a broadcast, and when the broker or the bus comes or goes."""
         self.heard = 0
-        """Counts these occasions. If it grows during a request, the answer is doubtful."""
+        """Counts these events. If it grows during a request, the response may be outdated."""
         self.ignored_broadcasts = 0
         self.bus_name_problem: str | None = None
         self._connection = Connection(bus)

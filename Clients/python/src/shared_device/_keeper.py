@@ -31,9 +31,9 @@ class Change:
     is_held: bool
     """Whether this process may have stored some of the data."""
     is_shared: bool
-    """Whether another process may have."""
+    """Whether another process of the app may have stored some of the data."""
     marks: dict[int, int]
-    """The broker's mark of each session by then."""
+    """The broker's mark of each session at the time of the change."""
 
     @property
     def accounts(self) -> list[Account]:

@@ -47,10 +47,12 @@ class OwedSession:
     epoch: int
     account: Account | None
     mark: int = 0
-    """Changes when a process of the app ends without a report, and then at each start of the broker; 0 where none has ended so. The receipt
-    brings it back: a cleanup that began under another mark does not count."""
+    """The broker's mark; 0 if no process of the app has ended without a report.
+
+    It changes when a process ends so, and then at each start of the broker. The receipt returns it: a cleanup that began
+    under another mark does not count."""
     is_shared: bool = False
-    """Whether the broker waits for another process of the app, too, which may store something."""
+    """Whether the broker also waits for another process of the app, which may store data."""
 
 
 @dataclass
@@ -61,7 +63,7 @@ class SessionRecord:
     may_hold_data: list[Session] = field(default_factory=list)
     receipts_due: list[Receipt] = field(default_factory=list)
     shared: set[int] = field(default_factory=set)
-    """The sessions that more than one process of this app deals with."""
+    """The sessions of which more than one process of this app may hold data."""
 
     def is_shared(self, sessions: Iterable[Session]) -> bool:
         """Whether another process of the app may store data of these sessions while this process deletes it."""

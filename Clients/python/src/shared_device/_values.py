@@ -84,4 +84,4 @@ class Cleanup:
     """The argument of a cleanup step."""
 
     accounts: list[Account]
-    """Whose data has to go. The current account can be among them, for an earlier session of the same person."""
+    """The accounts whose data has to be deleted. The current account can be among them, for an earlier session."""
