@@ -71,7 +71,7 @@ help:
 	@echo 'make corefoundation  builds CFNotificationCenter for C and C++, which needs the Swift toolchain to run; make install-corefoundation'
 	@echo 'make c-example  builds both libraries for C in debug, and a listener in plain C; it prints the settings for your own programs'
 	@echo 'make notify-tool  builds a program in plain C with each way to receive a post, against the installed library'
-	@echo 'make docs       builds the documentation of the libraries, as a site of static pages'
+	@echo 'make docs       builds the documentation of the libraries as a site of static pages'
 	@echo 'make lint       checks the format of the sources; links, lengths and data of the pages'
 	@echo 'make clean      removes all builds'
 

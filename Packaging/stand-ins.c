@@ -19,8 +19,9 @@ int sd_is_socket(int descriptor, int family, int type, int listening) {
 
 // Two files of the runtime do work before main in every program: CommandLine.cpp reads /proc/self/maps to find the arguments, and
 // Backtrace.cpp looks for the program swift-backtrace. That is a tenth of the time of `notifyutil -p`. The linker's --wrap turns each
-// reference to `NAME` into one to `__wrap_NAME`, so nothing refers to those two files and the linker leaves them out. If another version of
-// the runtime refers to a further name of theirs, it gets the original file, and the program starts as slowly as without this.
+// reference to `NAME` into a reference to `__wrap_NAME`, so nothing refers to those two files and the linker leaves them
+// out. If another version of the runtime refers to a further name of these files, the linker includes the original file,
+// and the program starts as slowly as without these stubs.
 #define IN_PLACE_OF(name) __wrap__swift_##name
 
 static char **arguments;

@@ -75,7 +75,8 @@ async function follow() {
                 Object.assign(state, { opened: null, isStale: false });
             if (state.opened && (state.isStale || first.isWhole || rows.some(row => row.name === state.opened.name)))
                 await openDevice(state.opened.name, false);
-            // Time alone makes an app that owes one that is late, with which the device does not change. An order's answer counts all, and names the worst.
+            // An owing app becomes late by time alone, without a change of the device. The order's response counts all
+            // devices, but names only the worst.
             const row = state.opened && state.rows.get(state.opened.name);
             if (row && row.state !== state.opened.state)
                 state.opened = { ...state.opened, ...standingOf(row) };

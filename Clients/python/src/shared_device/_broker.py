@@ -75,7 +75,7 @@ class Broker:
         """Calls a method. Raises `SharedDeviceError`: the broker's refusal, or `broker_unavailable`."""
         for name, field in (request or {}).items():
             texts = {"s": [field.value], "as": field.value}.get(field.signature, [])
-            # The bus disconnects a program that sends U+0000. The value may be a password, so the error does not show it.
+            # The bus disconnects a program that sends U+0000. The value may be a password, so it is not shown.
             if not all(isinstance(text, str) and text == sendable(text) for text in texts):
                 raise SharedDeviceError("invalid_request", attempted, f"“{name}” has to be UTF-8 without U+0000")
         await self.watch()

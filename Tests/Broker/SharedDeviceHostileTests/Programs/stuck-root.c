@@ -2,8 +2,8 @@
 // in. It writes “ready” when the first process has its response, and “cannot …” if the system does not allow this to an
 // unprivileged process. It runs until it is killed.
 //
-// The directory is an overlay over a private FUSE file system: FUSE alone refuses other users without asking the program,
-// but the overlay asks it in its owner's name.
+// The directory is an overlay over a private FUSE file system. FUSE alone refuses other users without asking the program;
+// the overlay asks the program in the name of the owner.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
