@@ -213,8 +213,8 @@ package struct TurnOrder {
         if let pace {
             let start = max(taken[user] ?? now, now)
             // Above eight, users at their pace share the rate of eight users, so that many users together do not take
-            // all of this service's time.
-            let isAtPace = start - now >= pace.interval * (pace.atOnce - 1)
+            // all of this service's time. Half of what a user may do at once: turns come late, never on time.
+            let isAtPace = start - now >= pace.interval * pace.atOnce / 2
             let crowd = isAtPace ? max(lines.count, Self.usersAtFullPace) : Self.usersAtFullPace
             taken[user] = start + pace.interval * crowd / Self.usersAtFullPace
         }
