@@ -1,10 +1,11 @@
-// Listens to the broadcast of shared device mode in plain C, as it is done on Apple's platforms, and prints a line for each.
+// Listens to the broadcast of shared device mode in plain C, with the same API as on Apple's platforms. Prints a line
+// for each broadcast.
 
 #include <CoreFoundation/CoreFoundation.h>
 #include <stdio.h>
 
-// On the main thread. A Darwin notification says nothing but its name: here an app asks who is signed in, and cleans up after
-// those who are not.
+// Runs on the main thread. A Darwin notification carries only its name. An app asks here who is signed in, and deletes
+// the data of all earlier users.
 static void sharedModeAccountChanged(CFNotificationCenterRef center, void *observer, CFNotificationName name,
                                      const void *object, CFDictionaryRef userInfo) {
     (void)center, (void)observer, (void)object, (void)userInfo;

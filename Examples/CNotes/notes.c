@@ -1,9 +1,12 @@
-/* Notes on a shared device, in C: an app that takes part by the broker's D-Bus interface alone (Documentation/Interface.md).
+/* Notes on a shared device, in C. The app uses only the broker's D-Bus interface (Documentation/Interface.md).
  *
  *     cc -o notes notes.c $(pkg-config --cflags --libs libsystemd) && ./notes FOLDER
  *
- * Each session has a folder of its own in FOLDER, named by the session's number. That is the record, too: a folder is made, and forced to the
- * disk, before the app shows or stores anything, and each folder that the broker does not name is to be deleted. For an app of one process. */
+ * Each session has a folder in FOLDER, named by the session's number. The folders are also the app's record of
+ * sessions. The app makes a session's folder and syncs it to the disk before it shows or stores anything. It deletes
+ * each folder that the broker does not name as the current session's.
+ *
+ * This design is for an app with one process. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -23,27 +26,27 @@
 #define BROADCAST "org.notifycenter.Darwin1.SHARED_MODE_CURRENT_ACCOUNT_CHANGED"
 #define APP "org.notifycenter.example.c-notes"
 
-/* A session that this app has to clean up, and the mark that its receipt brings back. */
+/* A session that this app has to clean up, and the mark that the receipt returns to the broker. */
 struct debt {
     uint64_t session, mark;
 };
 
-/* What the broker answers. */
+/* The broker's response to GetCurrentAccount. */
 struct answer {
-    uint64_t epoch;             /* of the current session; 0 if nobody is signed in */
+    uint64_t epoch;             /* of the current session; 0 if no user is signed in */
     char username[256];
-    struct debt owed[64];       /* the next question has the rest */
+    struct debt owed[64];       /* the response to the next request has the rest */
     size_t owed_count;
 };
 
 static sd_bus *bus;
 static const char *data;        /* the folder of all sessions */
 static bool must_ask = true;
-static uint64_t shown;          /* the session that is on the screen; 0 if none is */
+static uint64_t shown;          /* the session on the screen; 0 if there is none */
 
 static int say(const char *state) { return printf("%s\n", state), fflush(stdout); }
 
-/* Forces the folder's entries to the disk. */
+/* Syncs the folder's entries to the disk. */
 static int force(const char *folder) {
     int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return -errno;
@@ -52,7 +55,7 @@ static int force(const char *folder) {
     return result;
 }
 
-/* Reads an a{sv}: an account's name, a session with its mark, a list of debts. Fields that it does not know are skipped. */
+/* Reads an a{sv}: an account's name, a session with its mark, a list of debts. Skips unknown fields. */
 static int read_fields(sd_bus_message *message, struct answer *answer, struct debt *session) {
     int result = sd_bus_message_enter_container(message, 'a', "{sv}");
     while (result >= 0 && (result = sd_bus_message_enter_container(message, 'e', "sv")) > 0) {
@@ -90,7 +93,8 @@ static int read_fields(sd_bus_message *message, struct answer *answer, struct de
     return result < 0 ? result : sd_bus_message_exit_container(message);
 }
 
-/* Who is signed in, and what is owed; a negative error if the broker does not answer, or refuses. */
+/* Asks who is signed in and which cleanups are due.
+ * Returns a negative errno if the broker does not respond or refuses the request. */
 static int ask(struct answer *answer) {
     sd_bus_error error = SD_BUS_ERROR_NULL;
     sd_bus_message *reply = NULL;
@@ -116,7 +120,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
     return remove(path);
 }
 
-/* Deletes a session's folder, follows no link, and reports it: first the deletion, then the receipt. */
+/* Deletes a session's folder without following links, and then sends the receipt. */
 static int clean(struct debt debt) {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/%" PRIu64, data, debt.session);
@@ -126,7 +130,8 @@ static int clean(struct debt debt) {
     return result < 0 ? result : report(debt, "finished");
 }
 
-/* Deletes what is over: each folder but the current session's, and what the broker says is owed. Returns how much it was. */
+/* Cleans up each session with a folder except the current one, and then each session that the broker lists as owed.
+ * Returns the number of cleanups. */
 static int clean_up(const struct answer *answer) {
     int count = 0, result = 0;
     DIR *folders = opendir(data);
@@ -146,7 +151,7 @@ static int clean_up(const struct answer *answer) {
     return result < 0 ? result : count;
 }
 
-/* Takes the session down, on the disk, and only then shows and stores its data. */
+/* Records the session on the disk, and only then shows and stores its data. */
 static int show(const struct answer *answer) {
     char path[4096];
     int length = snprintf(path, sizeof path, "%s/%" PRIu64, data, answer->epoch);
@@ -163,15 +168,16 @@ static int show(const struct answer *answer) {
     return say("open");
 }
 
-/* One question, and what follows from it. Returns whether all of it was done; otherwise it is tried again a second later. */
+/* Asks the broker once and acts on the response.
+ * Returns false after an error: main then tries again a second later. */
 static bool follow(void) {
     struct answer answer;
     int result = ask(&answer);
     if (result >= 0) result = clean_up(&answer);
-    // Somebody may have signed in or out meanwhile: ask again.
+    // The session may have changed during the cleanup: ask again.
     if (result > 0) return must_ask = true;
     if (result >= 0 && answer.epoch) result = show(&answer);
-    // Nobody is signed in, or nobody can say who is.
+    // No user is signed in, or it is unknown who is.
     if ((result < 0 || !answer.epoch) && shown) say("hidden"), shown = 0;
     if (result < 0) fprintf(stderr, "notes: %s; trying again\n", strerror(-result));
     return result >= 0;
@@ -198,7 +204,8 @@ int main(int count, char **arguments) {
     data = arguments[1];
     if (mkdir(data, 0700) < 0 && errno != EEXIST) return perror(data), 73;
     int result = open_bus();
-    // Listens first, then asks. The bus lets through only what the broker has sent. Whoever starts this app starts it again without a bus.
+    // Subscribes before the first request, so that no change is missed. The match rule admits only the broker as sender.
+    // The app does not reconnect. It ends when the bus ends, and its supervisor starts it again.
     if (result >= 0) result = sd_bus_match_signal(bus, NULL, BROKER, "/org/notifycenter", BROADCAST, "Posted", changed, NULL);
     if (result >= 0)
         result = sd_bus_add_match(bus, NULL, "type='signal',sender='org.freedesktop.DBus',member='NameOwnerChanged',arg0='" BROKER "'", changed, NULL);

@@ -1,10 +1,14 @@
 #!/usr/bin/env -S gjs -m
-// Notes on a shared device, in JavaScript (GJS): an app that takes part by the broker's D-Bus interface alone (Documentation/Interface.md).
+// Notes on a shared device, in JavaScript (GJS). The app uses only the broker's D-Bus interface
+// (Documentation/Interface.md).
 //
 //     gjs -m notes.js FOLDER
 //
-// Each session has a folder of its own in FOLDER, named by the session's number. That is the record, too: a folder is made, and forced to the
-// disk, before the app shows or stores anything, and each folder that the broker does not name is to be deleted. For an app of one process.
+// Each session has a folder in FOLDER, named by the session's number. The folders are also the app's record of
+// sessions. The app makes a session's folder and syncs it to the disk before it shows or stores anything. It deletes
+// each folder that the broker does not name as the current session's.
+//
+// This design is for an app with one process.
 
 import Gio from 'gi://Gio';
 import GLib from 'gi://GLib';
@@ -23,7 +27,7 @@ if (!folder) {
 const data = Gio.File.new_for_path(folder);
 GLib.mkdir_with_parents(folder, 0o700);
 
-/** The session that is on the screen; null if none is. */
+/** The session on the screen; null if there is none. */
 let shown = null;
 let isAsking = false, mustAsk = false;
 
@@ -37,7 +41,7 @@ function connect() {
     return Gio.DBusConnection.new_for_address_sync(name, AUTHENTICATION_CLIENT | MESSAGE_BUS_CONNECTION, null, null);
 }
 
-/** Calls the broker, and returns its answer as an object. */
+/** Calls the broker, and returns its response as an object. */
 function call(method, fields) {
     const request = new GLib.Variant('(a{sv})', [{application: new GLib.Variant('s', APP), ...fields}]);
     return new Promise((resolve, reject) => {
@@ -51,7 +55,7 @@ function call(method, fields) {
     });
 }
 
-/** Runs a program of coreutils to its end: GIO has no fsync, and no deletion of a whole tree. */
+/** Runs a program of coreutils to its end. GIO has no fsync and cannot delete a whole tree. */
 function run(...command) {
     const process = Gio.Subprocess.new(command, Gio.SubprocessFlags.NONE);
     process.wait_check(null);
@@ -63,7 +67,7 @@ function hide() {
     shown = null;
 }
 
-/** Deletes a session's folder, and reports it: first the deletion, then the receipt, with the mark of the debt. */
+/** Deletes a session's folder, and then sends the receipt with the mark of the debt. */
 async function clean(session, mark) {
     hide();
     const number = {session: new GLib.Variant('t', session), mark: new GLib.Variant('t', mark)};
@@ -79,7 +83,7 @@ function sessions() {
     return entries.map(entry => entry.get_name()).filter(name => /^[1-9][0-9]*$/.test(name)).map(Number);
 }
 
-/** Takes the session down, on the disk, and only then shows and stores its data. */
+/** Records the session on the disk, and only then shows and stores its data. */
 function show(session, account) {
     if (shown === session)
         return;
@@ -92,7 +96,7 @@ function show(session, account) {
     print('open');
 }
 
-/** One question, and what follows from it. */
+/** Asks the broker once and acts on the response. */
 async function follow() {
     const answer = await call('GetCurrentAccount', {});
     const current = answer.account ? answer.epoch : null;
@@ -101,7 +105,7 @@ async function follow() {
         over.set(one.epoch, one.mark ?? 0);
     for (const [session, mark] of over)
         await clean(session, mark);
-    // Somebody may have signed in or out meanwhile: ask again.
+    // The session may have changed during the cleanup: ask again.
     if (over.size > 0)
         mustAsk = true;
     else if (current !== null)
@@ -110,7 +114,7 @@ async function follow() {
         hide();
 }
 
-/** Asks, one question at a time, and a second later again if anything fails. */
+/** Asks the broker, with one request at a time. Tries again a second after a failure. */
 async function ask() {
     mustAsk = true;
     if (isAsking)
@@ -121,7 +125,7 @@ async function ask() {
         try {
             await follow();
         } catch (error) {
-            // Nobody can say who is signed in, or data is left.
+            // It is unknown who is signed in, or a cleanup has failed.
             hide();
             printerr(`notes: ${error.message}; trying again`);
             GLib.timeout_add(GLib.PRIORITY_DEFAULT, 1000, () => {
@@ -133,7 +137,8 @@ async function ask() {
     isAsking = false;
 }
 
-// Listens first, then asks. The bus lets through only what the broker has sent, and handles this connection's messages in their order.
+// Subscribes before the first request: the bus handles this connection's messages in order, so no change is missed.
+// The match rule admits only the broker's signals.
 bus.signal_subscribe(BROKER, BROADCAST, 'Posted', '/org/notifycenter', null, Gio.DBusSignalFlags.NONE, ask);
 bus.signal_subscribe('org.freedesktop.DBus', 'org.freedesktop.DBus', 'NameOwnerChanged', null, BROKER,
     Gio.DBusSignalFlags.NONE, ask);

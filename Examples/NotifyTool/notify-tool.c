@@ -1,6 +1,7 @@
-// The ways in which a program can hear of a post, one for each word of the command line.
+// Each word of the command line shows one way in which a program can receive posts.
 //
-// Nothing in here is of this project: it builds on Darwin, too, where `port` alone would have to receive a Mach message.
+// The program needs nothing of this project and also builds on Darwin. Only `port` would differ there: it would have to
+// receive a Mach message.
 
 #include <arpa/inet.h>
 #include <notify.h>
@@ -22,7 +23,7 @@ static const char usage[] =
 
 enum { MOST = 64 };
 
-// What is listened to: a token for each name.
+// One registration token for each name.
 static int tokens[MOST];
 static char **names;
 static int count;
@@ -38,7 +39,7 @@ static void print_name_of(int token) {
         uint64_t state = 0;
         if (tokens[i] != token) continue;
         printf("%s", names[i]);
-        // It may be of a later post than this one.
+        // The state may belong to a later post.
         if (notify_get_state(token, &state) == NOTIFY_STATUS_OK && state) printf(" %llu", (unsigned long long)state);
         printf("\n");
         fflush(stdout);
@@ -66,7 +67,7 @@ static void print_tokens_from(int fd) {
     while (read(fd, &token, sizeof token) == (ssize_t)sizeof token) print_name_of((int)ntohl(token));
 }
 
-// One descriptor for all names: the first registration makes it, the others use it.
+// Uses one descriptor for all names: the first registration makes it, and the others reuse it.
 static void descriptor(void) {
     int fd = -1;
     for (int i = 0; i < count; i++)
@@ -81,7 +82,7 @@ static void port(void) {
     print_tokens_from((int)port);
 }
 
-// One signal for all names. It is waited for rather than handled, so that everything may be called.
+// Uses one signal for all names. sigwait replaces a signal handler, in which few functions may be called.
 static void signals(void) {
     sigset_t set;
     int number;
@@ -91,7 +92,7 @@ static void signals(void) {
     for (int i = 0; i < count; i++) {
         int first;
         expect(notify_register_signal(names[i], SIGUSR1, &tokens[i]), names[i]);
-        // The first answer is always “changed”.
+        // The first check always reports a change.
         expect(notify_check(tokens[i], &first), names[i]);
     }
     say_listening();
@@ -111,7 +112,7 @@ static void queue(void) {
 }
 #endif
 
-// For what looks now and then anyway, such as a cache when it is asked.
+// For programs that check at times of their choice, such as a cache before each lookup.
 static void check(void) {
     for (int i = 0; i < count; i++) {
         int first;
@@ -126,7 +127,7 @@ static void post(void) {
     for (int i = 0; i < count; i++) expect(notify_post(names[i]), names[i]);
 }
 
-// The state needs a registration, and goes with the last one of any process.
+// The state needs a registration. It is lost when the last registration of all processes ends.
 static void state(void) {
     uint64_t value;
     expect(notify_register_check(names[0], &tokens[0]), names[0]);

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """A service that gives orders to whoever shows a token of a shared device, or of its organisation's provider: orders_service.py [OPTION...].
 
-It asks nobody about a token: the device's public keys are in a file, the provider's at an address. Debian has the library as python3-jwt.
+It verifies the tokens itself. The device's public keys are in a file, and the provider's keys are at an address. On Debian,
+the library is in the package python3-jwt.
 """
 
 import argparse
@@ -23,7 +24,7 @@ options = parser.parse_args()
 
 
 class Refused(Exception):
-    """The token does not count: the status, and OAuth's word for it (RFC 6750, section 3.1)."""
+    """The token is not accepted. It has the HTTP status and OAuth's error code (RFC 6750, section 3.1)."""
 
     def __init__(self, status: int, error: str, reason: str):
         super().__init__(reason)
@@ -31,7 +32,7 @@ class Refused(Exception):
 
 
 class Provider:
-    """The keys of the organisation's provider, kept for an hour. An unknown key has them read anew, at most once a minute."""
+    """The keys of the organisation's provider, cached for an hour. An unknown key ID reloads them, at most once a minute."""
 
     def __init__(self, issuer: str):
         self.issuer, self.published, self.read_at = issuer, {"keys": []}, -3600.0
@@ -41,7 +42,7 @@ class Provider:
         with self.lock:
             is_known = any(key.get("kid") == wanted for key in self.published["keys"])
             if time.monotonic() - self.read_at > (3600 if is_known else 60):
-                # Also where that fails: whoever sends tokens does not decide how often the provider is asked.
+                # Set before the request, which may fail: the senders of tokens must not control the rate of requests.
                 self.read_at = time.monotonic()
                 description = self.read(self.issuer + "/.well-known/openid-configuration")
                 if description["issuer"] != self.issuer:
@@ -59,39 +60,39 @@ provider = Provider(options.issuer) if options.issuer else None
 
 
 def published_keys(wanted: str) -> dict:
-    """The public keys of who signs the tokens, and who that is. The device's file is read for each token. Raises Refused."""
+    """Returns the issuer of the tokens and its public keys. Reads the device's file for each token. Raises Refused."""
     try:
         if provider:
             published = provider.keys(wanted)
         else:
             with open(options.keys, encoding="utf-8") as file:
                 published = json.load(file)
-        # A provider has keys for other uses, too, and may leave out the algorithm: then the key says it.
+        # A provider may publish keys for other uses. It may omit the algorithm: the key's type and curve tell it.
         keys = [key for key in published["keys"] if key.get("use", "sig") == "sig" and key["kty"] in ("EC", "RSA", "OKP")]
         by_curve = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
         algorithms = {key["kid"]: key.get("alg") or by_curve.get(key.get("crv"), "RS256") for key in keys}
         return {"issuer": published["issuer"], "keys": {key["kid"]: (jwt.PyJWK(key).key, algorithms[key["kid"]]) for key in keys}}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, jwt.PyJWTError):
-        # The broker has not started yet, or somebody else writes there. No token counts until it is mended.
+        # The broker has not started yet, or the file or the provider's response is invalid. No token is accepted.
         raise Refused(503, "temporarily_unavailable", "the keys cannot be read; try again") from None
 
 
 def claims_of(token: str) -> dict:
-    """What the token says. Raises Refused."""
+    """Checks the token and returns its claims. Raises Refused."""
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, RecursionError) as error:
         raise Refused(401, "invalid_token", str(error)) from None
     published = published_keys(str(header.get("kid")))
     try:
-        # Nobody has signed this yet: anything may be in it.
+        # The signature is not checked yet: the header may contain anything.
         if str(header.get("typ")).lower() != "at+jwt":
             raise Refused(401, "invalid_token", "this is no access token")
         key, algorithm = published["keys"][str(header.get("kid"))]
         claims = jwt.decode(
             token,
             key,
-            algorithms=[algorithm],  # The key's own: a token does not choose.
+            algorithms=[algorithm],  # The key's algorithm: the token must not choose it.
             issuer=published["issuer"],
             audience=options.audience or published["issuer"],
             leeway=30,
@@ -131,7 +132,7 @@ class Orders(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing: a line of a request may hold a token."""
+        """Logs nothing, because a request line may contain a token."""
 
 
 with http.server.ThreadingHTTPServer(("127.0.0.1", options.port), Orders) as server:

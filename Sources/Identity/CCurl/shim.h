@@ -3,7 +3,7 @@
 
 #include <curl/curl.h>
 
-/* Swift cannot call variadic functions; here they are for the types of argument that are in use. */
+/* Swift cannot call variadic functions. These functions wrap them for the argument types in use. */
 
 static inline CURLcode CCurl_setNumber(CURL *handle, CURLoption option, long value) {
     return curl_easy_setopt(handle, option, value);
@@ -44,7 +44,8 @@ static inline CURLMcode CCurl_setMultiNumber(CURLM *handle, CURLMoption option, 
     return curl_multi_setopt(handle, option, value);
 }
 
-/* What has ended, with its result; NULL where nothing has. The union in CURLMsg has no name in Swift that is worth reading. */
+/* Returns the next transfer that has ended, with its result, or NULL if there is none.
+ * Swift imports the union in CURLMsg without a readable name. */
 static inline CURL *CCurl_nextEnded(CURLM *multi, CURLcode *result) {
     int left;
     CURLMsg *message;
