@@ -7,8 +7,8 @@ import Testing
 
 @Suite("Attacks on the logout listener", .serialized)
 struct LogoutHostileTests {
-    /// Keeps as many connections open as permitted, each with one of these beginnings, and replaces each one that the
-    /// listener closes.
+    /// Keeps as many connections open as permitted, and replaces each connection that the listener closes. Each
+    /// connection sends one of the given beginnings of a request.
     private final class Attacker: Sendable {
         /// All eight attackers together stay below the listener's kernel backlog of 1,024. Beyond that the kernel drops
         /// connection attempts, which clients repeat after a second.

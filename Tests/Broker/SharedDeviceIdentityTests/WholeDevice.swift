@@ -86,7 +86,7 @@ final class WholeDevice: Sendable {
 
     var state: String { directory.path + "/state" }
 
-    /// The error output of all processes, including those that have ended.
+    /// The error output of all processes, including ended processes.
     var log: String {
         (earlier.withLock { $0 } + processes.withLock { $0.values.map(\.errorText) }).joined(separator: "\n")
     }

@@ -78,7 +78,8 @@ static void serve(int device) {
     }
 }
 
-/// Makes the directory that never answers. The process is root of its own user namespace from here on.
+/// Makes the directory that never answers. From here on the process has all capabilities in
+/// a new user namespace, and keeps its user ID.
 static void make_root(const char *directory, char *root, size_t length) {
     char path[256], lower[256], options[1024], map[64];
     unsigned user = getuid(), group = getgid();

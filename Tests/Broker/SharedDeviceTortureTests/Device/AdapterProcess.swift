@@ -135,7 +135,7 @@ final class AdapterProcess {
     var recordedEpochs: [UInt64]? { AppProcess.recordedEpochs(in: "\(directory)/state") }
 
     /// The program is deliberately hard to stop: some of its processes ignore SIGTERM, leave their session and their
-    /// parents, and continue as long as the inbox exists.
+    /// parents, and continue until the inbox is deleted.
     private static let program = #"""
         import os, random, signal, sys, time
 

@@ -54,8 +54,8 @@ struct Monitor: Sendable {
         }
     }
 
-    /// Checks the app's journal: after a later change the app is told of no earlier one, and it shows no session older
-    /// than those that it was told of or has shown.
+    /// Checks the app's journal. The epochs of its changes must not decrease. The app must not show a session that is
+    /// older than an earlier line of the journal.
     func checkJournal(_ lines: [String], of app: Participant) throws(Violation) {
         var (shown, told): (UInt64, UInt64) = (0, 0)
         for line in lines {

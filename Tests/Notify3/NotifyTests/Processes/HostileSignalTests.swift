@@ -144,8 +144,8 @@ struct HostileSignalTests {
         }
     }
 
-    // A path may be as long as the largest message. It is not converted to text before the sender is known to be
-    // notifyd.
+    // A path may have the length of the largest message. The process checks that notifyd is the sender before it
+    // converts the path to text.
     @Test func aHugePathOfAStrangerIsNotRead() async throws {
         let path = "/" + String(repeating: "x", count: 15 << 20)
         // A call with this path, which is refused because of its length.

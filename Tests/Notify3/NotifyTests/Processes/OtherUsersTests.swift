@@ -15,7 +15,7 @@ struct OtherUsersTests {
         options.admitsOtherUsers = true
         bus = try PrivateBus(options)
         root = try Probe(bus.environment)
-        // A bus accepts only users that the machine knows. Every Linux has nobody and daemon.
+        // A bus accepts only users that the machine knows. Every Linux has `nobody` and `daemon`.
         owner = try Probe(bus.environment, asUser: 65_534)
         stranger = try Probe(bus.environment, asUser: 1)
     }
