@@ -1,9 +1,9 @@
-// Calls the broker from processes whose root directory never answers: stuck-root BUS DIRECTORY, with a directory to mount
-// in. It writes “ready” when the first process has its response, and “cannot …” if the system does not allow this to an
-// unprivileged process. It runs until it is killed.
+// Calls the broker from processes whose root directory never answers: stuck-root BUS DIRECTORY. The program mounts in
+// DIRECTORY. It writes “ready” when the first process has its response, and “cannot …” if the system does not allow
+// this to an unprivileged process. It runs until it is killed.
 //
-// The directory is an overlay over a private FUSE file system. FUSE alone refuses other users without asking the program;
-// the overlay asks the program in the name of the owner.
+// The directory is an overlay over a private FUSE file system. FUSE alone refuses other users without asking the
+// program that serves it. The overlay asks this program in the name of the owner.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
