@@ -204,7 +204,7 @@ int main(int count, char **arguments) {
     data = arguments[1];
     if (mkdir(data, 0700) < 0 && errno != EEXIST) return perror(data), 73;
     int result = open_bus();
-    // Subscribes before the first request, so that no change is missed. The match rule admits only the broker's posts.
+    // Subscribes before the first request, so that no change is missed. The first rule admits only the broker's posts.
     // The app does not reconnect. It ends when the bus ends, and its supervisor starts it again.
     if (result >= 0) result = sd_bus_match_signal(bus, NULL, BROKER, "/org/notifycenter", BROADCAST, "Posted", changed, NULL);
     if (result >= 0)

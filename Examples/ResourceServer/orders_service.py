@@ -73,7 +73,7 @@ def published_keys(wanted: str) -> dict:
         algorithms = {key["kid"]: key.get("alg") or by_curve.get(key.get("crv"), "RS256") for key in keys}
         return {"issuer": published["issuer"], "keys": {key["kid"]: (jwt.PyJWK(key).key, algorithms[key["kid"]]) for key in keys}}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, jwt.PyJWTError):
-        # The broker has not started yet, or the file or the provider's response is invalid. No token is accepted.
+        # The broker has not started yet, or the keys are invalid or unreachable. No token is accepted until they can be read.
         raise Refused(503, "temporarily_unavailable", "the keys cannot be read; try again") from None
 
 
