@@ -47,8 +47,11 @@ enum ForkLoad {
         }
     }
 
-    /// Repeats `work` on a thread until the process ends, with pauses in which the bus can serve the children.
+    /// Repeats `work` on a thread until the process ends, with pauses in which the bus can serve the children. The first
+    /// time is on this thread: a thread that uses a type for the first time holds a lock of Swift's runtime, which a child
+    /// may need.
     private static func again(_ label: String, _ work: @escaping @Sendable () -> Void) {
+        work()
         DispatchQueue(label: label).async {
             while true {
                 work()
